@@ -1,0 +1,219 @@
+"""One function per theorem, named after it: numbers in, a certified number out.
+
+Throughout, N environments are drawn i.i.d., costs lie in [0, 1], and the prior P₀ was fixed before
+the environments were seen. `empirical_cost` is r̂ = (1/N) Σᵢ E_{w∼P} C(w, Eᵢ), `kl` is KL(P‖P₀), and
+each statement holds with probability at least 1 - δ over the draw of the environments. Functions
+broadcast over arrays, never return more than 1, and round upwards.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincc, betainccinv, gammaln
+
+from pacbayes_control.bounds.kl import kl_inverse
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-12  # relative; far above what the few operations of a formula lose
+EXACT_XI_UP_TO = 1_000_000
+
+# ---- PAC-Bayes: for every posterior P at once ---------------------------------------------------
+
+
+def maurer(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
+    """Maurer's bound with 2√N (paper: Theorem 1 and eq. pac bayes learning kl version).
+
+    C_D(P) ≤ kl⁻¹(r̂, (KL(P‖P₀) + ln(2√N/δ)) / N) for all P.
+
+    Maurer proves ξ(N) ≤ 2√N for N ≥ 8, as the paper says; it also holds for N = 1 … 7, which can
+    be checked by hand, so there is no restriction.
+
+    >>> round(float(maurer(0.08, 1.0, 1000, 0.01)), 4)
+    0.1233
+    """
+    return kl_inverse(empirical_cost, complexity(kl, _log_two_root(n), n, delta))
+
+
+def maurer_xi(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
+    """Maurer's bound with his own constant ξ(N) ≤ 2√N: tighter, at no price.
+
+    C_D(P) ≤ kl⁻¹(r̂, (KL(P‖P₀) + ln(ξ(N)/δ)) / N) for all P.
+
+    >>> round(float(maurer_xi(0.08, 1.0, 1000, 0.01)), 4)
+    0.1222
+    """
+    return kl_inverse(empirical_cost, complexity(kl, log_xi(n), n, delta))
+
+
+def mcallester_pinsker(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
+    """C_PAC (paper: Corollary 1 and Theorem 2): Maurer's bound relaxed by Pinsker's inequality.
+
+    C_D(P) ≤ r̂ + √((KL(P‖P₀) + ln(2√N/δ)) / (2N)) for all P.
+
+    >>> round(float(mcallester_pinsker(0.08, 1.0, 1000, 0.01)), 4)
+    0.1498
+    """
+    penalty = np.sqrt(complexity(kl, _log_two_root(n), n, delta) / 2)
+    return _at_most_one(np.asarray(empirical_cost, float) + penalty)
+
+
+def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
+    """The quadratic bound of Pérez-Ortiz et al.: a smooth training objective, looser than kl⁻¹.
+
+    C_D(P) ≤ (√(r̂ + b) + √b)², b = (KL(P‖P₀) + ln(2√N/δ)) / (2N), for all P.
+
+    >>> round(float(quadratic(0.08, 1.0, 1000, 0.01)), 4)
+    0.1304
+    """
+    b = complexity(kl, _log_two_root(n), n, delta) / 2
+    return _at_most_one((np.sqrt(np.asarray(empirical_cost, float) + b) + np.sqrt(b)) ** 2)
+
+
+def thiemann(
+    empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float, lam: ArrayLike | None = None
+) -> Floats:
+    """The λ-bound of Thiemann et al., uniform over λ in (0, 2); the best λ where none is given.
+
+    C_D(P) ≤ r̂/(1-λ/2) + (KL(P‖P₀) + ln(2√N/δ)) / (λ(1-λ/2)N) for all P and λ.
+
+    >>> round(float(thiemann(0.08, 1.0, 1000, 0.01)), 4)  # the quadratic bound
+    0.1304
+    """
+    cost = np.asarray(empirical_cost, float)
+    c = complexity(kl, _log_two_root(n), n, delta)
+    lam = thiemann_lambda(cost, c) if lam is None else np.asarray(lam, float)
+    if not np.all((lam > 0) & (lam < 2)):
+        raise ValueError("λ must lie in (0, 2)")
+    return _at_most_one(cost / (1 - lam / 2) + c / (lam * (1 - lam / 2)))
+
+
+def thiemann_lambda(empirical_cost: ArrayLike, complexity: ArrayLike) -> Floats:
+    """The λ that minimises Thiemann's bound: 2 / (√(2r̂/c + 1) + 1) for the complexity c."""
+    ratio = np.asarray(empirical_cost, float) / np.asarray(complexity, float)
+    return 2 / (np.sqrt(2 * ratio + 1) + 1)
+
+
+def complexity(kl: ArrayLike, log_constant: float, n: int, delta: float) -> Floats:
+    """(KL + ln(constant/δ)) / N, the right-hand side of the kl theorems."""
+    kl = np.asarray(kl, float)
+    if not np.all(kl >= 0):
+        raise ValueError("KL(P‖P₀) must be a number of at least 0")
+    _check(n, delta)
+    return (kl + log_constant - np.log(delta)) / n * (1 + ROUNDING)
+
+
+@lru_cache(maxsize=256)
+def log_xi(n: int) -> float:
+    """ln ξ(N), ξ(N) = Σₖ C(N,k) (k/N)ᵏ (1-k/N)ᴺ⁻ᵏ, the constant in Maurer's proof.
+
+    Beyond a million environments, Maurer's own upper bound e^{1/(12N)} √(πN/2) + 2 takes its
+    place: 0.1 % above ξ there.
+
+    >>> round(float(np.exp(log_xi(100))), 2), round(float(np.exp(log_xi(1000))), 2)
+    (13.21, 40.3)
+    """
+    if n < 1:
+        raise ValueError(f"N = {n}: at least one environment is needed")
+    if n > EXACT_XI_UP_TO:
+        return float(np.log(np.exp(1 / (12 * n)) * np.sqrt(np.pi * n / 2) + 2))
+    k = np.arange(1, n)
+    log_terms = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    log_terms += k * np.log(k / n) + (n - k) * np.log1p(-k / n)
+    # gammaln(n + 1) is of the order of n ln n: its rounding is the largest of all.
+    rounding = 1e-15 * n * np.log(n + 1)
+    # Every term is at most 1, as a probability, and k = 0 and k = N give 1 each.
+    return float(np.log(2 + np.exp(log_terms).sum())) + rounding
+
+
+def _log_two_root(n: int) -> float:
+    return float(np.log(2 * np.sqrt(n)))
+
+
+# ---- one deterministic policy -------------------------------------------------------------------
+
+
+def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
+    """Exact upper confidence limit on a failure probability, for a policy fixed in advance.
+
+    p ≤ sup{p : P(Bin(N, p) ≤ k) ≥ δ} = BetaInv(1 - δ; k+1, N-k) for 0/1 costs with k failures.
+    The policy must not depend on the environments counted: choose it on others (hold-out).
+
+    >>> round(float(clopper_pearson(2, 20, 0.05)), 4)
+    0.2826
+    """
+    failures, delta = np.broadcast_arrays(np.asarray(failures), np.asarray(delta, float))
+    if np.any(failures != np.floor(failures)) or np.any(failures < 0) or np.any(failures > n):
+        raise ValueError(f"failures must be whole numbers from 0 to {n}")
+    _check(n, delta)
+    below = np.minimum(failures, n - 1)  # a stand-in where every rollout failed; overwritten
+    p = np.asarray(betainccinv(below + 1, n - below, delta))
+    # Move outwards until the tail computed at p is below δ by more than its own error.
+    step = 1e-15
+    while np.any(short := (betaincc(below + 1, n - below, p) > delta * (1 - 1e-11)) & (p < 1)):
+        p = np.where(short, np.minimum(p + step * (1 - p), 1.0), p)
+        step *= 4
+    return np.where(failures == n, 1.0, p)
+
+
+def chernoff_kl_holdout(empirical_cost: ArrayLike, n: int, delta: ArrayLike) -> Floats:
+    """Hold-out bound for costs in [0, 1], for a policy fixed in advance.
+
+    C_D(h) ≤ kl⁻¹(r̂(h), ln(1/δ)/N), by the Chernoff-Hoeffding bound in its kl form.
+
+    >>> round(float(chernoff_kl_holdout(0.1, 20, 0.05)), 4)
+    0.3334
+    """
+    _check(n, delta)
+    return kl_inverse(empirical_cost, -np.log(np.asarray(delta, float)) / n * (1 + ROUNDING))
+
+
+def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: float) -> Floats:
+    """Occam's bound with the exact binomial tail, for 0/1 costs and every policy h at once.
+
+    C_D(h) ≤ BetaInv(1 - π(h)δ; k_h+1, N-k_h), weights π fixed in advance with Σπ ≤ 1: so the
+    policy may be chosen by looking at the same environments. No √N is paid.
+
+    >>> round(float(occam_exact_tail([80, 400], 1000, [0.5, 0.5], 0.01)[0]), 4)
+    0.1047
+    """
+    weights = _checked_weights(weights)
+    _check(n, delta)
+    levels = np.where(weights > 0, weights, 1.0) * delta
+    return np.where(weights > 0, clopper_pearson(failures, n, levels), 1.0)
+
+
+def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float) -> Floats:
+    """Occam's bound for costs in [0, 1] and every policy h at once.
+
+    C_D(h) ≤ kl⁻¹(r̂(h), ln(1/(π(h)δ))/N), weights π fixed in advance with Σπ ≤ 1.
+
+    >>> round(float(occam_kl([0.08, 0.4], 1000, [0.5, 0.5], 0.01)[0]), 4)
+    0.1109
+    """
+    weights = _checked_weights(weights)
+    _check(n, delta)
+    with np.errstate(divide="ignore"):
+        penalty = -(np.log(weights) + np.log(delta)) / n * (1 + ROUNDING)
+    return kl_inverse(empirical_cost, penalty)
+
+
+def _checked_weights(weights: ArrayLike) -> Floats:
+    weights = np.asarray(weights, float)
+    if not np.all(weights >= 0) or np.sum(weights) > 1 + 1e-9:
+        raise ValueError("the weights of the policies must be at least 0 and sum to at most 1")
+    return weights
+
+
+def _check(n: int, delta: ArrayLike) -> None:
+    if n < 1:
+        raise ValueError(f"N = {n}: at least one environment is needed")
+    if not np.all((np.asarray(delta) > 0) & (np.asarray(delta) < 1)):
+        raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
+
+
+def _at_most_one(value: Floats) -> Floats:
+    return np.minimum(value * (1 + ROUNDING), 1.0)

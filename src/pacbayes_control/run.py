@@ -1,0 +1,140 @@
+"""A run: a folder with a certificate and everything that it rests on. Nothing is pickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certificate import Certificate
+from pacbayes_control.costs import Costs, npy_bytes
+from pacbayes_control.distributions import Categorical
+
+FORMAT = 1
+REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
+
+
+class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of the program
+    """A run whose files are not those that were saved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A certificate with everything that it rests on."""
+
+    certificate: Certificate
+    costs: Costs
+    prior: Categorical
+    posterior: Categorical
+    policies: NDArray | None = None  # (policies, parameters), where they are known
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Write the run as a folder that anybody can verify."""
+        folder = Path(folder)
+        check_free(folder, overwrite)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {
+            "certificate.json": json_bytes(self.certificate.to_dict()),
+            "costs.npy": npy_bytes(self.costs.values),
+            "prior.json": self.prior.to_bytes(),
+            "posterior.json": self.posterior.to_bytes(),
+        }
+        if self.policies is not None:
+            files["policies.npy"] = npy_bytes(self.policies)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        manifest = {
+            "format": FORMAT,
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+            "origin": dict(self.costs.origin),
+            "policy_names": list(self.costs.names),
+        }
+        manifest["seal"] = seal(manifest)
+        (folder / "manifest.json").write_bytes(json_bytes(manifest))
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """Read a run; an error if a file is missing, unreadable or altered."""
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        names = manifest["files"]
+        return cls(
+            Certificate.from_dict(read_json(folder / "certificate.json")),
+            Costs(read_array(folder / "costs.npy"), manifest["policy_names"], manifest["origin"]),
+            Categorical.load(folder / "prior.json"),
+            Categorical.load(folder / "posterior.json"),
+            read_array(folder / "policies.npy") if "policies.npy" in names else None,
+        )
+
+
+def check_free(folder: Path, overwrite: bool) -> None:
+    """An error if `folder` cannot take a run without something being lost."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise ValueError(f"{folder} is not empty: choose another folder, or pass --force")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, after checking its seal and the hash of every file that it lists."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no run at {folder}")
+    manifest = read_json(folder / "manifest.json")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ValueError(f"{folder / 'manifest.json'} is not a manifest of format {FORMAT}")
+    if manifest.get("seal") != seal(manifest):
+        raise AlteredRun("manifest.json was altered: its seal does not match")
+    missing = [name for name in REQUIRED if name not in manifest["files"]]
+    if missing:
+        raise AlteredRun(f"manifest.json lists no {missing[0]}")
+    for name, digest in manifest["files"].items():
+        path = folder / name
+        if Path(name).name != name or not path.is_file():
+            raise ValueError(f"the run at {folder} is incomplete: {name} is missing")
+        if hash_file(path) != digest:
+            raise AlteredRun(f"{name} was altered: its SHA-256 is not the one in the manifest")
+    return manifest
+
+
+def seal(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest without its seal."""
+    unsealed = {key: value for key, value in manifest.items() if key != "seal"}
+    return hashlib.sha256(json_bytes(unsealed)).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_bytes(record: Any) -> bytes:
+    """Canonical, readable JSON: the same record gives the same bytes."""
+    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of a run."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"the run at {path.parent} is incomplete: {path.name} is missing"
+        ) from None
+    except ValueError:
+        raise ValueError(f"{path} is corrupt: it is not JSON") from None
+
+
+def read_array(path: Path) -> NDArray:
+    """A `.npy` file of a run."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        raise ValueError(f"{path} is corrupt: it is not a NumPy array") from None

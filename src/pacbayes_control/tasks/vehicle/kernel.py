@@ -1,0 +1,373 @@
+"""The vehicle's rules, compiled: scalar functions of geometry and motion, and their drivers.
+
+The scalar functions are arithmetic on a few numbers each, without arrays, so that Numba compiles
+the same source for a CPU, where a loop over rollouts side by side becomes vector instructions, and
+for a CUDA device. Their precision is that of their arguments; literals are float32, which widens no
+float32 and is exact where a float64 needs it.
+
+Frames. The heading is (-sin ψ, cos ψ) and the robot's right is (cos ψ, sin ψ); "across" and "ahead"
+are a point's coordinates along right and heading, seen from the robot. A ray at angle θ, clockwise
+from the heading, points along (sin θ, cos θ) in them.
+
+Scalars and drivers share one file because Numba's cache on disk watches only the file of the
+function that it stores: in two files, a change to a scalar would leave a stale driver behind.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit, prange
+
+LANES = 64  # rollouts advanced side by side in one environment
+SLACK = np.float32(0.01)  # rad added to each side of a disc's angular interval when culling rays
+F = np.float32
+
+# Only the fusing of a multiplication with an addition is allowed: no reassociation, NaN honoured.
+compiled = njit(fastmath={"contract"}, error_model="numpy", nogil=True)
+
+
+# ---- scalar functions ---------------------------------------------------------------------------
+
+
+@compiled
+def across(dx, dy, sin, cos):
+    """How far the offset (dx, dy) lies to the right of a robot with this heading."""
+    return dx * cos + dy * sin
+
+
+@compiled
+def ahead(dx, dy, sin, cos):
+    """How far the offset (dx, dy) lies ahead of a robot with this heading."""
+    return dy * cos - dx * sin
+
+
+@compiled
+def ray_disc(side, front, radius, ray_sin, ray_cos, horizon):
+    """Distance along a ray to a disc centred at (side, front); `horizon` where it misses.
+
+    The centre's distance from the ray's line is taken directly, not as a difference of two
+    squares, which would cancel in single precision.
+    """
+    offset = side * ray_cos - front * ray_sin
+    nearest = side * ray_sin + front * ray_cos
+    half_chord = radius * radius - offset * offset
+    entry = nearest - math.sqrt(max(half_chord, F(0)))
+    return entry if (half_chord >= F(0)) & (entry >= F(0)) & (entry < horizon) else horizon
+
+
+@compiled
+def ray_box(left, right, bottom, top, inverse_x, inverse_y, horizon):
+    """Distance along a ray to a box, by slabs; `horizon` where it misses.
+
+    The sides are relative to the ray's origin; `inverse_x` and `inverse_y` are the reciprocals of
+    the ray's direction in the world.
+    """
+    enter_x = min(left * inverse_x, right * inverse_x)
+    leave_x = max(left * inverse_x, right * inverse_x)
+    enter_y = min(bottom * inverse_y, top * inverse_y)
+    leave_y = max(bottom * inverse_y, top * inverse_y)
+    entry = max(enter_x, enter_y)
+    leave = min(leave_x, leave_y)
+    return entry if (entry <= leave) & (entry >= F(0)) & (entry < horizon) else horizon
+
+
+@compiled
+def box_gap_squared(left, right, bottom, top):
+    """Squared distance from the origin to a box with its sides at these relative coordinates."""
+    gap_x = max(max(left, -right), F(0))
+    gap_y = max(max(bottom, -top), F(0))
+    return gap_x * gap_x + gap_y * gap_y
+
+
+@compiled
+def turn_sin(angle):
+    """sin of one step's turn, |angle| ≤ 0.3 rad: Taylor's series, error below 1e-10."""
+    z = angle * angle
+    return angle * (F(1) - z / F(6) * (F(1) - z / F(20) * (F(1) - z / F(42))))
+
+
+@compiled
+def turn_cos(angle):
+    """cos of one step's turn, |angle| ≤ 0.3 rad: Taylor's series, error below 1e-10."""
+    z = angle * angle
+    return F(1) - z / F(2) * (F(1) - z / F(12) * (F(1) - z / F(30) * (F(1) - z / F(56))))
+
+
+@compiled
+def turn(control, limit, gain):
+    """The heading's change in one step: ψ̇ Δt with u_diff held within ±`limit`."""
+    return gain * min(max(control, -limit), limit)
+
+
+@compiled
+def inside(x, y, left, right, bottom, top):
+    """Whether a point lies strictly inside a rectangle."""
+    return (x > left) & (x < right) & (y > bottom) & (y < top)
+
+
+@compiled
+def sees(side, front, distance_squared, radius, edge_sin, edge_cos, horizon):
+    """False only if no ray of a fan with this edge can meet a disc centred at (side, front)."""
+    reach = horizon + radius
+    return (distance_squared <= reach * reach) & (
+        abs(side) * edge_cos - front * edge_sin <= radius + SLACK
+    )
+
+
+@compiled
+def bearing(side, distance, inverse):
+    """The angle of a point clockwise from the heading, held within ±π/2, to 0.003 rad.
+
+    2·atan(side / (distance + front)) by a polynomial; `inverse` is 1/(distance·(distance + front)).
+    """
+    q = min(max(side * distance * inverse, F(-1)), F(1))
+    z = q * q
+    return q * (F(2) + z * (F(-0.6656) + z * (F(0.37) + z * F(-0.134))))
+
+
+@compiled
+def half_width(radius, distance, front, inverse):
+    """At least half the angle that a disc fills: asin(w) ≤ w + (π/2 - 1) w³ for w in [0, 1]."""
+    w = min(radius * (distance + front) * inverse, F(1))
+    return w * (F(1) + F(0.5709) * w * w) + SLACK
+
+
+# ---- many policies in many environments ---------------------------------------------------------
+
+
+@njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True, parallel=True)
+def collisions(gains, obstacles, counts, walls, open_areas, rays, model, start, steps, collided):
+    """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
+
+    gains: (rays, policies) · obstacles: (environments, most, 3) as x, y, radius · counts:
+    (environments,) · walls: (walls, 4) as left, right, bottom, top · open_areas: (areas, 4),
+    rectangles without walls · rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric ·
+    model: see `Vehicle.model` · start: x, y, sin ψ, cos ψ. All floating arrays of one dtype.
+    """
+    policies = gains.shape[1]
+    groups = (policies + LANES - 1) // LANES
+    width = (policies + groups - 1) // groups
+    for e in prange(len(counts)):
+        for group in range(groups):
+            first = group * width
+            advance_group(
+                gains[:, first : first + width],
+                obstacles[e, : counts[e]],
+                walls,
+                open_areas,
+                rays,
+                model,
+                start,
+                steps,
+                collided[e, first : first + width],
+            )
+
+
+@compiled
+def advance_group(gains, obstacles, walls, open_areas, rays, model, start, steps, collided):
+    """Roll out a group of policies, one a lane, in one environment.
+
+    A lane whose robot has collided is replaced by the last one, so every lane in use is alive.
+    """
+    lanes = gains.shape[1]
+    lane_gains = gains.copy()
+    policy = np.arange(lanes)
+    collided[:] = 0
+    state = np.empty((4, lanes), gains.dtype)  # x, y, sin ψ, cos ψ
+    for row in range(4):
+        state[row] = start[row]
+    depths = np.empty((rays.shape[1], lanes), gains.dtype)
+    scratch = np.empty((2, lanes), gains.dtype)
+    hit = np.zeros(lanes, np.uint8)
+    for _ in range(steps):
+        x, y, sin, cos = state[0, :lanes], state[1, :lanes], state[2, :lanes], state[3, :lanes]
+        sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
+        sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
+        steer(lane_gains, depths, x, y, sin, cos, model, scratch[0, :lanes])
+        if touch(x, y, obstacles, walls, model, hit[:lanes]):
+            k = 0
+            while k < lanes:
+                if hit[k]:
+                    hit[k] = 0
+                    collided[policy[k]] = 1
+                    lanes -= 1
+                    policy[k] = policy[lanes]
+                    hit[k] = hit[lanes]
+                    for row in range(4):
+                        state[row, k] = state[row, lanes]
+                    for i in range(len(lane_gains)):
+                        lane_gains[i, k] = lane_gains[i, lanes]
+                else:
+                    k += 1
+            hit[:] = 0
+            if lanes == 0:
+                return
+
+
+@compiled
+def sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch):
+    """Depths along all rays to the nearest disc, (rays, lanes); `horizon` where there is none.
+
+    Each disc is tested only against the rays between the first and the last that it can meet in
+    any lane: a superset of those that it does meet, so the depths are those of a full search.
+    """
+    horizon = model[3]
+    count = rays.shape[1]
+    edge, edge_sin, edge_cos = rays[0, count - 1], rays[1, count - 1], rays[2, count - 1]
+    per_radian = F(count - 1) / (F(2) * edge)
+    for i in range(count):
+        for k in range(len(x)):
+            depths[i, k] = horizon
+    for j in range(len(obstacles)):
+        disc_x, disc_y, radius = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2]
+        seen = np.int32(0)
+        for k in range(len(x)):
+            dx, dy = disc_x - x[k], disc_y - y[k]
+            side, front = across(dx, dy, sin[k], cos[k]), ahead(dx, dy, sin[k], cos[k])
+            seen |= sees(side, front, dx * dx + dy * dy, radius, edge_sin, edge_cos, horizon)
+        if not seen:
+            continue
+        low, high = np.int32(count), np.int32(-1)
+        for k in range(len(x)):
+            dx, dy = disc_x - x[k], disc_y - y[k]
+            side, front = across(dx, dy, sin[k], cos[k]), ahead(dx, dy, sin[k], cos[k])
+            scratch[0, k] = side
+            scratch[1, k] = front
+            squared = dx * dx + dy * dy
+            distance = math.sqrt(squared + F(1e-12))
+            inverse = F(1) / (distance * (distance + front + F(1e-6)))
+            angle = bearing(side, distance, inverse) + edge
+            half = half_width(radius, distance, front + F(1e-6), inverse)
+            visible = sees(side, front, squared, radius, edge_sin, edge_cos, horizon)
+            lane_low = np.int32((angle - half) * per_radian + F(1))
+            lane_high = np.int32((angle + half) * per_radian)
+            low = min(low, lane_low if visible else np.int32(count))
+            high = max(high, lane_high if visible else np.int32(-1))
+        for i in range(max(low, 0), min(high + 1, count)):
+            for k in range(len(x)):
+                reading = ray_disc(
+                    scratch[0, k], scratch[1, k], radius, rays[1, i], rays[2, i], horizon
+                )
+                depths[i, k] = min(depths[i, k], reading)
+
+
+@compiled
+def sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch):
+    """Shorten the depths to those of the walls.
+
+    Rays that stay within one open area in every lane are skipped: an open area is convex and
+    holds no wall, so a segment with both ends in it meets none.
+    """
+    horizon = model[3]
+    for i in range(rays.shape[1]):
+        ray_sin, ray_cos = rays[1, i], rays[2, i]
+        exposed = np.int32(0)
+        for a in range(len(open_areas)):
+            left, right = open_areas[a, 0], open_areas[a, 1]
+            bottom, top = open_areas[a, 2], open_areas[a, 3]
+            leaves = np.int32(0)
+            for k in range(len(x)):
+                end_x = x[k] + horizon * (ray_sin * cos[k] - ray_cos * sin[k])
+                end_y = y[k] + horizon * (ray_cos * cos[k] + ray_sin * sin[k])
+                leaves |= not (
+                    inside(x[k], y[k], left, right, bottom, top)
+                    & inside(end_x, end_y, left, right, bottom, top)
+                )
+            exposed = leaves
+            if not leaves:
+                break
+        if not exposed:
+            continue
+        for k in range(len(x)):
+            scratch[0, k] = F(1) / (ray_sin * cos[k] - ray_cos * sin[k])
+            scratch[1, k] = F(1) / (ray_cos * cos[k] + ray_sin * sin[k])
+        for w in range(len(walls)):
+            left, right, bottom, top = walls[w, 0], walls[w, 1], walls[w, 2], walls[w, 3]
+            for k in range(len(x)):
+                reading = ray_box(
+                    left - x[k],
+                    right - x[k],
+                    bottom - y[k],
+                    top - y[k],
+                    scratch[0, k],
+                    scratch[1, k],
+                    horizon,
+                )
+                depths[i, k] = min(depths[i, k], reading)
+
+
+@compiled
+def steer(gains, depths, x, y, sin, cos, model, control):
+    """One step: u_diff = K · (1/y), then explicit Euler with the old heading."""
+    step, gain, limit = model[0], model[1], model[2]
+    for k in range(len(x)):
+        control[k] = F(0)
+    for i in range(len(depths)):
+        for k in range(len(x)):
+            control[k] += gains[i, k] / depths[i, k]
+    for k in range(len(x)):
+        angle = turn(control[k], limit, gain)
+        x[k] -= step * sin[k]
+        y[k] += step * cos[k]
+        old_sin, old_cos = sin[k], cos[k]
+        sin[k] = old_sin * turn_cos(angle) + old_cos * turn_sin(angle)
+        cos[k] = old_cos * turn_cos(angle) - old_sin * turn_sin(angle)
+
+
+@compiled
+def touch(x, y, obstacles, walls, model, hit):
+    """Set `hit` where the robot touches a disc or a wall; whether any does."""
+    robot = model[4]
+    any_hit = False
+    for j in range(len(obstacles)):
+        disc_x, disc_y, reach = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2] + robot
+        near = np.int32(0)
+        for k in range(len(x)):
+            dx, dy = disc_x - x[k], disc_y - y[k]
+            near |= dx * dx + dy * dy <= reach * reach
+        if near:
+            any_hit = True
+            for k in range(len(x)):
+                dx, dy = disc_x - x[k], disc_y - y[k]
+                hit[k] |= dx * dx + dy * dy <= reach * reach
+    for w in range(len(walls)):
+        left, right, bottom, top = walls[w, 0], walls[w, 1], walls[w, 2], walls[w, 3]
+        near = np.int32(0)
+        for k in range(len(x)):
+            gap = box_gap_squared(left - x[k], right - x[k], bottom - y[k], top - y[k])
+            near |= gap <= robot * robot
+        if near:
+            any_hit = True
+            for k in range(len(x)):
+                gap = box_gap_squared(left - x[k], right - x[k], bottom - y[k], top - y[k])
+                hit[k] |= gap <= robot * robot
+    return any_hit
+
+
+# ---- one policy in one environment --------------------------------------------------------------
+
+
+@njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True)
+def trajectory(gains, obstacles, walls, open_areas, rays, model, start, poses):
+    """Fill `poses` (steps + 1, 3) with x, y, ψ; the number of steps taken, and whether it collided.
+
+    The same step as in `collisions`, for a single rollout.
+    """
+    state = start.copy().reshape(4, 1)
+    x, y, sin, cos = state[0], state[1], state[2], state[3]
+    depths = np.empty((rays.shape[1], 1), gains.dtype)
+    scratch = np.empty((2, 1), gains.dtype)
+    hit = np.zeros(1, np.uint8)
+    for step in range(len(poses)):
+        poses[step, 0] = x[0]
+        poses[step, 1] = y[0]
+        poses[step, 2] = math.atan2(sin[0], cos[0])
+        if step > 0 and touch(x, y, obstacles, walls, model, hit):
+            return step, True
+        if step < len(poses) - 1:
+            sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
+            sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
+            steer(gains.reshape(-1, 1), depths, x, y, sin, cos, model, scratch[0])
+    return len(poses) - 1, False
