@@ -6,6 +6,7 @@ import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import numpy as np
@@ -82,17 +83,15 @@ class Certificate:
         """The promise in one English sentence, its number rounded upwards."""
         confidence = f"With confidence {100 * (1 - self.delta):.10g} %"
         if self.policy is None:
-            who = (
-                f"a policy drawn anew for each environment from the posterior over {self.policies}"
-            )
+            who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
             who = f"policy {self.policy}"
             who += f" ({self.policy_name})" if self.policy_name else ""
         if self.binary:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:
-            cost = math.ceil(self.bound * 1e4) / 1e4
-            what = f"has an expected cost of at most {cost:.4f} in new environments"
+            cost = Decimal(self.bound).quantize(Decimal("0.0001"), ROUND_CEILING)
+            what = f"has an expected cost of at most {cost} in new environments"
         source = f"drawn like the {self.environments} it was learnt from"
         return f"{confidence}, {who} {what} {source}."
 
@@ -130,7 +129,7 @@ def percent_up(fraction: float) -> str:
     >>> percent_up(0.120601)
     '12.07 %'
     """
-    return f"{math.ceil(fraction * 1e4) / 1e2:.2f} %"
+    return f"{Decimal(fraction).quantize(Decimal('0.0001'), ROUND_CEILING) * 100:.2f} %"
 
 
 def versions() -> dict[str, str]:

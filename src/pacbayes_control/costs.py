@@ -145,7 +145,7 @@ def read_costs(path: Path) -> tuple[Costs, Categorical | None]:
     costs = Costs(values, names, {"file": path.name})
     if prior is None:
         return costs, None
-    return costs, checked_prior(prior, costs)
+    return costs, prior_for(costs, prior)
 
 
 def read_prior(path: Path, costs: Costs) -> Categorical:
@@ -154,22 +154,24 @@ def read_prior(path: Path, costs: Costs) -> Categorical:
         raise FileNotFoundError(f"there is no file {path}")
     suffix = path.suffix.lower()
     if suffix == ".json":
-        return checked_prior(Categorical.load(path).probabilities, costs)
+        return prior_for(costs, Categorical.load(path))
     if suffix == ".npy":
-        return checked_prior(_load(path), costs)
+        return prior_for(costs, _load(path))
     if suffix == ".csv":
         rows = _csv_rows(path)
         cells = [cell for row in rows for cell in row]
         try:
-            return checked_prior([float(cell) for cell in cells], costs)
+            return prior_for(costs, [float(cell) for cell in cells])
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from None
     raise ValueError(f"{path.name}: a prior is read from .npy, .csv or .json files")
 
 
-def checked_prior(prior: ArrayLike, costs: Costs) -> Categorical:
-    """A prior with one probability for each policy of `costs`."""
-    distribution = Categorical(prior, name="prior")
+def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Categorical:
+    """A prior with one probability for each policy of `costs`; uniform where none is given."""
+    if prior is None:
+        return Categorical.uniform(costs.policies)
+    distribution = prior if isinstance(prior, Categorical) else Categorical(prior, name="prior")
     if len(distribution) != costs.policies:
         raise ValueError(f"the prior has {len(distribution)} entries for {costs.policies} policies")
     return distribution

@@ -24,7 +24,7 @@ from pacbayes_control.certificate import (
     certify_posterior,
     occam_bounds,
 )
-from pacbayes_control.costs import Costs, checked_prior
+from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
 
@@ -50,12 +50,12 @@ def learn_finite(
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
-    With confidence 95 %, a policy drawn anew for each environment from the posterior over 3 ...
+    With confidence 95 %, a policy drawn afresh from the posterior over 3 policies fails in ...
     """
     check_method(method)
     budget = Budget(delta)
     budget.spend(method)
-    return _learn(costs, budget, method, objective, _prior(prior, costs), policies)
+    return _learn(costs, budget, method, objective, prior_for(costs, prior), policies)
 
 
 def learn_best(
@@ -74,7 +74,7 @@ def learn_best(
     budget = Budget(delta)
     for method in methods:
         budget.spend(method, delta / len(methods))
-    prior = _prior(prior, costs)
+    prior = prior_for(costs, prior)
     runs = [_learn(costs, budget, method, None, prior, policies) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
@@ -94,7 +94,7 @@ def _learn(
         certificate = certify_policy(costs, prior, policy, budget)
         return Run(certificate, costs, prior, Categorical.one(policy, costs.policies), policies)
     objective = objective or method
-    posterior = minimise(costs, prior, budget.spent[method], objective)
+    posterior = minimise(costs.means, costs.environments, prior, budget.spent[method], objective)
     certificate = certify_posterior(costs, prior, posterior, method, budget, objective)
     return Run(certificate, costs, prior, posterior, policies)
 
@@ -103,12 +103,6 @@ def check_method(method: str) -> None:
     """An error that lists the methods if this is none of them."""
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join(METHODS)}")
-
-
-def _prior(prior: Categorical | ArrayLike | None, costs: Costs) -> Categorical:
-    if prior is None:
-        return Categorical.uniform(costs.policies)
-    return checked_prior(prior.probabilities if isinstance(prior, Categorical) else prior, costs)
 
 
 # ---- the Gibbs path -----------------------------------------------------------------------------
@@ -151,16 +145,18 @@ OBJECTIVES = {
 }
 
 
-def minimise(costs: Costs, prior: Categorical, delta: float, objective: str) -> Categorical:
-    """The posterior that minimises a bound over the whole simplex.
+def minimise(
+    means: Floats, n: int, prior: Categorical, delta: float, objective: str
+) -> Categorical:
+    """The posterior that minimises a bound over the whole simplex, for mean costs over n rollouts.
 
     The bound along log β can have several minima: a grid finds the lowest, and the root of the
     condition for a stationary point between its neighbours gives β to full precision.
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}")
-    chosen, n = OBJECTIVES[objective], costs.environments
-    path = GibbsPath(costs.means, prior)
+    chosen = OBJECTIVES[objective]
+    path = GibbsPath(means, prior)
     betas = path.grid()
     values = chosen.bound(*path.at(betas), n, delta)
     best = int(np.argmin(values))

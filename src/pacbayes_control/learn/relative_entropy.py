@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.certificate import Budget, certify_posterior
-from pacbayes_control.costs import Costs, checked_prior
+from pacbayes_control.certificate import PAC_BAYES, Budget, certify_posterior
+from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
 
@@ -32,30 +32,49 @@ def learn_constrained(
     prior: Categorical | ArrayLike | None = None,
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
-    lambdas: int = 100,
     policies: NDArray | None = None,
 ) -> Run:
     """Minimise C_PAC under linear constraints on p, and certify what comes out by `method`.
 
     The certificate is computed from p after projection onto the simplex: nothing that the solver
     reports enters it.
+
+    >>> costs = Costs([[0, 1, 1], [0, 0, 1]] * 50)
+    >>> cautious = LinearConstraint([0, 0, 1], 0.2)  # at least 20 % on the last policy
+    >>> run = learn_constrained(costs, constraints=[cautious])
+    >>> run.posterior.probabilities.round(3).tolist()
+    [0.8, 0.0, 0.2]
     """
-    if method == "occam":
-        raise ValueError("occam certifies one policy: it takes no constraints on a distribution")
+    if method not in PAC_BAYES:
+        raise ValueError(
+            f"method {method!r} certifies no distribution: choose from {', '.join(PAC_BAYES)}"
+        )
+    prior = prior_for(costs, prior)
+    posterior = constrained_posterior(costs, delta, prior, constraints, solver)
     budget = Budget(delta)
     budget.spend(method)
-    if prior is None:
-        prior = Categorical.uniform(costs.policies)
-    elif not isinstance(prior, Categorical):
-        prior = checked_prior(prior, costs)
-    raw = solve_programmes(costs, prior, delta, constraints, solver, lambdas)
-    posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     certificate = certify_posterior(costs, prior, posterior, method, budget, "pinsker")
     return Run(certificate, costs, prior, posterior, policies)
 
 
-def solve_programmes(
+def constrained_posterior(
     costs: Costs,
+    delta: float,
+    prior: Categorical,
+    constraints: Sequence[LinearConstraint],
+    solver: str = "clarabel",
+) -> Categorical:
+    """The minimiser of C_PAC under the constraints, projected and checked."""
+    Budget(delta)  # an error for a delta that is none
+    raw = solve_programmes(costs.means, costs.environments, prior, delta, constraints, solver)
+    posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
+    _check_feasible(posterior.probabilities, constraints)
+    return posterior
+
+
+def solve_programmes(
+    means: NDArray[np.float64],
+    n: int,
     prior: Categorical,
     delta: float,
     constraints: Sequence[LinearConstraint] = (),
@@ -69,40 +88,33 @@ def solve_programmes(
     """
     cp = _cvxpy()
     name = _solver(cp, solver)
-    n, weights = costs.environments, prior.probabilities
-    log_term = np.log(2 * np.sqrt(n) / delta)
-    largest_kl = np.log(1 / weights[weights > 0].min())
-    p, radius = cp.Variable(costs.policies, nonneg=True), cp.Parameter(nonneg=True)
+    weights = prior.probabilities
     supported = weights > 0
-    problem = cp.Problem(
-        cp.Minimize(costs.means @ p),
-        [cp.sum(p) == 1, cp.sum(cp.rel_entr(p[supported], weights[supported])) <= radius]
-        + ([p[~supported] == 0] if not supported.all() else [])
-        + [expression for item in constraints for expression in _expressions(item, p)],
-    )
-    best, best_value = None, np.inf
-    failure = ""
+    p, radius = cp.Variable(len(weights), nonneg=True), cp.Parameter(nonneg=True)
+    divergence = cp.sum(cp.rel_entr(p[supported], weights[supported]))
+    limits = [cp.sum(p) == 1, divergence <= radius]
+    limits += [p[~supported] == 0] if not supported.all() else []
+    limits += [limit for constraint in constraints for limit in _expressions(constraint, p)]
+    problem = cp.Problem(cp.Minimize(means @ p), limits)
+
+    best, best_value, failure = None, np.inf, ""
+    log_term = np.log(2 * np.sqrt(n) / delta)
+    largest_kl = np.log(1 / weights[supported].min())
     for lam in np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
         radius.value = max(2 * n * lam**2 - log_term, 0.0)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # an inaccurate p is projected, and certified as it is
+                warnings.simplefilter("ignore")  # an inaccurate p is certified for what it is
                 problem.solve(solver=name)
         except cp.error.SolverError as error:
-            failure = str(error).splitlines()[0]
+            failure = f" ({str(error).splitlines()[0]})"
             continue
         if problem.status in ("optimal", "optimal_inaccurate") and p.value is not None:
-            value = float(costs.means @ p.value + lam)
+            value = float(means @ p.value + lam)
             if value < best_value:
                 best, best_value = np.array(p.value), value
     if best is None:
-        raise ValueError(
-            f"{solver} found no distribution that satisfies the constraints"
-            + (f" ({failure})" if failure else "")
-        )
-    _check_feasible(Categorical.project(best).probabilities, constraints)
+        raise ValueError(f"{solver} found no distribution that satisfies the constraints{failure}")
     return best
 
 

@@ -1,0 +1,62 @@
+"""Every certificate that applies to the same costs, side by side, and one chosen in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.optimize import LinearConstraint
+
+from pacbayes_control.certificate import METHODS, PAC_BAYES, Budget, certify_posterior
+from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.learn.finite import learn_best, learn_finite
+from pacbayes_control.learn.relative_entropy import constrained_posterior
+from pacbayes_control.run import Run
+
+BEST = "best"  # the smallest of several certificates, each at its share of δ
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs that are each valid on their own, and the one that was chosen before the costs."""
+
+    runs: tuple[Run, ...]
+    chosen: Run
+
+
+def compare(
+    costs: Costs,
+    delta: float = 0.01,
+    prior: Categorical | None = None,
+    method: str = "kl",
+    constraints: Sequence[LinearConstraint] = (),
+    solver: str = "clarabel",
+) -> Comparison:
+    """Certify the same costs by every method that applies.
+
+    `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
+    smaller of kl and occam with δ shared between them. Constraints on the posterior leave the
+    methods for distributions, all for the same constrained posterior.
+    """
+    if method != BEST and method not in METHODS:
+        raise ValueError(f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST))}")
+    if constraints:
+        if method not in PAC_BAYES:
+            raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
+        prior = prior_for(costs, prior)
+        posterior = constrained_posterior(costs, delta, prior, constraints, solver)
+        runs = {name: _run(costs, prior, posterior, name, delta) for name in PAC_BAYES}
+    else:
+        runs = {name: learn_finite(costs, delta, name, prior=prior) for name in METHODS}
+    chosen = learn_best(costs, delta, prior) if method == BEST else runs[method]
+    return Comparison(tuple(runs.values()), chosen)
+
+
+def _run(
+    costs: Costs, prior: Categorical, posterior: Categorical, method: str, delta: float
+) -> Run:
+    budget = Budget(delta)
+    budget.spend(method)
+    certificate = certify_posterior(costs, prior, posterior, method, budget, "pinsker")
+    return Run(certificate, costs, prior, posterior)

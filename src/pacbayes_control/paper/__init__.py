@@ -1,0 +1,1 @@
+"""The published experiments, one module each."""

@@ -1,0 +1,1 @@
+"""Something to look at: pictures of environments and of results."""

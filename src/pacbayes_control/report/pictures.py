@@ -1,0 +1,114 @@
+"""Pictures: the vehicle among its obstacles, and the bound against the number of environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Rectangle
+from numpy.typing import NDArray
+
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.paper.table1 import Row
+from pacbayes_control.tasks import Environments, Vehicle
+from pacbayes_control.tasks.base import generator
+
+# Colours that stay apart for colour-blind readers and on paper.
+BLUE, ORANGE, GREEN, GREY, DARK = "#0072b2", "#d55e00", "#009e73", "#9a9a9a", "#333333"
+STABLE: Any = {"svg.hashsalt": "pacbayes-control", "svg.fonttype": "none"}
+
+
+def draw_vehicle(
+    task: Vehicle,
+    policies: NDArray,
+    prior: Categorical,
+    posterior: Categorical,
+    environments: Environments,
+    path: Path,
+    rollouts: int = 20,
+) -> None:
+    """Up to three environments side by side, each with policies drawn from prior and posterior."""
+    shown = min(3, len(environments))
+    figure = Figure(figsize=(3.6 * shown, 4.7), layout="constrained")
+    axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
+    rng = generator(0, "picture")
+    before, after = prior.sample(rng, rollouts), posterior.sample(rng, rollouts)
+    for index, axis in enumerate(axes):
+        _draw_arena(axis, task, environments, index)
+        for policy in before:
+            poses, _ = task.trajectory(policies[policy], environments, index)
+            axis.plot(*poses[:, :2].T, color=GREY, lw=0.7, alpha=0.5)
+        failed = 0
+        for policy in after:
+            poses, collided = task.trajectory(policies[policy], environments, index)
+            axis.plot(*poses[:, :2].T, color=ORANGE if collided else BLUE, lw=1.3, alpha=0.6)
+            if collided:
+                axis.plot(*poses[-1, :2], "x", color=ORANGE, ms=8, mew=2, zorder=5)
+            failed += collided
+        x, y, _ = task.start
+        axis.add_patch(Circle((x, y), task.robot_radius, color=DARK, zorder=4))
+        axis.set_title(f"{rollouts - failed} of {rollouts} draws pass", fontsize=10)
+    axes[0].set_ylabel("y (m)")
+    figure.supxlabel("x (m)", fontsize=10)
+    figure.suptitle("New environments: policies from the posterior (colour) and the prior (grey)")
+    _save(figure, path)
+
+
+def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
+    arrays = environments[index : index + 1].arrays()
+    obstacles = arrays["obstacles"][0, : arrays["counts"][0]]
+    discs = [Circle((x, y), r) for x, y, r in obstacles]
+    axis.add_collection(PatchCollection(discs, facecolor=GREY, edgecolor=DARK, lw=0.5))
+    for left, right, bottom, top in task.arena.walls:
+        axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=DARK))
+    axis.set_aspect("equal")
+    axis.set_xlim(-5.6, 5.6)
+    axis.set_ylim(-0.5, 13.0)
+
+
+def draw_table1(rows: Sequence[Row], path: Path) -> None:
+    """Bound and true cost against N, ours with their spread and the paper's as crosses."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axis = figure.subplots()
+    styles = {
+        "paper": (BLUE, "the paper's method"),
+        "kl": (GREEN, "kl bound, minimised itself"),
+        "occam": (ORANGE, "Occam, one policy"),
+    }
+    for offset, (method, (colour, label)) in zip((0.96, 1.0, 1.04), styles.items(), strict=True):
+        chosen = [row for row in rows if row.method == method]
+        n = np.array([row.environments for row in chosen])
+        bound = np.array([row.bound for row in chosen])
+        spread = np.array([row.bound_std for row in chosen])
+        axis.errorbar(
+            n * offset, bound, spread, color=colour, marker="o", ms=5, capsize=3, label=label
+        )
+        axis.plot(n * offset, [row.true_cost for row in chosen], color=colour, ls=":", lw=1.5)
+    reference = [row for row in rows if row.method == "paper"]
+    n = [row.environments for row in reference]
+    axis.plot(n, [row.paper_bound for row in reference], "kx", ms=8, label="bound as published")
+    axis.plot([], [], color=DARK, ls=":", label="true cost (estimate)")
+    axis.set_xscale("log")
+    axis.set_xticks(n, [f"{value:,}" for value in n])
+    axis.minorticks_off()
+    axis.set_ylim(0, None)
+    axis.set_xlabel("training environments, N")
+    axis.set_ylabel("expected cost in a new environment")
+    axis.set_title(
+        "Guaranteed with confidence 99 %: mean ± s.d. over draws of the environments", fontsize=11
+    )
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write SVG or PNG by the path's ending, the same bytes for the same picture."""
+    with rc_context(STABLE):
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, dpi=150, metadata=metadata)

@@ -1,0 +1,43 @@
+"""What several tests share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pacbayes_control.costs import Costs
+
+
+@pytest.fixture
+def binary_costs() -> Costs:
+    """200 environments × 6 policies with 0/1 costs, the third policy the best."""
+    rates = np.array([0.5, 0.3, 0.05, 0.2, 0.9, 0.06])
+    return Costs(np.random.default_rng(1).random((200, 6)) < rates)
+
+
+@pytest.fixture
+def graded_costs() -> Costs:
+    """150 environments × 4 policies with costs in [0, 1]."""
+    return Costs(np.random.default_rng(2).beta([1, 2, 3, 4], [9, 8, 7, 6], size=(150, 4)))
+
+
+@pytest.fixture
+def pbc(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command as a user does, in an empty folder."""
+
+    def run(*arguments: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from pacbayes_control.paper.table1 import PAPER, table1
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {(row.environments, row.method): row for row in table1(2, 20_000, seed=7)}
+
+
+@pytest.mark.parametrize(
+    ("n", "bound", "margin"), [(100, 0.229, 0.03), (500, 0.145, 0.012), (1000, 0.126, 0.008)]
+)
+def test_the_papers_method_reproduces_the_papers_level(rows, n: int, bound: float, margin: float):
+    # Means over many draws, measured with other seeds; margins of four standard errors.
+    assert rows[n, "paper"].bound == pytest.approx(bound, abs=margin)
+
+
+def test_at_ten_thousand_environments_bound_and_truth_are_the_papers(rows):
+    row = rows[10_000, "paper"]
+    assert row.bound == pytest.approx(row.paper_bound, abs=0.008)
+    assert row.true_cost == pytest.approx(row.paper_true_cost, abs=0.007)
+
+
+def test_better_theorems_give_better_bounds_at_every_size(rows):
+    for n in PAPER:
+        assert rows[n, "occam"].bound < rows[n, "kl"].bound < rows[n, "paper"].bound
+
+
+def test_no_more_bounds_fail_than_a_confidence_of_99_percent_allows(rows):
+    draws = sum(row.draws for row in rows.values())
+    assert sum(row.violations for row in rows.values()) <= 0.05 * draws
+
+
+def test_smaller_sets_are_drawn_more_often(rows):
+    assert rows[10_000, "kl"].draws == 2
+    assert rows[100, "kl"].draws == 20
+
+
+def test_the_same_seed_gives_the_same_table():
+    assert table1(1, 100, seed=1) == table1(1, 100, seed=1)

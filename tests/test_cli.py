@@ -1,0 +1,319 @@
+"""The command as users meet it: what it prints, what it writes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Pbc = Callable[..., subprocess.CompletedProcess[str]]
+
+KEYS = {"bound", "method", "delta", "environments", "policies", "empirical_cost", "kl"}
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    """A test campaign as an engineer has it: sites × controllers in a CSV file."""
+    rng = np.random.default_rng(0)
+    failed = (rng.random((120, 3)) < [0.3, 0.05, 0.1]).astype(int)
+    rows = [f"site {i}," + ",".join(map(str, row)) for i, row in enumerate(failed)]
+    path = tmp_path / "campaign.csv"
+    path.write_text("\n".join(["site,slow,careful,fast", *rows]) + "\n")
+    return path
+
+
+def complaint(result: subprocess.CompletedProcess[str], code: int = 2) -> str:
+    """The one line of a failed command."""
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("pbc: ")
+    return lines[0]
+
+
+# ---- what works ---------------------------------------------------------------------------------
+
+
+def test_learn_vehicle_leaves_a_run_that_verifies_and_a_picture(pbc: Pbc, tmp_path: Path):
+    learnt = pbc(
+        "learn", "vehicle", "--environments", 200, "--test-environments", 500, "--json", "r.json"
+    )
+    assert learnt.returncode == 0, learnt.stderr
+    assert "With confidence 99 %" in learnt.stdout
+    assert learnt.stderr == ""  # no progress bar in a pipe
+    record = json.loads((tmp_path / "r.json").read_text())
+    assert record.keys() >= KEYS | {"true_cost", "run"}
+    assert record["true_cost"] < record["bound"]
+    run = tmp_path / "runs" / "vehicle"
+    assert "<svg" in (run / "picture.svg").read_text()
+    stored = json.loads((run / "certificate.json").read_text())
+    assert stored["bound"] == record["bound"]
+    assert stored.keys() >= KEYS
+
+    verified = pbc("verify", run, "--json", "v.json")
+    assert verified.returncode == 0, verified.stderr
+    assert "verified" in verified.stdout
+    assert json.loads((tmp_path / "v.json").read_text())["verified"] is True
+
+
+def test_learning_twice_gives_the_same_bytes(pbc: Pbc, tmp_path: Path):
+    for name in ("a", "b"):
+        options = "--environments", 50, "--test-environments", 0, "--out", name
+        assert pbc("learn", "vehicle", *options).returncode == 0
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_certify_shows_every_method_and_keeps_the_chosen_run(
+    pbc: Pbc, campaign: Path, tmp_path: Path
+):
+    result = pbc("certify", campaign, "--delta", 0.05, "--out", "run", "--json", "c.json")
+    assert result.returncode == 0, result.stderr
+    assert "careful" in result.stdout
+    record = json.loads((tmp_path / "c.json").read_text())
+    assert [c["method"] for c in record["certificates"]] == ["kl", "kl-maurer", "pinsker", "occam"]
+    assert record["chosen"] == record["certificates"][0]
+    assert all(c.keys() >= KEYS for c in record["certificates"])
+    assert pbc("verify", "run").returncode == 0
+
+
+def test_certify_best_pays_for_the_choice(pbc: Pbc, campaign: Path, tmp_path: Path):
+    assert pbc("certify", campaign, "--method", "best", "--json", "c.json").returncode == 0
+    record = json.loads((tmp_path / "c.json").read_text())
+    assert record["chosen"]["budget"] == {"kl": 0.005, "occam": 0.005}
+    assert record["chosen"]["delta"] == 0.01
+
+
+def test_certify_takes_constraints_by_name_and_number(pbc: Pbc, campaign: Path, tmp_path: Path):
+    options = "--at-least", "0.2:slow", "--at-most", "0.5:1-2", "--out", "run"
+    result = pbc("certify", campaign, *options)
+    assert result.returncode == 0, result.stderr
+    p = json.loads((tmp_path / "run" / "posterior.json").read_text())["probabilities"]
+    assert p[0] >= 0.2 - 1e-6
+    assert p[1] + p[2] <= 0.5 + 1e-6
+
+
+def test_certify_takes_a_prior_file(pbc: Pbc, campaign: Path, tmp_path: Path):
+    (tmp_path / "prior.csv").write_text("0.1,0.8,0.1")
+    assert pbc("certify", campaign, "--json", "u.json").returncode == 0
+    assert pbc("certify", campaign, "--prior", "prior.csv", "--json", "p.json").returncode == 0
+    uniform, informed = (
+        json.loads((tmp_path / name).read_text())["chosen"]["bound"]
+        for name in ("u.json", "p.json")
+    )
+    assert informed < uniform
+
+
+def test_reproduce_table1_in_small_prints_and_draws(pbc: Pbc, tmp_path: Path):
+    options = "--draws", 1, "--test-environments", 2000, "--seed", 3, "--json", "t.json"
+    result = pbc("reproduce", "table1", *options)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads((tmp_path / "t.json").read_text())["rows"]
+    assert [(row["environments"], row["method"]) for row in rows] == [
+        (n, method) for n in (100, 500, 1000, 10000) for method in ("paper", "kl", "occam")
+    ]
+    expected = {"bound", "bound_std", "true_cost", "paper_bound", "paper_true_cost"}
+    assert all(row.keys() >= expected for row in rows)
+    assert rows[0]["paper_bound"] == 0.178
+    for name in ("table1.svg", "vehicle.svg"):
+        assert "<svg" in (tmp_path / "runs" / "table1" / name).read_text()
+
+
+def test_bench_vehicle_measures_against_pybullet(pbc: Pbc, tmp_path: Path):
+    result = pbc("bench", "vehicle", "--environments", 4, "--scale-to", 1024, "--json", "b.json")
+    assert result.returncode == 0, result.stderr
+    record = json.loads((tmp_path / "b.json").read_text())
+    assert record["ratio"] == pytest.approx(
+        record["rollouts_per_second"] / record["reference_rollouts_per_second"], rel=1e-6
+    )
+    assert 0.9 <= record["agreement"] <= 1
+    assert [row["environments"] for row in record["scaling"]] == [256, 512, 1024, 256, 256]
+
+
+def test_bench_learn_measures_against_the_programmes(pbc: Pbc, tmp_path: Path):
+    result = pbc("bench", "learn", "--json", "b.json")
+    assert result.returncode == 0, result.stderr
+    record = json.loads((tmp_path / "b.json").read_text())
+    assert record["ratio"] > 1
+    assert record["objective"] <= record["reference_objective"]
+
+
+@pytest.mark.parametrize("command", ["learn", "certify", "verify", "reproduce", "bench"])
+def test_help_has_an_example(pbc: Pbc, command: str):
+    result = pbc(command, "--help")
+    assert result.returncode == 0
+    assert f"Example: pbc {command}" in result.stdout
+    assert "--json" in result.stdout
+
+
+def test_without_a_command_help_is_shown(pbc: Pbc):
+    result = pbc()
+    assert "Commands" in result.stdout + result.stderr
+    assert "pbc: " not in result.stderr
+
+
+def test_the_version_is_printed(pbc: Pbc):
+    import pacbayes_control
+
+    assert pbc("--version").stdout.strip() == pacbayes_control.__version__
+
+
+# ---- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0,nan\n0,1\n", "environment 0, policy 1 is NaN"),
+        ("0,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 is outside [0, 1]"),
+        ("0,1\n-1,1\n", "cost -1 at environment 1, policy 0 is outside [0, 1]"),
+        ("", "empty"),
+        ("0,1\n", "at least two rows"),
+        ("0,1\n1\n", "ragged: row 2"),
+        ("0,1\n1,zero\n", "'zero' at environment 1, policy 1 is not a number"),
+        ("site,a,b\nprior,0.5,0.4\nx,0,1\ny,0,1\n", "prior sums to 0.9"),
+    ],
+)
+def test_bad_costs_get_one_clear_line(pbc: Pbc, tmp_path: Path, content: str, message: str):
+    (tmp_path / "c.csv").write_text(content)
+    assert message in complaint(pbc("certify", "c.csv"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--delta", "0"), "delta = 0.0 must lie strictly between 0 and 1"),
+        (("--delta", "1.5"), "delta = 1.5 must lie strictly between 0 and 1"),
+        (("--delta", "nan"), "delta = nan must lie strictly between 0 and 1"),
+        (("--delta", "x"), "Invalid value for '--delta'"),
+        (("--method", "magic"), "method 'magic' is unknown: choose from kl, kl-maurer"),
+        (("--prior", "none.csv"), "there is no file none.csv"),
+        (("--at-least", "0.2:0", "--solver", "magic"), "solver 'magic' is unknown"),
+        (("--at-least", "lots:0"), "write SHARE:POLICIES"),
+        (("--at-least", "0.2:heavy"), "'heavy' names no policy"),
+        (("--at-least", "0.9:0", "--at-most", "0.1:0"), "found no distribution"),
+        (("--json", "none/c.json"), "there is no folder none"),
+        (("--surprise",), "No such option"),
+    ],
+)
+def test_bad_options_of_certify_get_one_clear_line(
+    pbc: Pbc, campaign: Path, options: tuple[str, ...], message: str
+):
+    assert message in complaint(pbc("certify", campaign, *options))
+
+
+def test_a_prior_that_is_zero_where_the_constraint_wants_mass_is_an_error(
+    pbc: Pbc, campaign: Path, tmp_path: Path
+):
+    (tmp_path / "prior.csv").write_text("0,0.5,0.5")
+    result = pbc("certify", campaign, "--prior", "prior.csv", "--at-least", "0.2:0")
+    assert "found no distribution" in complaint(result)
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("0.5,0.5", "2 entries for 3 policies"),
+        ("0.5,0.5,0.5", "sums to 1.5"),
+        ("1.5,-0.5,0", "negative"),
+        ("a,b,c", "could not convert"),
+    ],
+)
+def test_bad_priors_get_one_clear_line(
+    pbc: Pbc, campaign: Path, tmp_path: Path, prior: str, message: str
+):
+    (tmp_path / "prior.csv").write_text(prior)
+    assert message in complaint(pbc("certify", campaign, "--prior", "prior.csv"))
+
+
+def test_a_missing_file_gets_one_clear_line(pbc: Pbc):
+    assert "there is no file none.csv" in complaint(pbc("certify", "none.csv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("learn", "submarine"), "task 'submarine' is unknown: choose vehicle"),
+        (("learn", "vehicle", "--environments", 1), "Invalid value for '--environments'"),
+        (("learn", "vehicle", "--delta", 2), "delta = 2.0"),
+        (("learn", "vehicle", "--method", "magic"), "method 'magic' is unknown"),
+        (("reproduce", "table9"), "experiment 'table9' is unknown: choose table1"),
+        (("reproduce", "table1", "--draws", 0), "Invalid value for '--draws'"),
+        (("bench", "magic"), "benchmark 'magic' is unknown"),
+        (("bench", "learn", "--solver", "magic"), "solver 'magic' is unknown"),
+        (("verify", "none"), "there is no run at none"),
+        (("magic",), "No such command"),
+    ],
+)
+def test_other_bad_arguments_get_one_clear_line(pbc: Pbc, arguments: tuple, message: str):
+    assert message in complaint(pbc(*arguments))
+
+
+def test_a_missing_extra_says_what_to_type(tmp_path: Path, campaign: Path):
+    script = (
+        "import sys; sys.modules['cvxpy'] = None; sys.modules['pybullet'] = None\n"
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda n, *a: None if n in ('cvxpy', 'pybullet') else find(n, *a)\n"
+        "from pacbayes_control.cli import main; main()\n"
+    )
+    for arguments, extra in (
+        (["certify", str(campaign), "--at-least", "0.2:0"], "cvx"),
+        (["bench", "vehicle"], "pybullet"),
+    ):
+        result = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"pip install 'pacbayes-control[{extra}]'" in complaint(result)
+
+
+def test_a_run_in_the_way_is_not_overwritten(pbc: Pbc, campaign: Path, tmp_path: Path):
+    assert pbc("certify", campaign, "--out", "run").returncode == 0
+    before = (tmp_path / "run" / "certificate.json").read_bytes()
+    assert "not empty" in complaint(pbc("certify", campaign, "--delta", 0.2, "--out", "run"))
+    assert (tmp_path / "run" / "certificate.json").read_bytes() == before
+    assert pbc("certify", campaign, "--delta", 0.2, "--out", "run", "--force").returncode == 0
+
+
+# ---- verify: 1 for a certificate that does not hold, 2 for what cannot be read ------------------
+
+
+@pytest.fixture
+def run(pbc: Pbc, campaign: Path, tmp_path: Path) -> Path:
+    assert pbc("certify", campaign, "--out", "run").returncode == 0
+    return tmp_path / "run"
+
+
+def test_verify_refuses_a_tampered_bound(pbc: Pbc, run: Path, tmp_path: Path):
+    path = run / "certificate.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "bound": record["bound"] / 2}))
+    line = complaint(pbc("verify", "run", "--json", "v.json"), code=1)
+    assert "NOT VERIFIED: certificate.json was altered" in line
+    assert json.loads((tmp_path / "v.json").read_text())["verified"] is False
+
+
+def test_verify_refuses_tampered_costs(pbc: Pbc, run: Path):
+    costs = np.load(run / "costs.npy")
+    costs[0] = 1 - costs[0]
+    np.save(run / "costs.npy", costs)
+    assert "costs.npy was altered" in complaint(pbc("verify", "run"), code=1)
+
+
+def test_verify_cannot_read_a_corrupt_run(pbc: Pbc, run: Path):
+    (run / "manifest.json").write_text("{ not json")
+    assert "corrupt" in complaint(pbc("verify", "run"))
+
+
+def test_verify_cannot_read_an_incomplete_run(pbc: Pbc, run: Path):
+    (run / "posterior.json").unlink()
+    assert "posterior.json is missing" in complaint(pbc("verify", "run"))

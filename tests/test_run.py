@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pacbayes_control.costs import Costs
+from pacbayes_control.learn import learn_finite
+from pacbayes_control.run import AlteredRun, Run
+
+
+@pytest.fixture
+def saved(tmp_path: Path, binary_costs: Costs) -> Path:
+    costs = Costs(binary_costs.values, names=list("abcdef"), origin={"task": "test"})
+    return learn_finite(costs, policies=np.arange(12.0).reshape(6, 2)).save(tmp_path / "run")
+
+
+def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
+    run = Run.load(saved)
+    assert np.array_equal(run.costs.values, binary_costs.values)
+    assert run.costs.names == tuple("abcdef")
+    assert run.costs.origin == {"task": "test"}
+    assert run.policies is not None
+    assert np.array_equal(run.policies, np.arange(12.0).reshape(6, 2))
+    again = learn_finite(run.costs)
+    assert again.certificate == run.certificate
+
+
+def test_the_same_run_is_the_same_folder_byte_for_byte(saved: Path, tmp_path: Path):
+    copy = Run.load(saved).save(tmp_path / "copy")
+    for path in saved.iterdir():
+        assert path.read_bytes() == (copy / path.name).read_bytes()
+
+
+def test_nothing_in_a_run_is_pickled(saved: Path):
+    for path in saved.iterdir():
+        if path.suffix == ".npy":
+            np.load(path, allow_pickle=False)
+        else:
+            json.loads(path.read_text())
+
+
+def test_what_is_in_a_folder_is_not_overwritten_by_accident(saved: Path):
+    run = Run.load(saved)
+    with pytest.raises(ValueError, match="not empty"):
+        run.save(saved)
+    run.save(saved, overwrite=True)
+
+
+def test_a_file_in_the_way_is_an_error(saved: Path):
+    with pytest.raises(ValueError, match="is a file"):
+        Run.load(saved).save(saved / "costs.npy")
+
+
+@pytest.mark.parametrize(
+    "name", ["certificate.json", "costs.npy", "prior.json", "posterior.json", "policies.npy"]
+)
+def test_a_run_with_an_altered_file_is_refused(saved: Path, name: str):
+    path = saved / name
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(AlteredRun, match=f"{name} was altered"):
+        Run.load(saved)
+
+
+def test_an_altered_manifest_is_refused(saved: Path):
+    path = saved / "manifest.json"
+    path.write_text(path.read_text().replace('"task": "test"', '"task": "best"'))
+    with pytest.raises(AlteredRun, match="seal"):
+        Run.load(saved)
+
+
+def test_a_missing_file_is_named(saved: Path):
+    (saved / "prior.json").unlink()
+    with pytest.raises(ValueError, match=r"incomplete: prior.json is missing"):
+        Run.load(saved)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="there is no run"):
+        Run.load(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match=r"manifest.json is missing"):
+        Run.load(tmp_path)
+
+
+def test_a_manifest_may_not_point_outside_its_folder(saved: Path, tmp_path: Path):
+    from pacbayes_control.run import hash_file, json_bytes, seal
+
+    (tmp_path / "outside.json").write_text("{}")
+    manifest = json.loads((saved / "manifest.json").read_text())
+    manifest["files"]["../outside.json"] = hash_file(tmp_path / "outside.json")
+    manifest["seal"] = seal(manifest)
+    (saved / "manifest.json").write_bytes(json_bytes(manifest))
+    with pytest.raises(ValueError, match="missing"):
+        Run.load(saved)
