@@ -17,7 +17,7 @@ certify: setup
 	$(BIN)/pbc verify $(RUN)
 
 test: setup lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses logical
 
 lint: setup
 	$(BIN)/ruff check .

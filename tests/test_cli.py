@@ -170,7 +170,7 @@ def test_the_version_is_printed(pbc: Pbc):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("0,nan\n0,1\n", "environment 0, policy 1 is NaN"),
+        ("0,nan\n0,1\n", "the cost at environment 0, policy 1 is NaN"),
         ("0,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 is outside [0, 1]"),
         ("0,1\n-1,1\n", "cost -1 at environment 1, policy 0 is outside [0, 1]"),
         ("", "empty"),

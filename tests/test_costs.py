@@ -44,7 +44,7 @@ def test_graded_costs_have_no_failures_to_count(graded_costs: Costs):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[0.5, np.nan], [0, 0]], "environment 0, policy 1 is NaN"),
+        ([[0.5, np.nan], [0, 0]], "the cost at environment 0, policy 1 is NaN"),
         ([[0, 0], [0, 1.115]], r"cost 1.115 at environment 1, policy 1 is outside \[0, 1\]"),
         ([[0, 0], [-0.1, 1]], "cost -0.1 at environment 1, policy 0"),
         ([[0, np.inf], [0, 1]], "cost inf at environment 0, policy 1"),

@@ -159,7 +159,8 @@ def test_the_binomial_tail_encloses_the_direct_sum(k: int, n: int, p: float):
     mpmath.iv.dps = mpmath.mp.dps = 50
     q = mpmath.mpf(p)
     direct = mpmath.fsum(mpmath.binomial(n, i) * q**i * (1 - q) ** (n - i) for i in range(k + 1))
-    tail = _tail(k, n, mpmath.iv.mpf(p))
+    interval: Any = mpmath.iv.mpf
+    tail = _tail(k, n, interval(p))
     assert tail.a <= direct * (1 + mpmath.mpf(10) ** -24)
     assert tail.b >= direct * (1 - mpmath.mpf(10) ** -40)
     assert tail.delta < 1e-20

@@ -106,6 +106,14 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
         )
     if array.shape[0] == 1:
         raise ValueError("one environment is not a sample: costs need at least two rows")
+    return checked_costs(array)
+
+
+def checked_costs(array: NDArray, first: int = 0) -> NDArray[np.float64 | np.uint8]:
+    """A copy with every cost known to lie in [0, 1]; bytes where all are 0 or 1.
+
+    An error names the first environment and policy that is wrong, counting rows from `first`.
+    """
     if array.dtype == np.uint8 or array.dtype == np.bool_:
         outside = array > 1
     else:
@@ -113,17 +121,11 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
         outside = ~((array >= 0) & (array <= 1))
     if outside.any():
         i, j = np.argwhere(outside)[0]
+        where = f"at environment {first + i}, policy {j}"
         if np.isnan(array[i, j]):
-            raise ValueError(
-                f"cost at environment {i}, policy {j} is NaN: every rollout needs a cost"
-            )
-        raise ValueError(
-            f"cost {array[i, j]:g} at environment {i}, policy {j} is outside [0, 1]: "
-            "rescale the costs"
-        )
-    if array.dtype != np.float64:
-        return array.astype(np.uint8)
-    if np.all((array == 0) | (array == 1)):
+            raise ValueError(f"the cost {where} is NaN: every rollout needs a cost")
+        raise ValueError(f"cost {array[i, j]:g} {where} is outside [0, 1]: rescale the costs")
+    if array.dtype != np.float64 or np.all((array == 0) | (array == 1)):
         return array.astype(np.uint8)
     return array.copy()
 

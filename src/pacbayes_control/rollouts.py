@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs
+from pacbayes_control.costs import Costs, checked_costs
 from pacbayes_control.tasks import Environments, Task
 
 CHUNK = 4096  # environments handed to a task at a time
@@ -29,14 +29,14 @@ def evaluate(
     >>> evaluate(task, task.gain_grid()[0], task.environments(8, stream="example")).policies
     50
     """
-    values: NDArray | None = None
+    # Bytes for as long as every cost is 0 or 1, an eighth of the memory.
+    values = np.empty((len(environments), len(policies)), np.uint8)
     row = 0
     for part in _chunks(task, policies, environments, progress):
-        if values is None:
-            values = np.empty((len(environments), len(policies)), part.dtype)
+        if part.dtype != np.uint8 and values.dtype == np.uint8:
+            values = values.astype(np.float64)
         values[row : row + len(part)] = part
         row += len(part)
-    assert values is not None
     return Costs(values, tuple(names), environments.origin)
 
 
@@ -74,12 +74,13 @@ def _chunks(
         raise ValueError("there are no environments to roll out in")
     done = 0
     for chunk in environments.chunks(CHUNK):
-        part = task.costs(policies, chunk)
+        part = np.asarray(task.costs(policies, chunk))
         if part.shape != (len(chunk), len(policies)):
             raise ValueError(
                 f"task {task.name} returned costs of shape {part.shape} for "
                 f"{len(chunk)} environments × {len(policies)} policies"
             )
+        part = checked_costs(part, first=done)
         done += len(chunk)
         if progress:
             progress(done * len(policies), len(environments) * len(policies))

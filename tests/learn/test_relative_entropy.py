@@ -3,6 +3,7 @@ from __future__ import annotations
 import cvxpy
 import numpy as np
 import pytest
+from cvxpy.error import SolverError
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds import mcallester_pinsker
@@ -94,7 +95,7 @@ def test_a_missing_extra_says_what_to_type(binary_costs: Costs, monkeypatch: pyt
 
 def test_a_failing_solver_is_named(binary_costs: Costs, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object, **__: object) -> None:
-        raise cvxpy.error.SolverError("licence expired")
+        raise SolverError("licence expired")
 
     monkeypatch.setattr(cvxpy.Problem, "solve", fail)
     with pytest.raises(ValueError, match=r"clarabel found no distribution .*licence expired"):

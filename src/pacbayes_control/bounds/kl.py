@@ -2,7 +2,7 @@
 
 Every inverse here errs outwards: `kl_inverse` is never below the exact supremum, and
 `kl_inverse_lower` never above the exact infimum. A bound computed with them can only be looser than
-the theorem, by about one part in 10¹⁴, and never tighter.
+the theorem, by less than 10⁻¹², and never tighter.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def kl_bernoulli(q: ArrayLike, p: ArrayLike) -> Floats:
     >>> float(kl_bernoulli(0.0, 0.5))  # ln 2
     0.6931471805599453
     """
-    q, p = np.asarray(q, float), np.asarray(p, float)
-    return rel_entr(q, p) + rel_entr(1 - q, 1 - p)
+    q, p = _in_unit_interval(q, "q"), _in_unit_interval(p, "p")
+    return np.maximum(rel_entr(q, p) + rel_entr(1 - q, 1 - p), 0.0)
 
 
 def kl_inverse(q: ArrayLike, c: ArrayLike) -> Floats:
@@ -62,8 +62,12 @@ def kl_categorical(posterior: ArrayLike, prior: ArrayLike) -> float:
     >>> kl_categorical([1.0, 0.0], [0.5, 0.5])
     0.6931471805599453
     """
-    terms = rel_entr(np.asarray(posterior, float), np.asarray(prior, float))
-    return max(0.0, float(np.sum(terms)))
+    posterior, prior = np.asarray(posterior, float), np.asarray(prior, float)
+    if posterior.shape != prior.shape:
+        raise ValueError(f"a posterior over {posterior.size} policies, a prior over {prior.size}")
+    if not (np.all(posterior >= 0) and np.all(prior >= 0)):
+        raise ValueError("probabilities must be numbers of at least 0")
+    return max(0.0, float(np.sum(rel_entr(posterior, prior))))
 
 
 def kl_gaussian(
@@ -78,6 +82,8 @@ def kl_gaussian(
     variance, prior_variance = np.asarray(variance, float), np.asarray(prior_variance, float)
     if not (np.all(variance > 0) and np.all(prior_variance > 0)):
         raise ValueError("variances must be positive: a Gaussian without width has no density")
+    if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(prior_mean))):
+        raise ValueError("means must be finite numbers")
     ratio = variance / prior_variance
     # x - 1 - ln x is at least 0 term by term, so rounding cannot make the sum negative by much.
     shape = ratio - 1 - np.log(ratio)
@@ -90,7 +96,7 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
     >>> round(kl_beta(1.0, 1.0, 0.8, 1.25), 5)
     0.08185
     """
-    if min(alpha, beta, prior_alpha, prior_beta) <= 0:
+    if not all(parameter > 0 for parameter in (alpha, beta, prior_alpha, prior_beta)):
         raise ValueError("the parameters of a Beta distribution must be positive")
     return max(
         0.0,
@@ -105,12 +111,17 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
 
 
 def _checked(q: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:
-    q, c = np.broadcast_arrays(np.asarray(q, float), np.asarray(c, float))
-    if not np.all((q >= 0) & (q <= 1)):
-        raise ValueError("q must lie in [0, 1]")
+    q, c = np.broadcast_arrays(_in_unit_interval(q, "q"), np.asarray(c, float))
     if not np.all(c >= 0):
         raise ValueError("c must be at least 0")
     return q, c
+
+
+def _in_unit_interval(value: ArrayLike, name: str) -> Floats:
+    value = np.asarray(value, float)
+    if not np.all((value >= 0) & (value <= 1)):
+        raise ValueError(f"{name} must lie in [0, 1]")
+    return value
 
 
 def _gap(q: Floats, rest: Floats, c: Floats) -> Floats:

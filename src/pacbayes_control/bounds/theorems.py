@@ -12,14 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincc, betainccinv, gammaln
+from scipy.special import betaincc, betainccinv
 
 from pacbayes_control.bounds.kl import kl_inverse
 
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-12  # relative; far above what the few operations of a formula lose
-EXACT_XI_UP_TO = 1_000_000
+EXACT_XI_UP_TO = 10_000_000_000
 
 # ---- PAC-Bayes: for every posterior P at once ---------------------------------------------------
 
@@ -58,7 +58,7 @@ def mcallester_pinsker(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: 
     0.1498
     """
     penalty = np.sqrt(complexity(kl, _log_two_root(n), n, delta) / 2)
-    return _at_most_one(np.asarray(empirical_cost, float) + penalty)
+    return _at_most_one(_checked_cost(empirical_cost) + penalty)
 
 
 def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
@@ -70,7 +70,7 @@ def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) ->
     0.1304
     """
     b = complexity(kl, _log_two_root(n), n, delta) / 2
-    return _at_most_one((np.sqrt(np.asarray(empirical_cost, float) + b) + np.sqrt(b)) ** 2)
+    return _at_most_one((np.sqrt(_checked_cost(empirical_cost) + b) + np.sqrt(b)) ** 2)
 
 
 def thiemann(
@@ -83,7 +83,7 @@ def thiemann(
     >>> round(float(thiemann(0.08, 1.0, 1000, 0.01)), 4)  # the quadratic bound
     0.1304
     """
-    cost = np.asarray(empirical_cost, float)
+    cost = _checked_cost(empirical_cost)
     c = complexity(kl, _log_two_root(n), n, delta)
     lam = thiemann_lambda(cost, c) if lam is None else np.asarray(lam, float)
     if not np.all((lam > 0) & (lam < 2)):
@@ -110,26 +110,24 @@ def complexity(kl: ArrayLike, log_constant: float, n: int, delta: float) -> Floa
 def log_xi(n: int) -> float:
     """ln ξ(N), ξ(N) = Σₖ C(N,k) (k/N)ᵏ (1-k/N)ᴺ⁻ᵏ, the constant in Maurer's proof.
 
-    Beyond a million environments, Maurer's own upper bound e^{1/(12N)} √(πN/2) + 2 takes its
-    place: 0.1 % above ξ there.
+    It is summed as Σⱼ N(N-1)…(N-j+1)/Nʲ, which is the same by an identity of Cauchy's, and of which
+    only about √N terms matter. Beyond 10¹⁰ environments, Maurer's own upper bound
+    e^{1/(12N)} √(πN/2) + 2 takes its place, which is less than 0.002 % above ξ there.
 
     >>> round(float(np.exp(log_xi(100))), 2), round(float(np.exp(log_xi(1000))), 2)
     (13.21, 40.3)
     """
-    if n < 1:
-        raise ValueError(f"N = {n}: at least one environment is needed")
+    _check_n(n)
     if n > EXACT_XI_UP_TO:
         return float(np.log(np.exp(1 / (12 * n)) * np.sqrt(np.pi * n / 2) + 2))
-    k = np.arange(1, n)
-    log_terms = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    log_terms += k * np.log(k / n) + (n - k) * np.log1p(-k / n)
-    # gammaln(n + 1) is of the order of n ln n: its rounding is the largest of all.
-    rounding = 1e-15 * n * np.log(n + 1)
-    # Every term is at most 1, as a probability, and k = 0 and k = N give 1 each.
-    return float(np.log(2 + np.exp(log_terms).sum())) + rounding
+    count = min(n, int(12 * np.sqrt(n)) + 1)
+    # The j-th term is at most exp(-j(j-1)/(2N)): those left out add less than 1e-28 to ξ.
+    terms = np.cumprod(1 - np.arange(count) / n)
+    return float(np.log1p(terms.sum())) + 1e-15 * count
 
 
 def _log_two_root(n: int) -> float:
+    _check_n(n)
     return float(np.log(2 * np.sqrt(n)))
 
 
@@ -145,7 +143,7 @@ def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     >>> round(float(clopper_pearson(2, 20, 0.05)), 4)
     0.2826
     """
-    failures, delta = np.broadcast_arrays(np.asarray(failures), np.asarray(delta, float))
+    failures, delta = np.broadcast_arrays(np.asarray(failures, float), np.asarray(delta, float))
     if np.any(failures != np.floor(failures)) or np.any(failures < 0) or np.any(failures > n):
         raise ValueError(f"failures must be whole numbers from 0 to {n}")
     _check(n, delta)
@@ -180,10 +178,12 @@ def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: flo
     >>> round(float(occam_exact_tail([80, 400], 1000, [0.5, 0.5], 0.01)[0]), 4)
     0.1047
     """
-    weights = _checked_weights(weights)
+    weights = _checked_weights(weights, failures)
     _check(n, delta)
-    levels = np.where(weights > 0, weights, 1.0) * delta
-    return np.where(weights > 0, clopper_pearson(failures, n, levels), 1.0)
+    levels = weights * delta
+    payable = levels > 1e-290  # below, the bound is 1 for all practical purposes
+    bounds = clopper_pearson(failures, n, np.where(payable, levels, delta))
+    return np.where(payable, bounds, 1.0)
 
 
 def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float) -> Floats:
@@ -194,23 +194,37 @@ def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float
     >>> round(float(occam_kl([0.08, 0.4], 1000, [0.5, 0.5], 0.01)[0]), 4)
     0.1109
     """
-    weights = _checked_weights(weights)
+    weights = _checked_weights(weights, empirical_cost)
     _check(n, delta)
     with np.errstate(divide="ignore"):
         penalty = -(np.log(weights) + np.log(delta)) / n * (1 + ROUNDING)
     return kl_inverse(empirical_cost, penalty)
 
 
-def _checked_weights(weights: ArrayLike) -> Floats:
+def _checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
     weights = np.asarray(weights, float)
-    if not np.all(weights >= 0) or np.sum(weights) > 1 + 1e-9:
+    if weights.ndim != 1 or np.shape(outcomes)[-1:] != weights.shape:
+        raise ValueError("Occam's bound needs one weight for each policy")
+    total = np.sum(weights)
+    if not np.all(weights >= 0) or total > 1 + 1e-9:
         raise ValueError("the weights of the policies must be at least 0 and sum to at most 1")
-    return weights
+    return weights / max(1.0, total)  # a sum above 1 by rounding must not overspend δ
+
+
+def _checked_cost(empirical_cost: ArrayLike) -> Floats:
+    cost = np.asarray(empirical_cost, float)
+    if not np.all((cost >= 0) & (cost <= 1)):
+        raise ValueError("the empirical cost must lie in [0, 1]")
+    return cost
+
+
+def _check_n(n: int) -> None:
+    if not (n >= 1 and n == int(n)):
+        raise ValueError(f"N = {n}: a whole number of environments, at least one, is needed")
 
 
 def _check(n: int, delta: ArrayLike) -> None:
-    if n < 1:
-        raise ValueError(f"N = {n}: at least one environment is needed")
+    _check_n(n)
     if not np.all((np.asarray(delta) > 0) & (np.asarray(delta) < 1)):
         raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
 

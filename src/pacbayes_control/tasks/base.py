@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -27,7 +26,7 @@ def generator(seed: int, stream: str, block: int = 0) -> np.random.Generator:
     """
     if seed < 0:
         raise ValueError(f"seed {seed} is negative: seeds are whole numbers from 0")
-    key = (zlib.crc32(stream.encode()), len(stream), block)
+    key = (*stream.encode(), 256, block)  # 256 is no byte: no two names give the same key
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
@@ -40,7 +39,7 @@ class Environments:
     """
 
     draw: Callable[[np.random.Generator, int], Arrays]  # how a task draws a block
-    task: str  # name of the task and of the distribution
+    task: str  # the task and the distribution, in words that tell them from others
     stream: str  # what they are for: "train", "test", …
     seed: int
     start: int
@@ -50,6 +49,8 @@ class Environments:
         return self.stop - self.start
 
     def __getitem__(self, part: slice) -> Environments:
+        if not isinstance(part, slice):
+            raise TypeError(f"environments are sliced: write [{part}:{part} + 1] for a single one")
         start, stop, step = part.indices(len(self))
         if step != 1:
             raise ValueError("environments are sliced without a step")
@@ -58,7 +59,8 @@ class Environments:
     def arrays(self) -> Arrays:
         """All of them at once, drawn."""
         parts = []
-        for block in range(self.start // BLOCK, -(-self.stop // BLOCK)):
+        first_block = self.start // BLOCK
+        for block in range(first_block, max(first_block + 1, -(-self.stop // BLOCK))):
             drawn = self.draw(generator(self.seed, self.stream, block), BLOCK)
             first = max(self.start - block * BLOCK, 0)
             last = min(self.stop - block * BLOCK, BLOCK)
@@ -66,7 +68,7 @@ class Environments:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def chunks(self, size: int) -> Iterator[Environments]:
-        """Consecutive parts of at most `size`, cut where blocks end so that none is drawn twice."""
+        """Consecutive parts of whole blocks, about `size` each, so that no block is drawn twice."""
         size = max(1, size // BLOCK) * BLOCK
         position = self.start
         while position < self.stop:

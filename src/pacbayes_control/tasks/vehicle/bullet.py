@@ -94,6 +94,7 @@ def _rollout(
     step, turn, largest, horizon, _ = task.model
     angles = task.rays[0]
     x, y, heading = task.start
+    _place(bullet, client, robot, x, y)  # or the first rays would meet it where it last stopped
     ends = np.empty((len(angles), 3))
     ends[:, 2] = HEIGHT / 2
     for _ in range(task.steps):
@@ -107,9 +108,13 @@ def _rollout(
         x -= step * np.sin(heading)
         y += step * np.cos(heading)
         heading += turn * control
-        bullet.resetBasePositionAndOrientation(
-            robot, [x, y, HEIGHT / 2], [0, 0, 0, 1], physicsClientId=client
-        )
+        _place(bullet, client, robot, x, y)
         if bullet.getClosestPoints(robot, field, 0.0, physicsClientId=client):
             return True
     return False
+
+
+def _place(bullet: Any, client: int, robot: int, x: float, y: float) -> None:
+    bullet.resetBasePositionAndOrientation(
+        robot, [x, y, HEIGHT / 2], [0, 0, 0, 1], physicsClientId=client
+    )

@@ -47,7 +47,7 @@ class Vehicle:
         """Draw n obstacle fields under a named stream."""
         if n < 1:
             raise ValueError(f"{n} environments were asked for: at least one is needed")
-        return Environments(self.obstacles.draw, self.name, stream, seed, 0, n)
+        return Environments(self.obstacles.draw, f"vehicle {self.obstacles}", stream, seed, 0, n)
 
     def gain_grid(self) -> tuple[NDArray[np.float64], list[str]]:
         """The paper's finite policy space and the names of its members."""
@@ -88,10 +88,11 @@ class Vehicle:
         Single precision is the rule; double precision, at half the speed, shows how little it
         matters (one rollout in 20,000 ends differently).
         """
+        gains = self._checked_gains(policies)
         arrays = environments.arrays()
-        collided = np.empty((len(environments), len(policies)), np.uint8)
+        collided = np.empty((len(environments), len(gains)), np.uint8)
         kernel.collisions(
-            np.ascontiguousarray(np.asarray(policies).T, dtype),
+            np.ascontiguousarray(gains.T, dtype),
             arrays["obstacles"].astype(dtype, copy=False),
             arrays["counts"],
             *self._constants(dtype),
@@ -104,13 +105,26 @@ class Vehicle:
         self, policy: NDArray, environments: Environments, index: int
     ) -> tuple[NDArray[np.float64], bool]:
         """Poses (steps taken + 1, 3) as x, y, ψ of one rollout, and whether it ended in contact."""
+        if not 0 <= index < len(environments):
+            raise ValueError(f"environment {index} is not one of the {len(environments)} given")
+        gains = self._checked_gains(np.atleast_2d(policy))[0]
         arrays = environments[index : index + 1].arrays()
-        poses = np.empty((self.steps + 1, 3))
         obstacles = arrays["obstacles"][0, : arrays["counts"][0]].astype(float)
-        taken, collided = kernel.trajectory(
-            np.asarray(policy, float), obstacles, *self._constants(np.float64), poses
-        )
+        poses = np.empty((self.steps + 1, 3))
+        taken, collided = kernel.trajectory(gains, obstacles, *self._constants(np.float64), poses)
         return poses[: taken + 1], bool(collided)
+
+    def _checked_gains(self, policies: NDArray) -> NDArray[np.float64]:
+        """A kernel does not check: a NaN would touch nothing, and a short row be read beyond."""
+        gains = np.asarray(policies, float)
+        if gains.ndim != 2 or gains.shape[1] != RAYS:
+            raise ValueError(
+                f"the vehicle's policies need {RAYS} gains each, not an array {gains.shape}"
+            )
+        bad = ~np.isfinite(gains).all(axis=1)
+        if bad.any():
+            raise ValueError(f"policy {int(np.argmax(bad))} has a NaN or infinite gain")
+        return gains
 
     def _constants(
         self, dtype: type[np.floating]
