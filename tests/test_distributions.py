@@ -37,6 +37,12 @@ def test_kl_is_zero_only_for_the_same_distribution():
     assert p.kl(q) > 0
 
 
+def test_equal_policies_share_one_weight():
+    rows = np.array([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0], [0.0, 1.0]])
+    p = Categorical.uniform_over_distinct(rows).probabilities
+    assert np.allclose(p, [1 / 6, 1 / 2, 1 / 6, 1 / 6])
+
+
 def test_mass_where_the_prior_has_none_is_an_error():
     with pytest.raises(ValueError, match="prior is zero at policy 1"):
         Categorical([0.5, 0.5]).kl(Categorical([1.0, 0.0]))

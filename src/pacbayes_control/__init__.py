@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
     from pacbayes_control.rollouts import evaluate, mean_costs
     from pacbayes_control.run import Run
-    from pacbayes_control.verify import verify
+    from pacbayes_control.verification import verify
 
 # Where each public name lives. They are imported when first used, so that importing the package is
 # cheap: nobody who wants a bound should wait for a simulator to load.
@@ -34,7 +34,7 @@ _HOMES = {
     "learn_finite": "learn",
     "mean_costs": "rollouts",
     "read_costs": "costs",
-    "verify": "verify",
+    "verify": "verification",
 }
 
 __all__ = [

@@ -48,7 +48,7 @@ class VehicleBench:
 
 
 def bench_vehicle(
-    environments: int = 60,
+    environments: int = 120,
     scale_to: int = 16_384,
     seed: int = 0,
     progress: Progress | None = None,

@@ -169,8 +169,20 @@ def read_prior(path: Path, costs: Costs) -> Categorical:
     raise ValueError(f"{path.name}: a prior is read from .npy, .csv or .json files")
 
 
-def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Categorical:
-    """A prior with one probability for each policy of `costs`; uniform where none is given."""
+def prior_for(
+    costs: Costs,
+    prior: Categorical | ArrayLike | None = None,
+    policies: NDArray | None = None,
+) -> Categorical:
+    """A prior with one probability for each policy of `costs`.
+
+    Where none is given: uniform over the distinct rows of `policies`, or over all policies where
+    their parameters are not known.
+    """
+    if policies is not None and len(policies) != costs.policies:
+        raise ValueError(f"{len(policies)} rows of parameters for {costs.policies} policies")
+    if prior is None and policies is not None:
+        return Categorical.uniform_over_distinct(policies)
     if prior is None:
         return Categorical.uniform(costs.policies)
     distribution = prior if isinstance(prior, Categorical) else Categorical(prior, name="prior")

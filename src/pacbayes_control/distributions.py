@@ -53,6 +53,18 @@ class Categorical:
         return cls(np.full(policies, 1 / policies))
 
     @classmethod
+    def uniform_over_distinct(cls, policies: NDArray) -> Categorical:
+        """The same probability for each distinct row, shared among rows that are equal.
+
+        Equal policies cost the same everywhere, so nothing is gained by paying for each of them.
+
+        >>> Categorical.uniform_over_distinct(np.array([[1.0], [2.0], [2.0]])).probabilities
+        array([0.5 , 0.25, 0.25])
+        """
+        _, group, counts = np.unique(policies, axis=0, return_inverse=True, return_counts=True)
+        return cls(1 / len(counts) / counts[group.reshape(-1)])
+
+    @classmethod
     def project(cls, raw: ArrayLike) -> Categorical:
         """The nearest distribution by clipping and scaling: for what a solver returned.
 

@@ -133,6 +133,26 @@ def test_a_better_prior_gives_a_better_bound(binary_costs: Costs):
         assert with_good.bound < learn_finite(binary_costs, method=method).certificate.bound
 
 
+@pytest.mark.parametrize("method", ["kl", "occam"])
+def test_policies_that_are_equal_are_paid_for_once(binary_costs: Costs, method: str):
+    # The third policy is the best; four of the others are one and the same.
+    rows = np.array([[0.0], [0.0], [1.0], [0.0], [0.0], [2.0]])
+    uniform = learn_finite(binary_costs, method=method).certificate
+    distinct = learn_finite(binary_costs, method=method, policies=rows).certificate
+    assert distinct.bound < uniform.bound
+    assert distinct.bound == pytest.approx(
+        learn_finite(
+            binary_costs, method=method, prior=[1 / 12, 1 / 12, 1 / 3, 1 / 12, 1 / 12, 1 / 3]
+        ).certificate.bound,
+        rel=1e-12,
+    )
+
+
+def test_parameters_must_match_the_policies(binary_costs: Costs):
+    with pytest.raises(ValueError, match="5 rows of parameters for 6 policies"):
+        learn_finite(binary_costs, policies=np.zeros((5, 1)))
+
+
 def test_the_best_of_several_pays_for_the_choice(binary_costs: Costs):
     best = learn_best(binary_costs, delta=0.02).certificate
     assert best.delta == 0.02

@@ -25,7 +25,7 @@ EXACT_XI_UP_TO = 10_000_000_000
 
 
 def maurer(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
-    """Maurer's bound with 2√N (paper: Theorem 1 and eq. pac bayes learning kl version).
+    """Maurer's bound with 2√N (paper: Theorem 1, eq. 10 and 11).
 
     C_D(P) ≤ kl⁻¹(r̂, (KL(P‖P₀) + ln(2√N/δ)) / N) for all P.
 
@@ -50,7 +50,7 @@ def maurer_xi(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) ->
 
 
 def mcallester_pinsker(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
-    """C_PAC (paper: Corollary 1 and Theorem 2): Maurer's bound relaxed by Pinsker's inequality.
+    """C_PAC (paper: Corollary 1, Theorem 2, eq. 12 and 14): Maurer relaxed by Pinsker's inequality.
 
     C_D(P) ≤ r̂ + √((KL(P‖P₀) + ln(2√N/δ)) / (2N)) for all P.
 

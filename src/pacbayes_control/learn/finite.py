@@ -45,8 +45,9 @@ def learn_finite(
 
     method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
     single policy). objective: the same names and "quadratic"; the method's own where none is given.
-    The paper minimises "pinsker" and certifies by "kl-maurer". The prior is uniform unless given,
-    and must have been chosen before the costs were seen.
+    The paper minimises "pinsker" and certifies by "kl-maurer". The prior must have been chosen
+    before the costs were seen; it is uniform, over the distinct rows of `policies` where these
+    parameters are given, unless another is.
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
@@ -55,7 +56,8 @@ def learn_finite(
     check_method(method)
     budget = Budget(delta)
     budget.spend(method)
-    return _learn(costs, budget, method, objective, prior_for(costs, prior), policies)
+    prior = prior_for(costs, prior, policies)
+    return _learn(costs, budget, method, objective, prior, policies)
 
 
 def learn_best(
@@ -74,7 +76,7 @@ def learn_best(
     budget = Budget(delta)
     for method in methods:
         budget.spend(method, delta / len(methods))
-    prior = prior_for(costs, prior)
+    prior = prior_for(costs, prior, policies)
     runs = [_learn(costs, budget, method, None, prior, policies) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
@@ -196,7 +198,8 @@ class GibbsPath:
         if len(self.levels) == 1:
             return np.array([0.0])
         points = 96 if len(self.levels) <= 100_000 else 48
-        first, last = 1e-3 / self.levels[-1], 60 / self.levels[1]
+        # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
+        first, last = 1e-3 / max(self.levels[-1], 1e-14), 60 / max(self.levels[1], 1e-14)
         return np.append(0.0, np.geomspace(first, last, points))
 
     def at(self, betas: Floats) -> tuple[Floats, Floats]:

@@ -49,7 +49,7 @@ def learn_constrained(
         raise ValueError(
             f"method {method!r} certifies no distribution: choose from {', '.join(PAC_BAYES)}"
         )
-    prior = prior_for(costs, prior)
+    prior = prior_for(costs, prior, policies)
     posterior = constrained_posterior(costs, delta, prior, constraints, solver)
     budget = Budget(delta)
     budget.spend(method)

@@ -15,7 +15,7 @@ def ray_angles(rays: int = RAYS, fan: float = FAN) -> NDArray[np.float64]:
 
 
 def reactive_gains(x0: float, y0: float, angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """K[i] of the paper's eq. K: a line with intercepts x0 and y0, reflected about the origin.
+    """K[i] of the paper's eq. 41: a line with intercepts x0 and y0, reflected about the origin.
 
     >>> reactive_gains(2.0, 10.0, np.array([-1.0, 0.0, 1.0])).tolist()
     [-5.0, 10.0, 5.0]

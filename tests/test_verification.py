@@ -17,7 +17,7 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.run import Run, json_bytes, seal
-from pacbayes_control.verify import (
+from pacbayes_control.verification import (
     InvalidCertificate,
     _log_factorial,
     _tail,
