@@ -10,9 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-MODULES = (
-    "bounds|tasks|rollouts|costs|distributions|learn|certificate|run|verification|paper|report"
-)
+LAYERS = "bounds tasks rollouts costs distributions learn certificate run verification paper report"
 NAMES = re.compile(rf"`((?:{LAYERS.replace(' ', '|')})(?:\.\w+)+)`")
 
 
