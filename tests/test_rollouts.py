@@ -77,7 +77,7 @@ def test_evaluate_keeps_names_and_origin():
 
 def test_evaluate_runs_the_vehicle():
     task = Vehicle()
-    gains, names = task.gain_grid()
+    gains, names = task.gain_grid(), task.gain_names()
     environments = task.environments(40, stream="train")
     costs = evaluate(task, gains, environments, names)
     np.testing.assert_array_equal(costs.values, task.costs(gains, environments))

@@ -55,7 +55,7 @@ def bench_vehicle(
 ) -> VehicleBench:
     """Time both simulators on the paper's 50 policies, then ours at growing sizes."""
     task = Vehicle()
-    policies, _ = task.gain_grid()
+    policies = task.gain_grid()
     sample = task.environments(environments, stream="bench", seed=seed)
     task.costs(policies, sample[:1])  # compiles
     ours, seconds = repeat(lambda: task.costs(policies, sample))
@@ -83,7 +83,7 @@ def bench_vehicle(
 def scale_vehicle(largest: int, seed: int = 0) -> list[Scale]:
     """Time and memory for a quarter, a half and all of `largest` environments, then of policies."""
     task = Vehicle()
-    grid, _ = task.gain_grid()
+    grid = task.gain_grid()
     sizes = [(max(1, largest // 4), 1), (max(1, largest // 2), 1), (largest, 1)]
     sizes += [(max(1, largest // 4), 2), (max(1, largest // 4), 4)]
     scales = []
@@ -118,7 +118,7 @@ class LearnBench:
 def bench_learn(solver: str = "clarabel", seed: int = 0) -> LearnBench:
     """Minimise C_PAC for the vehicle's 50 policies both ways, then for a million policies."""
     task = Vehicle()
-    grid, _ = task.gain_grid()
+    grid = task.gain_grid()
     n, delta = 1000, 0.01
     costs = evaluate(task, grid, task.environments(n, stream="bench learn", seed=seed))
     prior = Categorical.uniform(costs.policies)

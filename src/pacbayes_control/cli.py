@@ -113,7 +113,7 @@ def learn(
     check_free(folder, force)
     _check_writable(json_file)
     vehicle = Vehicle()
-    policies, names = vehicle.gain_grid()
+    policies, names = vehicle.gain_grid(), vehicle.gain_names()
     train = vehicle.environments(environments, stream="train", seed=seed)
     with _bar("training rollouts") as progress:
         costs = evaluate(vehicle, policies, train, names, progress)
@@ -258,7 +258,7 @@ def reproduce(
     _write_json(json_file, {"rows": to_dicts(rows)})
     draw_table1(rows, folder / "table1.svg")
     task = Vehicle()
-    policies, _ = task.gain_grid()
+    policies = task.gain_grid()
     train = task.environments(1000, stream="train", seed=seed)
     run = learn_finite(evaluate(task, policies, train), policies=policies)
     shown = task.environments(3, stream="test", seed=seed)

@@ -37,7 +37,7 @@ class Costs:
         names: tuple[str, ...] | list[str] = (),
         origin: Mapping[str, object] | None = None,
     ) -> None:
-        checked = _checked(values)
+        checked = np.ascontiguousarray(_checked(values))
         checked.setflags(write=False)
         if names and len(names) != checked.shape[1]:
             raise ValueError(f"{len(names)} names for {checked.shape[1]} policies")
@@ -75,18 +75,17 @@ class Costs:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the `.npy` file that holds the costs."""
-        return hashlib.sha256(npy_bytes(self.values)).hexdigest()
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, np.lib.format.header_data_from_array_1_0(self.values)
+        )
+        sha = hashlib.sha256(header.getvalue())
+        sha.update(self.values.data)
+        return sha.hexdigest()
 
     def name(self, policy: int) -> str:
         """The policy's name, or its number where it has none."""
         return self.names[policy] if self.names else f"policy {policy}"
-
-
-def npy_bytes(array: NDArray) -> bytes:
-    """An array as the contents of a `.npy` file."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getvalue()
 
 
 def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:

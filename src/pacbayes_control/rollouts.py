@@ -26,7 +26,7 @@ def evaluate(
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> task = Vehicle()
-    >>> evaluate(task, task.gain_grid()[0], task.environments(8, stream="example")).policies
+    >>> evaluate(task, task.gain_grid(), task.environments(8, stream="example")).policies
     50
     """
     # Bytes for as long as every cost is 0 or 1, an eighth of the memory.

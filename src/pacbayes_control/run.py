@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certificate import Certificate
-from pacbayes_control.costs import Costs, npy_bytes
+from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 
 FORMAT = 1
@@ -39,19 +39,21 @@ class Run:
         folder = Path(folder)
         check_free(folder, overwrite)
         folder.mkdir(parents=True, exist_ok=True)
-        files = {
-            "certificate.json": json_bytes(self.certificate.to_dict()),
-            "costs.npy": npy_bytes(self.costs.values),
-            "prior.json": self.prior.to_bytes(),
-            "posterior.json": self.posterior.to_bytes(),
-        }
+        # The manifest goes first and comes last: without it, an interrupted folder is no run.
+        (folder / "manifest.json").unlink(missing_ok=True)
+        (folder / "certificate.json").write_bytes(json_bytes(self.certificate.to_dict()))
+        np.save(folder / "costs.npy", self.costs.values, allow_pickle=False)
+        (folder / "prior.json").write_bytes(self.prior.to_bytes())
+        (folder / "posterior.json").write_bytes(self.posterior.to_bytes())
+        names: list[str] = [*REQUIRED]
         if self.policies is not None:
-            files["policies.npy"] = npy_bytes(self.policies)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+            np.save(
+                folder / "policies.npy", np.ascontiguousarray(self.policies), allow_pickle=False
+            )
+            names.append("policies.npy")
         manifest = {
             "format": FORMAT,
-            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+            "files": {name: hash_file(folder / name) for name in names},
             "origin": dict(self.costs.origin),
             "policy_names": list(self.costs.names),
         }

@@ -13,7 +13,7 @@ from pacbayes_control.tasks import Vehicle
 @pytest.mark.parametrize(("suffix", "signature"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
 def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path, suffix: str, signature: bytes):
     task = Vehicle()
-    policies, _ = task.gain_grid()
+    policies = task.gain_grid()
     prior = Categorical.uniform(50)
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:

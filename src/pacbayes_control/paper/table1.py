@@ -68,7 +68,7 @@ def table1(
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     task = Vehicle()
-    policies, names = task.gain_grid()
+    policies, names = task.gain_grid(), task.gain_names()
     largest = max(PAPER)
     total = (test_environments + draws * largest) * len(policies)
     done = 0

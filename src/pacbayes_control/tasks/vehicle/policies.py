@@ -23,8 +23,15 @@ def reactive_gains(x0: float, y0: float, angles: NDArray[np.float64]) -> NDArray
     return (y0 / x0) * (np.where(angles >= 0, x0, -x0) - angles)
 
 
-def gain_grid() -> tuple[NDArray[np.float64], list[str]]:
-    """The paper's 50 policies, and their names: 5 values of x0 and 10 of y0. Shape (50, rays)."""
-    pairs = [(x0, y0) for x0 in np.linspace(0.1, 5, 5) for y0 in np.linspace(0, 10, 10)]
-    gains = np.array([reactive_gains(x0, y0, ray_angles()) for x0, y0 in pairs])
-    return gains, [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in pairs]
+def gain_grid() -> NDArray[np.float64]:
+    """The paper's 50 policies, for 5 values of x0 and 10 of y0; shape (50, rays)."""
+    return np.array([reactive_gains(x0, y0, ray_angles()) for x0, y0 in _intercepts()])
+
+
+def gain_names() -> list[str]:
+    """What to call them."""
+    return [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in _intercepts()]
+
+
+def _intercepts() -> list[tuple[float, float]]:
+    return [(x0, y0) for x0 in np.linspace(0.1, 5, 5) for y0 in np.linspace(0, 10, 10)]

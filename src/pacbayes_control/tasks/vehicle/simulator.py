@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pacbayes_control.tasks.base import Environments
 from pacbayes_control.tasks.vehicle import kernel
 from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField
-from pacbayes_control.tasks.vehicle.policies import FAN, RAYS, gain_grid, ray_angles
+from pacbayes_control.tasks.vehicle.policies import FAN, RAYS, gain_grid, gain_names, ray_angles
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Vehicle:
     after any of `steps` steps, and 0 otherwise.
 
     >>> task = Vehicle()
-    >>> gains, names = task.gain_grid()
-    >>> task.costs(gains, task.environments(4, stream="example")).shape
+    >>> task.costs(task.gain_grid(), task.environments(4, stream="example")).shape
     (4, 50)
     """
 
@@ -49,9 +48,13 @@ class Vehicle:
             raise ValueError(f"{n} environments were asked for: at least one is needed")
         return Environments(self.obstacles.draw, f"vehicle {self.obstacles}", stream, seed, 0, n)
 
-    def gain_grid(self) -> tuple[NDArray[np.float64], list[str]]:
-        """The paper's finite policy space and the names of its members."""
+    def gain_grid(self) -> NDArray[np.float64]:
+        """The paper's finite policy space; shape (50, rays)."""
         return gain_grid()
+
+    def gain_names(self) -> list[str]:
+        """The names of its members."""
+        return gain_names()
 
     @cached_property
     def rays(self) -> NDArray[np.float64]:
