@@ -1,31 +1,39 @@
 # Each target builds what it needs: a fresh machine has Python ≥ 3.11, git and make.
+# certify needs the package alone; test, lint and bench also its extras.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 RUN ?= runs/vehicle
 
-.PHONY: setup certify test lint bench clean
+.PHONY: setup setup-test certify test lint bench clean
 
 setup: .venv/.installed
 
+setup-test: .venv/.installed-test
+
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(INSTALL) .
+	touch $@
+
+.venv/.installed-test: .venv/.installed
+	$(INSTALL) ".[test]"
 	touch $@
 
 certify: setup
 	$(BIN)/pbc learn vehicle --out $(RUN) --force
 	$(BIN)/pbc verify $(RUN)
 
-test: setup lint
+test: lint
 	$(BIN)/pytest --numprocesses logical
 
-lint: setup
+lint: setup-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: setup
+bench: setup-test
 	$(BIN)/pbc bench vehicle
 	$(BIN)/pbc bench learn
 

@@ -7,7 +7,14 @@ import pytest
 from scipy.stats import binom
 
 from pacbayes_control.bounds import maurer_xi
-from pacbayes_control.certificate import Budget, Certificate, certify_posterior, percent_up
+from pacbayes_control.certificate import (
+    Budget,
+    Certificate,
+    confidence_percent,
+    issue,
+    percent_up,
+    round_up,
+)
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
@@ -52,7 +59,7 @@ def test_any_posterior_can_be_certified_not_only_the_optimal(binary_costs: Costs
     prior = Categorical.uniform(6)
     budget = Budget(0.05)
     budget.spend("kl")
-    c = certify_posterior(binary_costs, prior, prior, "kl", budget, "none")
+    c = issue(binary_costs, prior, prior, "kl", budget, "none")
     assert c.kl < 1e-12
     assert c.bound > learn_finite(binary_costs, delta=0.05).certificate.bound
 
@@ -82,7 +89,7 @@ def test_the_sentence_says_what_is_promised_and_to_whom(binary_costs: Costs, gra
     single = learn_finite(
         Costs(binary_costs.values, names=list("abcdef")), method="occam"
     ).certificate.sentence
-    assert "policy 2 (c) fails in at most" in single
+    assert "policy c fails in at most" in single
     graded = learn_finite(graded_costs).certificate.sentence
     assert "has an expected cost of at most 0." in graded
 
@@ -95,8 +102,54 @@ def test_the_sentence_rounds_upwards(fraction: float, text: str):
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5000"), (0.21390001, "0.2140"), (1e-9, "0.0001"), (0.0, "0.0000")]
+)
+def test_every_bound_is_shown_rounded_upwards(value: float, text: str):
+    assert round_up(value) == text
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [(0.01, "99 %"), (0.05, "95 %"), (0.009, "99.1 %"), (0.5, "50 %"), (1e-300, "1 - 1e-300")],
+)
+def test_the_confidence_is_never_rounded_upwards(delta: float, text: str):
+    assert confidence_percent(delta) == text
+
+
+def test_a_single_policys_theorem_is_not_for_mixtures(binary_costs: Costs):
+    budget = Budget(0.05)
+    budget.spend("occam")
+    uniform = Categorical.uniform(6)
+    with pytest.raises(ValueError, match="needs all mass on it"):
+        issue(binary_costs, uniform, uniform, "occam", budget, "none")
+
+
+@pytest.mark.parametrize(
     "record", [{}, {"bound": 1}, {"bound": "x"}, {"surprise": 1}], ids=lambda r: str(list(r))
 )
 def test_what_is_no_certificate_is_rejected(record: dict):
     with pytest.raises(ValueError, match="not a certificate"):
         Certificate.from_dict(record)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bound", True),
+        ("bound", "0.1"),
+        ("bound", float("nan")),
+        ("delta", None),
+        ("environments", 200.0),
+        ("policy", 2.0),
+        ("policy_name", 3),
+        ("binary", 1),
+        ("budget", [0.01]),
+        ("budget", {"kl": "0.01"}),
+        ("hashes", None),
+        ("method", None),
+    ],
+)
+def test_a_field_of_another_type_is_rejected(binary_costs: Costs, field: str, value: object):
+    record = learn_finite(binary_costs).certificate.to_dict()
+    with pytest.raises(ValueError, match="not a certificate: bad"):
+        Certificate.from_dict({**record, field: value})

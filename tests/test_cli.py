@@ -62,6 +62,21 @@ def test_learn_vehicle_leaves_a_run_that_verifies_and_a_picture(pbc: Pbc, tmp_pa
     assert json.loads((tmp_path / "v.json").read_text())["verified"] is True
 
 
+def test_learn_takes_the_best_of_two_and_pays_for_it(pbc: Pbc, tmp_path: Path):
+    options = (
+        "--environments",
+        100,
+        "--test-environments",
+        0,
+        "--method",
+        "best",
+        "--json",
+        "r.json",
+    )
+    assert pbc("learn", "vehicle", *options).returncode == 0
+    assert json.loads((tmp_path / "r.json").read_text())["budget"] == {"kl": 0.005, "occam": 0.005}
+
+
 def test_learning_twice_gives_the_same_bytes(pbc: Pbc, tmp_path: Path):
     for name in ("a", "b"):
         options = "--environments", 50, "--test-environments", 0, "--out", name
@@ -108,6 +123,30 @@ def test_certify_takes_a_prior_file(pbc: Pbc, campaign: Path, tmp_path: Path):
         for name in ("u.json", "p.json")
     )
     assert informed < uniform
+
+
+def test_names_are_never_read_as_markup(pbc: Pbc, tmp_path: Path):
+    (tmp_path / "c.csv").write_text("site,slow [beta],[/]x\nA,0,1\nB,0,0\nC,0,1\n")
+    result = pbc("certify", "c.csv", "--method", "occam")
+    assert result.returncode == 0, result.stderr
+    assert "policy slow [beta] fails in at most" in result.stdout
+
+
+def test_json_can_go_to_the_terminal(pbc: Pbc, campaign: Path):
+    result = pbc("certify", campaign, "--json", "-")
+    record = json.loads(result.stdout[result.stdout.index("{") :])
+    assert set(record["posterior"]) == {"slow", "careful", "fast"}
+
+
+def test_a_prior_in_the_file_and_another_beside_it_are_one_too_many(pbc: Pbc, tmp_path: Path):
+    (tmp_path / "c.csv").write_text("site,a,b\nprior,0.5,0.5\nA,0,1\nB,0,0\n")
+    (tmp_path / "p.csv").write_text("0.5,0.5")
+    assert "a prior of its own" in complaint(pbc("certify", "c.csv", "--prior", "p.csv"))
+
+
+def test_a_transposed_file_gets_a_hint(pbc: Pbc, tmp_path: Path):
+    np.save(tmp_path / "c.npy", np.zeros((3, 50)))
+    assert "are rows and columns as they should be?" in pbc("certify", "c.npy").stdout
 
 
 def test_reproduce_table1_in_small_prints_and_draws(pbc: Pbc, tmp_path: Path):
@@ -170,13 +209,13 @@ def test_the_version_is_printed(pbc: Pbc):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("0,nan\n0,1\n", "the cost at environment 0, policy 1 is NaN"),
-        ("0,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 is outside [0, 1]"),
-        ("0,1\n-1,1\n", "cost -1 at environment 1, policy 0 is outside [0, 1]"),
+        ("0,nan\n0,1\n", "environment 0, policy 1 (line 1) is NaN"),
+        ("0,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 (line 2) is outside [0, 1]"),
+        ("0,1\n-1,1\n", "cost -1 at environment 1, policy 0 (line 2) is outside [0, 1]"),
         ("", "empty"),
         ("0,1\n", "at least two rows"),
-        ("0,1\n1\n", "ragged: row 2"),
-        ("0,1\n1,zero\n", "'zero' at environment 1, policy 1 is not a number"),
+        ("0,1\n1\n", "ragged: line 2"),
+        ("0,1\n1,zero\n", "line 2, policy 1: 'zero' is not a number"),
         ("site,a,b\nprior,0.5,0.4\nx,0,1\ny,0,1\n", "prior sums to 0.9"),
     ],
 )
@@ -222,7 +261,7 @@ def test_a_prior_that_is_zero_where_the_constraint_wants_mass_is_an_error(
         ("0.5,0.5", "2 entries for 3 policies"),
         ("0.5,0.5,0.5", "sums to 1.5"),
         ("1.5,-0.5,0", "negative"),
-        ("a,b,c", "could not convert"),
+        ("a,b,c", "is not a number"),
     ],
 )
 def test_bad_priors_get_one_clear_line(

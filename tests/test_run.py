@@ -13,8 +13,10 @@ from pacbayes_control.run import AlteredRun, Run
 
 @pytest.fixture
 def saved(tmp_path: Path, binary_costs: Costs) -> Path:
-    costs = Costs(binary_costs.values, names=list("abcdef"), origin={"task": "test"})
-    return learn_finite(costs, policies=np.arange(12.0).reshape(6, 2)).save(tmp_path / "run")
+    costs = Costs(
+        binary_costs.values, list("abcdef"), {"task": "test"}, np.arange(12.0).reshape(6, 2)
+    )
+    return learn_finite(costs).save(tmp_path / "run", attachments={"picture.svg": b"<svg/>"})
 
 
 def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
@@ -22,14 +24,14 @@ def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
     assert np.array_equal(run.costs.values, binary_costs.values)
     assert run.costs.names == tuple("abcdef")
     assert run.costs.origin == {"task": "test"}
-    assert run.policies is not None
-    assert np.array_equal(run.policies, np.arange(12.0).reshape(6, 2))
+    assert run.costs.parameters is not None
+    assert np.array_equal(run.costs.parameters, np.arange(12.0).reshape(6, 2))
     again = learn_finite(run.costs)
     assert again.certificate == run.certificate
 
 
 def test_the_same_run_is_the_same_folder_byte_for_byte(saved: Path, tmp_path: Path):
-    copy = Run.load(saved).save(tmp_path / "copy")
+    copy = Run.load(saved).save(tmp_path / "copy", attachments={"picture.svg": b"<svg/>"})
     for path in saved.iterdir():
         assert path.read_bytes() == (copy / path.name).read_bytes()
 
@@ -38,7 +40,7 @@ def test_nothing_in_a_run_is_pickled(saved: Path):
     for path in saved.iterdir():
         if path.suffix == ".npy":
             np.load(path, allow_pickle=False)
-        else:
+        elif path.suffix == ".json":
             json.loads(path.read_text())
 
 
@@ -55,7 +57,15 @@ def test_a_file_in_the_way_is_an_error(saved: Path):
 
 
 @pytest.mark.parametrize(
-    "name", ["certificate.json", "costs.npy", "prior.json", "posterior.json", "policies.npy"]
+    "name",
+    [
+        "certificate.json",
+        "costs.npy",
+        "prior.json",
+        "posterior.json",
+        "policies.npy",
+        "picture.svg",
+    ],
 )
 def test_a_run_with_an_altered_file_is_refused(saved: Path, name: str):
     path = saved / name
@@ -95,4 +105,46 @@ def test_a_manifest_may_not_point_outside_its_folder(saved: Path, tmp_path: Path
     manifest["seal"] = seal(manifest)
     (saved / "manifest.json").write_bytes(json_bytes(manifest))
     with pytest.raises(ValueError, match="missing"):
+        Run.load(saved)
+
+
+def test_overwriting_leaves_nothing_of_the_old_run(saved: Path, graded_costs: Costs):
+    learn_finite(graded_costs).save(saved, overwrite=True)
+    assert not (saved / "policies.npy").exists()
+    assert not (saved / "picture.svg").exists()
+    assert np.array_equal(Run.load(saved).costs.values, graded_costs.values)
+
+
+def test_a_run_is_read_whatever_the_locale(tmp_path: Path, binary_costs: Costs):
+    import os
+    import subprocess
+    import sys
+
+    costs = Costs(binary_costs.values, names=["vorsichtig-ü", *"bcdef"])
+    folder = learn_finite(costs).save(tmp_path / "run")
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = subprocess.run(
+        [sys.executable, "-m", "pacbayes_control", "verify", str(folder)],
+        env=os.environ | plain,
+        capture_output=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_runs_and_costs_say_what_they_are_in_one_line(binary_costs: Costs):
+    run = learn_finite(binary_costs)
+    assert repr(binary_costs) == "Costs(200 environments × 6 policies, 0/1)"
+    assert repr(run).startswith("Run(kl, bound 0.")
+    assert "\n" not in repr(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"files": []}, {"policy_names": None}, {"policy_names": [1]}, {"origin": 3}, {"seal": None}],
+)
+def test_a_manifest_of_other_types_is_refused(saved: Path, change: dict):
+    path = saved / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="is not a manifest"):
         Run.load(saved)

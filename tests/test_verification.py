@@ -100,6 +100,7 @@ def test_a_bound_lowered_by_a_hair_is_refused_even_with_all_hashes_redone(
         ({"bound": -0.1}, r"outside \[0, 1\]"),
         ({"bound": 1.1}, r"outside \[0, 1\]"),
         ({"hashes": {}}, "about other costs"),
+        ({"constraints": ["at least 0.5 on 1"], "bound": 0.01}, "is below what"),
     ],
 )
 def test_a_forged_certificate_is_refused(
@@ -122,6 +123,39 @@ def test_a_sentence_that_promises_more_is_refused(tmp_path: Path, binary_costs: 
     (folder / "manifest.json").write_bytes(json_bytes(manifest))
     with pytest.raises(InvalidCertificate, match="sentence"):
         verify(folder)
+
+
+def reseal(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the manifest, and its seal with it."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    manifest["seal"] = seal(manifest)
+    (folder / "manifest.json").write_bytes(json_bytes(manifest))
+
+
+def test_policies_cannot_change_their_names_or_parameters(tmp_path: Path, binary_costs: Costs):
+    costs = Costs(binary_costs.values, list("abcdef"), parameters=np.arange(6.0).reshape(6, 1))
+    folder = learn_finite(costs, method="occam").save(tmp_path / "names")
+    reseal(folder, lambda manifest: manifest["policy_names"].reverse())
+    with pytest.raises(InvalidCertificate, match="about other names"):
+        verify(folder)
+
+    folder = learn_finite(costs, method="occam").save(tmp_path / "policies")
+    np.save(folder / "policies.npy", np.arange(6.0)[::-1].reshape(6, 1))
+    digest = hashlib.sha256((folder / "policies.npy").read_bytes()).hexdigest()
+    reseal(folder, lambda manifest: manifest["files"].update({"policies.npy": digest}))
+    with pytest.raises(InvalidCertificate, match="about other policies"):
+        verify(folder)
+
+    folder = learn_finite(costs, method="occam").save(tmp_path / "name")
+    forge(folder, lambda record: record.update(policy_name="f"))
+    with pytest.raises(InvalidCertificate, match="is named 'c', not 'f'"):
+        verify(folder)
+
+
+def test_the_certificate_file_leads_to_its_run(tmp_path: Path, binary_costs: Costs):
+    folder = learn_finite(binary_costs).save(tmp_path / "run")
+    assert verify(folder / "certificate.json").certificate == verify(folder).certificate
 
 
 def test_a_certificate_for_another_policy_than_the_posteriors_is_refused(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,7 @@ class Certificate:
     policy_name: str | None
     binary: bool  # whether every cost was 0 or 1
     objective: str  # what the posterior was chosen to minimise
+    constraints: Sequence[str]  # under which, in words
     budget: Mapping[str, float]  # how delta was spent
     hashes: Mapping[str, str]  # SHA-256 of the files that the certificate rests on
     versions: Mapping[str, str]
@@ -81,17 +82,15 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The promise in one English sentence, its number rounded upwards."""
-        confidence = f"With confidence {100 * (1 - self.delta):.10g} %"
+        confidence = f"With confidence {confidence_percent(self.delta)}"
         if self.policy is None:
             who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
-            who = f"policy {self.policy}"
-            who += f" ({self.policy_name})" if self.policy_name else ""
+            who = f"policy {self.policy if self.policy_name is None else self.policy_name}"
         if self.binary:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:
-            cost = Decimal(self.bound).quantize(Decimal("0.0001"), ROUND_CEILING)
-            what = f"has an expected cost of at most {cost} in new environments"
+            what = f"has an expected cost of at most {round_up(self.bound)} in new environments"
         source = f"drawn like the {self.environments} it was learnt from"
         return f"{confidence}, {who} {what} {source}."
 
@@ -105,22 +104,55 @@ class Certificate:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """Read what `to_dict` wrote."""
+        fields = {key: value for key, value in record.items() if key not in ("format", "sentence")}
         try:
-            certificate = cls(
-                **{k: v for k, v in record.items() if k not in ("format", "sentence")}
-            )
-            numbers = [
-                certificate.bound,
-                certificate.delta,
-                certificate.empirical_cost,
-                certificate.kl,
-            ]
-            numbers += list(certificate.budget.values())
-            if not all(isinstance(x, int | float) and math.isfinite(x) for x in numbers):
-                raise ValueError("not a finite number")
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"certificate.json is not a certificate ({error})") from None
+            certificate = cls(**{**fields, "constraints": tuple(fields["constraints"])})
+        except (TypeError, KeyError):
+            raise ValueError("certificate.json is not a certificate: it has other fields") from None
+        _check_types(certificate)
         return certificate
+
+
+def _check_types(c: Certificate) -> None:
+    """A stranger's file may hold anything."""
+    numbers = {"bound": c.bound, "delta": c.delta, "empirical_cost": c.empirical_cost, "kl": c.kl}
+    texts = {"method": c.method, "objective": c.objective}
+    wrong = [name for name, value in texts.items() if not isinstance(value, str)]
+    wrong += [name for name in ("environments", "policies") if type(getattr(c, name)) is not int]
+    wrong += [] if c.policy is None or type(c.policy) is int else ["policy"]
+    wrong += [] if isinstance(c.policy_name, str | None) else ["policy_name"]
+    wrong += [] if isinstance(c.binary, bool) else ["binary"]
+    for name in ("budget", "hashes", "versions"):
+        if not isinstance(getattr(c, name), dict):
+            wrong.append(name)
+        elif name == "budget":
+            numbers |= {f"budget of {key}": value for key, value in c.budget.items()}
+    wrong += [name for name, value in numbers.items() if type(value) not in (int, float)]
+    if not wrong:
+        wrong = [name for name, value in numbers.items() if not math.isfinite(value)]
+    if wrong:
+        raise ValueError(f"certificate.json is not a certificate: bad {wrong[0]}")
+
+
+def confidence_percent(delta: float) -> str:
+    """1 - δ as a percentage, never rounded up.
+
+    >>> confidence_percent(0.01), confidence_percent(1e-12)
+    ('99 %', '1 - 1e-12')
+    """
+    if delta < 1e-8:
+        return f"1 - {delta:g}"
+    exact = 100 * (1 - Decimal(repr(float(delta))))
+    return f"{exact.quantize(Decimal('1e-8'), ROUND_FLOOR).normalize():f} %"
+
+
+def round_up(value: float, digits: int = 4) -> str:
+    """A number with so many decimals, rounded upwards: how every bound is shown.
+
+    >>> round_up(0.21394001)
+    '0.2140'
+    """
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):f}"
 
 
 def percent_up(fraction: float) -> str:
@@ -129,7 +161,7 @@ def percent_up(fraction: float) -> str:
     >>> percent_up(0.120601)
     '12.07 %'
     """
-    return f"{Decimal(fraction).quantize(Decimal('0.0001'), ROUND_CEILING) * 100:.2f} %"
+    return f"{Decimal(round_up(fraction)) * 100:.2f} %"
 
 
 def versions() -> dict[str, str]:
@@ -148,74 +180,32 @@ PAC_BAYES = {"kl": maurer_xi, "kl-maurer": maurer, "pinsker": mcallester_pinsker
 METHODS = (*PAC_BAYES, "occam")
 
 
-def certify_posterior(
+def issue(
     costs: Costs,
     prior: Categorical,
     posterior: Categorical,
     method: str,
     budget: Budget,
     objective: str,
+    constraints: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a distribution over policies, by a theorem that holds for all of them.
+    """Certify a posterior by a theorem, at the share of δ that the budget has for it.
 
     r̂ and KL are computed here, from the posterior itself, and enter the theorem rounded upwards.
+    The PAC-Bayes methods hold for every posterior; occam for a single policy.
     """
-    n = costs.environments
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
     kl = posterior.kl(prior)
-    # Sums of n and of L terms, none negative but for kl's, lose at most this much.
-    loss = (n + costs.policies + 8) * float(np.finfo(float).eps)
-    bound = PAC_BAYES[method](
-        min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss, n, budget.spent[method]
-    )
-    return _certificate(
-        float(bound), method, empirical_cost, kl, None, objective, costs, prior, posterior, budget
-    )
-
-
-def certify_policy(costs: Costs, prior: Categorical, policy: int, budget: Budget) -> Certificate:
-    """The certificate of one policy by Occam's bound: the exact tail for 0/1 costs, else kl."""
-    delta = budget.spent["occam"]
-    posterior = Categorical.one(policy, costs.policies)
-    kl = posterior.kl(prior)
-    bound = occam_bounds(costs, prior, delta)[policy]
-    return _certificate(
-        float(bound),
-        "occam",
-        float(costs.means[policy]),
-        kl,
-        policy,
-        "occam",
-        costs,
-        prior,
-        posterior,
-        budget,
-    )
-
-
-def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:
-    """Occam's bound for every policy, all valid at once; shape (policies,)."""
-    n, weights = costs.environments, prior.probabilities
-    loss = (n + costs.policies + 8) * float(np.finfo(float).eps)
-    if costs.binary:
-        return occam_exact_tail(costs.failures, n, weights * (1 - loss), delta)
-    return occam_kl(np.minimum(costs.means * (1 + loss), 1), n, weights * (1 - loss), delta)
-
-
-def _certificate(
-    bound: float,
-    method: str,
-    empirical_cost: float,
-    kl: float,
-    policy: int | None,
-    objective: str,
-    costs: Costs,
-    prior: Categorical,
-    posterior: Categorical,
-    budget: Budget,
-) -> Certificate:
+    policy = None
+    if method == "occam":
+        policy = posterior.single()
+        bound = occam_bounds(costs, prior, budget.spent[method])[policy]
+    else:
+        loss = _rounding(costs)
+        cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
+        bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, budget.spent[method])
     return Certificate(
-        bound=bound,
+        bound=float(bound),
         method=method,
         delta=budget.total,
         environments=costs.environments,
@@ -226,7 +216,22 @@ def _certificate(
         policy_name=costs.names[policy] if policy is not None and costs.names else None,
         binary=costs.binary,
         objective=objective,
+        constraints=tuple(constraints),
         budget=dict(budget.spent),
-        hashes={"costs": costs.digest, "prior": prior.digest, "posterior": posterior.digest},
+        hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
         versions=versions(),
     )
+
+
+def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:
+    """Occam's bound for every policy, all valid at once; shape (policies,)."""
+    n, loss = costs.environments, _rounding(costs)
+    weights = prior.probabilities * (1 - loss)
+    if costs.binary:
+        return occam_exact_tail(costs.failures, n, weights, delta)
+    return occam_kl(np.minimum(costs.means * (1 + loss), 1), n, weights, delta)
+
+
+def _rounding(costs: Costs) -> float:
+    """More than what a sum over the environments and one over the policies lose, relatively."""
+    return (costs.environments + costs.policies + 8) * float(np.finfo(float).eps)

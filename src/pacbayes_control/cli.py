@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 import pacbayes_control
 
@@ -26,7 +23,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-out, err = Console(), Console(stderr=True)
 
 # Some versions of Typer stand on Click and some carry a copy: its base class of errors, either way.
 USAGE_ERRORS: Any = tuple(
@@ -34,15 +30,29 @@ USAGE_ERRORS: Any = tuple(
 )
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for the terminal."),
 ]
-Delta = Annotated[float, typer.Option(help="Probability that the certificate may be wrong.")]
+Delta = Annotated[
+    float, typer.Option(help="Probability that the certificate may be wrong: 1 - confidence.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every random stream.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is in the folder.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
+Prior = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
+]
+METHODS = (
+    "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
+    "occam (one policy), or best (the smaller of kl and occam, paid for)."
+)
 
 
 def main() -> None:
     """Run `pbc`: one clear line and exit code 2 for bad input, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no error
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
@@ -50,10 +60,11 @@ def main() -> None:
     except USAGE_ERRORS as error:
         code = _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
-        _complain("interrupted")
         code = 130
     except (ValueError, OSError, ImportError, MemoryError) as error:
         code = _complain(str(error) or type(error).__name__)
+    if code == 130:
+        _complain("interrupted")
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -74,16 +85,14 @@ def _version(
 
 @app.command()
 def learn(
-    task: Annotated[str, typer.Argument(help="What to learn: vehicle.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
     environments: Annotated[int, typer.Option(min=2, help="Training environments.")] = 1000,
     delta: Delta = 0.01,
-    method: Annotated[str, typer.Option(help="kl, kl-maurer, pinsker or occam.")] = "kl",
+    method: Annotated[str, typer.Option(help=f"The certificate: {METHODS}")] = "kl",
     objective: Annotated[
         str | None, typer.Option(help="What to minimise, if not the method's own bound.")
     ] = None,
-    prior: Annotated[
-        Path | None, typer.Option(help="Prior over the policies (.json, .npy, .csv); else uniform.")
-    ] = None,
+    prior: Prior = None,
     test_environments: Annotated[
         int, typer.Option(min=0, help="New environments to estimate the true cost on.")
     ] = 20_000,
@@ -99,65 +108,77 @@ def learn(
     Example: pbc learn vehicle --environments 1000 --delta 0.01 --out runs/vehicle
     """
     from pacbayes_control.certificate import Budget
-    from pacbayes_control.costs import read_prior
-    from pacbayes_control.learn import learn_finite
+    from pacbayes_control.learn import learn_best, learn_finite
+    from pacbayes_control.learn.finite import check_method
+    from pacbayes_control.reading import read_prior
     from pacbayes_control.report.pictures import draw_vehicle
+    from pacbayes_control.report.terminal import bar, say, show_certificate
     from pacbayes_control.rollouts import evaluate, mean_costs
     from pacbayes_control.run import check_free
     from pacbayes_control.tasks import Vehicle
 
     if task != "vehicle":
         raise ValueError(f"task {task!r} is unknown: choose vehicle")
+    if method == "best" and objective:
+        raise ValueError("best takes no objective: it minimises each method's own bound")
+    if method != "best":
+        check_method(method, objective)
+    Budget(delta)  # an error for a delta that is none, before the rollouts
     folder = out_folder or Path("runs") / task
-    Budget(delta)
     check_free(folder, force)
     _check_writable(json_file)
     vehicle = Vehicle()
     policies, names = vehicle.gain_grid(), vehicle.gain_names()
+    weights = read_prior(prior, names) if prior else None
     train = vehicle.environments(environments, stream="train", seed=seed)
-    with _bar("training rollouts") as progress:
+    with bar("training rollouts (the first compile)", environments * len(policies)) as progress:
         costs = evaluate(vehicle, policies, train, names, progress)
-    weights = read_prior(prior, costs) if prior else None
-    run = learn_finite(costs, delta, method, objective, weights, policies)
-    run.save(folder, overwrite=force)
+    if method == "best":
+        run = learn_best(costs, delta, weights)
+    else:
+        run = learn_finite(costs, delta, method, objective, weights)
     test = vehicle.environments(max(3, test_environments), stream="test", seed=seed)
-    draw_vehicle(vehicle, policies, run.prior, run.posterior, test[:3], folder / "picture.svg")
+    picture = BytesIO()
+    draw_vehicle(vehicle, policies, run.prior, run.posterior, test[:3], picture)
+    run.save(folder, force, {"picture.svg": picture.getvalue()})
 
     result = {**run.certificate.to_dict(), "run": str(folder)}
-    _print_certificate(run)
+    show_certificate(run)
     if test_environments:
-        with _bar("test rollouts") as progress:
+        with bar("test rollouts", test_environments * len(policies)) as progress:
             means = mean_costs(vehicle, policies, test[:test_environments], [train], progress)
         result["true_cost"] = float(run.posterior.probabilities @ means)
         result["test_environments"] = test_environments
-        out.print(
+        say(
             f"Estimated on {test_environments:,} environments that it has never seen: "
             f"{result['true_cost']:.4f}."
         )
-    out.print(f"\nThe run is in {folder} (picture: {folder / 'picture.svg'}).", soft_wrap=True)
-    out.print(f"Anybody can check it: pbc verify {folder}", soft_wrap=True)
+    say(f"\nThe run is in {folder} (picture: {folder / 'picture.svg'}).")
+    say(f"Anybody can check it: pbc verify {folder}")
     _write_json(json_file, result)
 
 
 @app.command()
 def certify(
     costs_file: Annotated[
-        Path, typer.Argument(metavar="COSTS", help="Environments × policies: .npy, .npz or .csv.")
+        Path, typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .npy or .npz.")
     ],
     delta: Delta = 0.01,
     method: Annotated[
-        str, typer.Option(help="The certificate that counts: kl, kl-maurer, pinsker, occam, best.")
+        str, typer.Option(help=f"The certificate to use, decided on beforehand: {METHODS}")
     ] = "kl",
-    prior: Annotated[
-        Path | None, typer.Option(help="Prior over the policies (.json, .npy, .csv); else uniform.")
-    ] = None,
+    prior: Prior = None,
     at_least: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARE:POLICIES", help="Constraint such as 0.2:3,7-9 (repeatable)."),
+        typer.Option(
+            metavar="SHARE:POLICIES",
+            help="Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 "
+            "such as 3,7-9 (repeatable).",
+        ),
     ] = None,
     at_most: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARE:POLICIES", help="Constraint such as 0.5:0 (repeatable)."),
+        typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
     ] = None,
     solver: Annotated[
         str, typer.Option(help="Solver for constraints: clarabel, scs, ecos, mosek.")
@@ -170,43 +191,60 @@ def certify(
 ) -> None:
     """Certify a matrix of costs by every method that applies.
 
-    Example: pbc certify campaign.csv --delta 0.05 --out runs/campaign
+    One row an environment, one column a policy, costs from 0 (success) to 1 (failure). A CSV file
+    may have a header with the policies' names, a first column with the environments' (headed
+    site), and a row named prior.
+
+    Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.costs import read_costs, read_prior
     from pacbayes_control.learn import compare
+    from pacbayes_control.reading import read_campaign, read_prior
+    from pacbayes_control.report.terminal import say, show_comparison
     from pacbayes_control.run import check_free
 
     _check_writable(json_file)
     if out_folder:
         check_free(out_folder, force)
-    costs, weights = read_costs(costs_file)
+    campaign = read_campaign(costs_file)
+    costs, weights = campaign.costs, campaign.prior
+    if prior and weights:
+        raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
     if prior:
-        weights = read_prior(prior, costs)
+        weights = read_prior(prior, costs.names or costs.policies)
     limits = [_constraint(text, costs, lower=True) for text in at_least or []]
     limits += [_constraint(text, costs, lower=False) for text in at_most or []]
     comparison = compare(costs, delta, weights, method, limits, solver)
-    _print_comparison(comparison, method)
+    say(f"{costs_file}: {campaign.reading}.")
+    if costs.policies > costs.environments:
+        say("There are more policies than environments: are rows and columns as they should be?")
+    show_comparison(comparison, method)
     if out_folder:
         comparison.chosen.save(out_folder, overwrite=force)
-        out.print(f"\nThe run is in {out_folder}.", soft_wrap=True)
+        say(f"\nThe run is in {out_folder}.")
+    posterior = comparison.chosen.posterior.probabilities
+    shares = {costs.name(i): float(posterior[i]) for i in range(costs.policies)}
     _write_json(
         json_file,
         {
             "certificates": [run.certificate.to_dict() for run in comparison.runs],
             "chosen": comparison.chosen.certificate.to_dict(),
+            "posterior": shares,
         },
     )
 
 
 @app.command()
 def verify(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     json_file: JsonFile = None,
 ) -> None:
-    """Recompute a certificate from its files; exit code 1 if it does not hold.
+    """Recompute a certificate from its files.
+
+    Exit code 0 if it holds, 1 if it does not or a file was altered, 2 if the run cannot be read.
 
     Example: pbc verify runs/vehicle
     """
+    from pacbayes_control.report.terminal import say
     from pacbayes_control.run import AlteredRun
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
@@ -216,18 +254,18 @@ def verify(
         verification = verify_run(run)
     except (AlteredRun, InvalidCertificate) as error:
         _write_json(json_file, {"verified": False, "reason": str(error)})
-        print(f"pbc: NOT VERIFIED: {error}", file=sys.stderr)
+        _complain(f"NOT VERIFIED: {error}")
         raise typer.Exit(1) from None
-    out.print(str(verification), soft_wrap=True, highlight=False)
+    say(str(verification))
     record = verification.certificate.to_dict()
     _write_json(json_file, {**record, "verified": True, "recomputed": verification.recomputed})
 
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which experiment: table1.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment: table1.")],
     draws: Annotated[
-        int, typer.Option(min=1, help="Draws of 10,000 environments (ten times as many of fewer).")
+        int, typer.Option(min=1, help="Draws of the largest training set; more of smaller ones.")
     ] = 10,
     test_environments: Annotated[
         int, typer.Option(min=1, help="Environments to estimate the true cost on.")
@@ -243,8 +281,9 @@ def reproduce(
     Example: pbc reproduce table1 --draws 10 --json table1.json
     """
     from pacbayes_control.learn import learn_finite
-    from pacbayes_control.paper.table1 import table1, to_dicts
+    from pacbayes_control.paper.table1 import rollouts_of, table1, to_dicts
     from pacbayes_control.report.pictures import draw_table1, draw_vehicle
+    from pacbayes_control.report.terminal import bar, say, show_table1
     from pacbayes_control.rollouts import evaluate
     from pacbayes_control.tasks import Vehicle
 
@@ -252,24 +291,26 @@ def reproduce(
         raise ValueError(f"experiment {name!r} is unknown: choose table1")
     _check_writable(json_file)
     folder = out_folder or Path("runs") / name
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: give a folder for the figures")
     folder.mkdir(parents=True, exist_ok=True)
-    with _bar("rollouts") as progress:
+    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
         rows = table1(draws, test_environments, seed, progress)
     _write_json(json_file, {"rows": to_dicts(rows)})
     draw_table1(rows, folder / "table1.svg")
     task = Vehicle()
     policies = task.gain_grid()
     train = task.environments(1000, stream="train", seed=seed)
-    run = learn_finite(evaluate(task, policies, train), policies=policies)
+    run = learn_finite(evaluate(task, policies, train))
     shown = task.environments(3, stream="test", seed=seed)
     draw_vehicle(task, policies, run.prior, run.posterior, shown, folder / "vehicle.svg")
-    _print_table1(rows)
-    out.print(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}", soft_wrap=True)
+    show_table1(rows)
+    say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
 
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: vehicle or learn.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: vehicle or learn.")],
     environments: Annotated[
         int, typer.Option(min=1, help="vehicle: environments that PyBullet simulates too.")
     ] = 120,
@@ -284,13 +325,12 @@ def bench(
 
     Example: pbc bench vehicle --json bench.json
     """
-    from dataclasses import asdict
-
     from pacbayes_control import bench as benchmarks
+    from pacbayes_control.report.terminal import bar, show_bench
 
     _check_writable(json_file)
     if name == "vehicle":
-        with _bar("PyBullet rollouts") as progress:
+        with bar("PyBullet rollouts", environments * 50) as progress:
             result = benchmarks.bench_vehicle(environments, scale_to, seed, progress)
     elif name == "learn":
         result = benchmarks.bench_learn(solver, seed)
@@ -298,33 +338,10 @@ def bench(
         raise ValueError(f"benchmark {name!r} is unknown: choose vehicle or learn")
     record = asdict(result)
     _write_json(json_file, record)
-    table = Table("measure", "value", title=f"pbc bench {name}")
-    for key, value in record.items():
-        if key != "scaling":
-            table.add_row(key.replace("_", " "), f"{value:,.6g}" if _number(value) else str(value))
-    out.print(table)
-    if "scaling" in record:
-        scaling = Table("environments", "policies", "µs a rollout", "peak MiB")
-        for row in record["scaling"]:
-            scaling.add_row(
-                f"{row['environments']:,}",
-                f"{row['policies']}",
-                f"{row['microseconds']:.2f}",
-                f"{row['peak_mib']:.0f}",
-            )
-        out.print(scaling)
+    show_bench(name, record)
 
 
 # ---- what the commands share --------------------------------------------------------------------
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Any]:
-    """A progress bar on a terminal, nothing in a pipe; yields the callback for it."""
-    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _check_writable(json_file: Path | None) -> None:
@@ -336,12 +353,13 @@ def _check_writable(json_file: Path | None) -> None:
 
 
 def _write_json(json_file: Path | None, record: Any) -> None:
-    if json_file:
-        json_file.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if json_file is None:
+        return
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if str(json_file) == "-":
+        sys.stdout.write(text)
+    else:
+        json_file.write_text(text, encoding="utf-8")
 
 
 def _constraint(text: str, costs: Any, lower: bool) -> Any:
@@ -372,85 +390,6 @@ def _policies(part: str, costs: Any) -> slice:
         if start < stop <= costs.policies:
             return slice(start, stop)
     raise ValueError(f"{part!r} names no policy: give a name, or numbers 0 to {costs.policies - 1}")
-
-
-def _print_certificate(run: Any) -> None:
-    c = run.certificate
-    out.print(f"\n[bold]{c.sentence}[/bold]\n", highlight=False)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("bound", f"{c.bound:.4f}  (method {c.method}, δ = {c.delta:g})")
-    table.add_row("cost in training", f"{c.empirical_cost:.4f}")
-    table.add_row("KL from the prior", f"{c.kl:.3f} nats")
-    if c.policy is None:
-        shares = run.posterior.probabilities
-        top = [int(i) for i in shares.argsort()[::-1][:3] if shares[i] > 0.005]
-        likely = ", ".join(f"{run.costs.name(i)} ({shares[i]:.0%})" for i in top)
-        table.add_row("most likely", likely)
-    out.print(table, highlight=False)
-
-
-def _print_comparison(comparison: Any, method: str) -> None:
-    first = comparison.runs[0]
-    out.print(
-        f"{first.certificate.environments} environments × {first.certificate.policies} policies, "
-        f"confidence {100 * (1 - first.certificate.delta):.10g} %\n",
-        highlight=False,
-    )
-    table = Table("method", "bound", "in training", "KL", "promises the expected cost of")
-    chosen = comparison.chosen.certificate
-    for run in comparison.runs:
-        c = run.certificate
-        if c.policy is None:
-            who = "a policy drawn anew each time"
-        else:
-            who = f"one policy, always: {run.costs.name(c.policy)}"
-        mark = " *" if c.method == chosen.method and method != "best" else ""
-        cells = f"{c.bound:.4f}", f"{c.empirical_cost:.4f}", f"{c.kl:.3f}", who
-        table.add_row(c.method + mark, *cells)
-    if method == "best":
-        who = "the better of kl and occam, δ shared"
-        cells = f"{chosen.bound:.4f}", f"{chosen.empirical_cost:.4f}", f"{chosen.kl:.3f}", who
-        table.add_row("best *", *cells)
-    out.print(table)
-    out.print(
-        "Each line holds on its own. The one marked * was chosen before the costs were seen, and "
-        "counts; to keep whichever comes out smallest, pay for it: --method best.\n",
-    )
-    out.print(f"[bold]{chosen.sentence}[/bold]", highlight=False)
-
-
-def _print_table1(rows: Any) -> None:
-    table = Table(title="Table 1: the vehicle, δ = 0.01", title_justify="left")
-    for heading in (
-        "N",
-        "draws",
-        "method",
-        "bound",
-        "± s.d.",
-        "true cost",
-        "paper: bound",
-        "true cost",
-    ):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
-    for row in rows:
-        published = row.method == "paper"
-        table.add_row(
-            f"{row.environments:,}" if published else "",
-            f"{row.draws}" if published else "",
-            row.method,
-            f"{row.bound:.3f}",
-            f"{row.bound_std:.3f}",
-            f"{row.true_cost:.3f}",
-            f"{row.paper_bound:.3f}" if published else "",
-            f"{row.paper_true_cost:.3f}" if published else "",
-            end_section=row.method == "occam",
-        )
-    out.print(table)
-    out.print(
-        "paper: minimises C_PAC, reports Maurer's bound (Algorithm 1). kl: minimises the kl bound "
-        "with ξ(N). occam: the best single policy. The last two pay once for policies that are "
-        "equal. Means over draws of the training environments; the paper's own columns show one."
-    )
 
 
 if __name__ == "__main__":

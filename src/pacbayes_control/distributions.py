@@ -41,7 +41,7 @@ class Categorical:
             at = _first(p < 0)
             raise ValueError(f"the {name} is negative ({p[at]:g}) at policy {at}")
         if abs(p.sum() - 1) > MASS_TOLERANCE:
-            raise ValueError(f"the {name} sums to {p.sum():.10g}, not to 1")
+            raise ValueError(f"the {name} sums to {p.sum():.10g}, not to 1: scale it")
         if abs(p.sum() - 1) > 1e-15 * p.size:
             p /= p.sum()
         p.setflags(write=False)
@@ -83,6 +83,17 @@ class Categorical:
         p[policy] = 1
         return cls(p)
 
+    def single(self) -> int:
+        """The policy that has all the mass; an error where it is shared.
+
+        >>> Categorical.one(2, 4).single()
+        2
+        """
+        policy = int(np.argmax(self.probabilities))
+        if self.probabilities[policy] != 1:
+            raise ValueError("a certificate for one policy needs all mass on it")
+        return policy
+
     def __len__(self) -> int:
         return self.probabilities.size
 
@@ -118,7 +129,7 @@ class Categorical:
     def load(cls, path: Path) -> Categorical:
         """Read a file made of `to_bytes`."""
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(path.read_text(encoding="utf-8"))
             probabilities = record["probabilities"] if record["kind"] == "categorical" else None
         except (ValueError, TypeError, KeyError):
             probabilities = None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs, checked_costs
 from pacbayes_control.tasks import Environments, Task
 
-CHUNK = 4096  # environments handed to a task at a time
+CHUNK = 1024  # environments handed to a task at a time
 
 Progress = Callable[[int, int], None]  # rollouts done, rollouts in all
 
@@ -37,7 +37,7 @@ def evaluate(
             values = values.astype(np.float64)
         values[row : row + len(part)] = part
         row += len(part)
-    return Costs(values, tuple(names), environments.origin)
+    return Costs(values, names, environments.origin, np.asarray(policies))
 
 
 def mean_costs(

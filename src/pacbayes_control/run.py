@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certificate import Certificate
+from pacbayes_control.certificate import Certificate, round_up
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 
 FORMAT = 1
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
+FILES = (*REQUIRED, "policies.npy", "picture.svg")  # all that a run may own beside its manifest
 
 
 class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of the program
     """A run whose files are not those that were saved."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A certificate with everything that it rests on."""
 
@@ -32,25 +33,36 @@ class Run:
     costs: Costs
     prior: Categorical
     posterior: Categorical
-    policies: NDArray | None = None  # (policies, parameters), where they are known
 
-    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Write the run as a folder that anybody can verify."""
-        folder = Path(folder)
+    def __repr__(self) -> str:
+        c = self.certificate
+        return f"Run({c.method}, bound {round_up(c.bound)}, δ = {c.delta:g}, {self.costs!r})"
+
+    def save(
+        self,
+        folder: str | Path,
+        overwrite: bool = False,
+        attachments: Mapping[str, bytes] | None = None,
+    ) -> Path:
+        """Write the run as a folder that anybody can verify, with further files such as pictures.
+
+        An error if the folder holds anything, unless `overwrite` allows to replace what a run has.
+        """
+        folder, attachments = Path(folder), attachments or {}
         check_free(folder, overwrite)
         folder.mkdir(parents=True, exist_ok=True)
         # The manifest goes first and comes last: without it, an interrupted folder is no run.
-        (folder / "manifest.json").unlink(missing_ok=True)
+        for name in ("manifest.json", *FILES):
+            (folder / name).unlink(missing_ok=True)
         (folder / "certificate.json").write_bytes(json_bytes(self.certificate.to_dict()))
         np.save(folder / "costs.npy", self.costs.values, allow_pickle=False)
         (folder / "prior.json").write_bytes(self.prior.to_bytes())
         (folder / "posterior.json").write_bytes(self.posterior.to_bytes())
-        names: list[str] = [*REQUIRED]
-        if self.policies is not None:
-            np.save(
-                folder / "policies.npy", np.ascontiguousarray(self.policies), allow_pickle=False
-            )
-            names.append("policies.npy")
+        if self.costs.parameters is not None:
+            np.save(folder / "policies.npy", self.costs.parameters, allow_pickle=False)
+        for name, content in attachments.items():
+            (folder / name).write_bytes(content)
+        names = [name for name in (*FILES, *attachments) if (folder / name).exists()]
         manifest = {
             "format": FORMAT,
             "files": {name: hash_file(folder / name) for name in names},
@@ -66,13 +78,16 @@ class Run:
         """Read a run; an error if a file is missing, unreadable or altered."""
         folder = Path(folder)
         manifest = read_manifest(folder)
-        names = manifest["files"]
+        parameters = None
+        if "policies.npy" in manifest["files"]:
+            parameters = read_array(folder / "policies.npy")
+        values = read_array(folder / "costs.npy")
+        costs = Costs(values, manifest["policy_names"], manifest["origin"], parameters)
         return cls(
             Certificate.from_dict(read_json(folder / "certificate.json")),
-            Costs(read_array(folder / "costs.npy"), manifest["policy_names"], manifest["origin"]),
+            costs,
             Categorical.load(folder / "prior.json"),
             Categorical.load(folder / "posterior.json"),
-            read_array(folder / "policies.npy") if "policies.npy" in names else None,
         )
 
 
@@ -81,7 +96,9 @@ def check_free(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise ValueError(f"{folder} is not empty: choose another folder, or pass --force")
+        raise ValueError(
+            f"{folder} is not empty: choose another folder, or allow overwriting (--force)"
+        )
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -89,9 +106,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {folder}")
     manifest = read_json(folder / "manifest.json")
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not _is_manifest(manifest):
         raise ValueError(f"{folder / 'manifest.json'} is not a manifest of format {FORMAT}")
-    if manifest.get("seal") != seal(manifest):
+    if manifest["seal"] != seal(manifest):
         raise AlteredRun("manifest.json was altered: its seal does not match")
     missing = [name for name in REQUIRED if name not in manifest["files"]]
     if missing:
@@ -103,6 +120,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if hash_file(path) != digest:
             raise AlteredRun(f"{name} was altered: its SHA-256 is not the one in the manifest")
     return manifest
+
+
+def _is_manifest(record: Any) -> bool:
+    """Whether a stranger's record has the fields and types of a manifest."""
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        return False
+    files, names = record.get("files"), record.get("policy_names")
+    return (
+        isinstance(files, dict)
+        and isinstance(names, list)
+        and all(isinstance(text, str) for text in [*files, *files.values(), *names])
+        and isinstance(record.get("origin"), dict)
+        and isinstance(record.get("seal"), str)
+    )
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
@@ -125,7 +156,7 @@ def json_bytes(record: Any) -> bytes:
 def read_json(path: Path) -> Any:
     """A JSON file of a run."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(
             f"the run at {path.parent} is incomplete: {path.name} is missing"

@@ -18,7 +18,7 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certificate import Certificate
+from pacbayes_control.certificate import Certificate, round_up
 from pacbayes_control.run import Run, read_json
 
 DIGITS = 50
@@ -44,16 +44,19 @@ class Verification:
     def __str__(self) -> str:
         c = self.certificate
         return (
-            f"verified: method {c.method}, stated bound {c.bound:.12f}, "
-            f"recomputed {self.recomputed:.12f}\n{c.sentence}"
+            f"verified: method {c.method}, stated bound {round_up(c.bound, 12)}, "
+            f"recomputed {round_up(self.recomputed, 12)}\n{c.sentence}"
         )
 
 
 def verify(folder: str | Path) -> Verification:
     """Recompute a run's bound from its files, and raise if the certificate does not hold."""
+    folder = Path(folder)
+    if folder.name == "certificate.json" and folder.is_file():
+        folder = folder.parent
     run = Run.load(folder)
     certificate = run.certificate
-    _check_record(run, read_json(Path(folder) / "certificate.json").get("sentence"))
+    _check_record(run, read_json(folder / "certificate.json").get("sentence"))
     iv.dps = mp.dps = DIGITS
     means = _exact_means(run.costs.values)
     posterior = _exact(run.posterior.probabilities)
@@ -77,13 +80,9 @@ def _check_record(run: Run, sentence: str | None) -> None:
     c = run.certificate
     if c.method not in ("kl", "kl-maurer", "pinsker", "occam"):
         raise InvalidCertificate(f"the method {c.method!r} is unknown")
-    digests = {
-        "costs": run.costs.digest,
-        "prior": run.prior.digest,
-        "posterior": run.posterior.digest,
-    }
-    for name, digest in digests.items():
-        if c.hashes.get(name) != digest:
+    digests = run.costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
+    for name in sorted({*digests, *c.hashes}):
+        if c.hashes.get(name) != digests.get(name):
             raise InvalidCertificate(f"the certificate is about other {name}: the hash differs")
     if (c.environments, c.policies) != run.costs.values.shape:
         raise InvalidCertificate(
@@ -112,6 +111,9 @@ def _check_record(run: Run, sentence: str | None) -> None:
         0 <= c.policy < c.policies and run.posterior.probabilities[c.policy] == 1
     ):
         raise InvalidCertificate("the posterior is not the single policy that is certified")
+    name = run.costs.names[c.policy] if c.policy is not None and run.costs.names else None
+    if c.policy_name != name:
+        raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
     if sentence != c.sentence:
         raise InvalidCertificate("the sentence does not say what the numbers say")
 

@@ -138,7 +138,7 @@ def test_policies_that_are_equal_are_paid_for_once(binary_costs: Costs, method: 
     # The third policy is the best; four of the others are one and the same.
     rows = np.array([[0.0], [0.0], [1.0], [0.0], [0.0], [2.0]])
     uniform = learn_finite(binary_costs, method=method).certificate
-    distinct = learn_finite(binary_costs, method=method, policies=rows).certificate
+    distinct = learn_finite(Costs(binary_costs.values, parameters=rows), method=method).certificate
     assert distinct.bound < uniform.bound
     assert distinct.bound == pytest.approx(
         learn_finite(
@@ -150,7 +150,7 @@ def test_policies_that_are_equal_are_paid_for_once(binary_costs: Costs, method: 
 
 def test_parameters_must_match_the_policies(binary_costs: Costs):
     with pytest.raises(ValueError, match="5 rows of parameters for 6 policies"):
-        learn_finite(binary_costs, policies=np.zeros((5, 1)))
+        Costs(binary_costs.values, parameters=np.zeros((5, 1)))
 
 
 def test_the_best_of_several_pays_for_the_choice(binary_costs: Costs):

@@ -39,6 +39,17 @@ def test_constraints_are_kept_and_cost_something(binary_costs: Costs):
     assert free.certificate.bound < held.certificate.bound
 
 
+def test_the_certificate_tells_the_constraints(binary_costs: Costs):
+    costs = Costs(binary_costs.values, names=list("abcdef"))
+    limits = [LinearConstraint([0, 1, 0, 1, 0, 0], 0.2), LinearConstraint([0, 0, 2, 0, 0, 0], 0, 1)]
+    certificate = learn_constrained(costs, constraints=limits).certificate
+    assert certificate.constraints == (
+        "at least 0.2 on b, d",
+        "at least 0 on 2 c",
+        "at most 1 on 2 c",
+    )
+
+
 def test_upper_limits_and_several_rows_are_kept(binary_costs: Costs):
     limits = LinearConstraint(np.eye(6), 0.0, 0.4)
     p = learn_constrained(binary_costs, constraints=[limits]).posterior.probabilities
@@ -75,8 +86,12 @@ def test_a_solvers_answer_that_breaks_a_constraint_is_refused(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "magic"}, "solver 'magic' is unknown or not installed: choose from .*clarabel"),
-        ({"method": "occam"}, "certifies no distribution"),
+        (
+            {"solver": "magic"},
+            "solver 'magic' is unknown, not installed or unable .* choose from .*clarabel",
+        ),
+        ({"solver": "osqp"}, "unable to solve relative entropy programmes"),
+        ({"method": "occam"}, "takes no constraints"),
         ({"constraints": [LinearConstraint([1, 1], 0.2)]}, "2 coefficients for 6 policies"),
         ({"constraints": [LinearConstraint(np.ones(6), 2.0)]}, "found no distribution"),
         ({"delta": 2.0}, "strictly between 0 and 1"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.certificate import METHODS, PAC_BAYES, Budget, certify_posterior
+from pacbayes_control.certificate import METHODS, PAC_BAYES
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn.finite import learn_best, learn_finite
-from pacbayes_control.learn.relative_entropy import constrained_posterior
+from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
 from pacbayes_control.run import Run
 
 BEST = "best"  # the smallest of several certificates, each at its share of δ
@@ -46,17 +46,11 @@ def compare(
             raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
         prior = prior_for(costs, prior)
         posterior = constrained_posterior(costs, delta, prior, constraints, solver)
-        runs = {name: _run(costs, prior, posterior, name, delta) for name in PAC_BAYES}
+        runs = {
+            name: certify_constrained(costs, delta, name, prior, posterior, constraints)
+            for name in PAC_BAYES
+        }
     else:
         runs = {name: learn_finite(costs, delta, name, prior=prior) for name in METHODS}
     chosen = learn_best(costs, delta, prior) if method == BEST else runs[method]
     return Comparison(tuple(runs.values()), chosen)
-
-
-def _run(
-    costs: Costs, prior: Categorical, posterior: Categorical, method: str, delta: float
-) -> Run:
-    budget = Budget(delta)
-    budget.spend(method)
-    certificate = certify_posterior(costs, prior, posterior, method, budget, "pinsker")
-    return Run(certificate, costs, prior, posterior)

@@ -17,13 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from pacbayes_control.bounds import maurer, maurer_xi, mcallester_pinsker, quadratic
-from pacbayes_control.certificate import (
-    METHODS,
-    Budget,
-    certify_policy,
-    certify_posterior,
-    occam_bounds,
-)
+from pacbayes_control.certificate import METHODS, Budget, issue, occam_bounds
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
@@ -34,30 +28,28 @@ CELLS = 4_000_000  # of the table β × distinct costs held at a time
 
 
 def learn_finite(
-    costs: Costs,
+    costs: Costs | ArrayLike,
     delta: float = 0.01,
     method: str = "kl",
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
-    policies: NDArray | None = None,
 ) -> Run:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
     method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
     single policy). objective: the same names and "quadratic"; the method's own where none is given.
     The paper minimises "pinsker" and certifies by "kl-maurer". The prior must have been chosen
-    before the costs were seen; it is uniform, over the distinct rows of `policies` where these
-    parameters are given, unless another is.
+    before the costs were seen; unless one is given it is uniform over the policies that differ.
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
     With confidence 95 %, a policy drawn afresh from the posterior over 3 policies fails in ...
     """
-    check_method(method)
+    check_method(method, objective)
     budget = Budget(delta)
     budget.spend(method)
-    prior = prior_for(costs, prior, policies)
-    return _learn(costs, budget, method, objective, prior, policies)
+    costs = costs if isinstance(costs, Costs) else Costs(costs)
+    return _learn(costs, budget, method, objective, prior_for(costs, prior))
 
 
 def learn_best(
@@ -65,7 +57,6 @@ def learn_best(
     delta: float = 0.01,
     prior: Categorical | ArrayLike | None = None,
     methods: tuple[str, ...] = ("kl", "occam"),
-    policies: NDArray | None = None,
 ) -> Run:
     """The smallest of several certificates, each computed at its share of δ: a union bound.
 
@@ -76,35 +67,32 @@ def learn_best(
     budget = Budget(delta)
     for method in methods:
         budget.spend(method, delta / len(methods))
-    prior = prior_for(costs, prior, policies)
-    runs = [_learn(costs, budget, method, None, prior, policies) for method in methods]
+    prior = prior_for(costs, prior)
+    runs = [_learn(costs, budget, method, None, prior) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
 def _learn(
-    costs: Costs,
-    budget: Budget,
-    method: str,
-    objective: str | None,
-    prior: Categorical,
-    policies: NDArray | None,
+    costs: Costs, budget: Budget, method: str, objective: str | None, prior: Categorical
 ) -> Run:
+    delta, objective = budget.spent[method], objective or method
     if method == "occam":
-        if objective not in (None, "occam"):
-            raise ValueError("occam certifies the best single policy: it has no other objective")
-        policy = int(np.argmin(occam_bounds(costs, prior, budget.spent[method])))
-        certificate = certify_policy(costs, prior, policy, budget)
-        return Run(certificate, costs, prior, Categorical.one(policy, costs.policies), policies)
-    objective = objective or method
-    posterior = minimise(costs.means, costs.environments, prior, budget.spent[method], objective)
-    certificate = certify_posterior(costs, prior, posterior, method, budget, objective)
-    return Run(certificate, costs, prior, posterior, policies)
+        policy = int(np.argmin(occam_bounds(costs, prior, delta)))
+        posterior = Categorical.one(policy, costs.policies)
+    else:
+        posterior = minimise(costs.means, costs.environments, prior, delta, objective)
+    certificate = issue(costs, prior, posterior, method, budget, objective)
+    return Run(certificate, costs, prior, posterior)
 
 
-def check_method(method: str) -> None:
-    """An error that lists the methods if this is none of them."""
+def check_method(method: str, objective: str | None = None) -> None:
+    """An error that says what to choose from if a name is unknown or does not fit."""
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join(METHODS)}")
+    if method == "occam" and objective not in (None, "occam"):
+        raise ValueError("occam certifies the best single policy: it has no other objective")
+    if method != "occam" and objective not in (None, *OBJECTIVES):
+        raise ValueError(f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}")
 
 
 # ---- the Gibbs path -----------------------------------------------------------------------------
@@ -155,8 +143,6 @@ def minimise(
     The bound along log β can have several minima: a grid finds the lowest, and the root of the
     condition for a stationary point between its neighbours gives β to full precision.
     """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}")
     chosen = OBJECTIVES[objective]
     path = GibbsPath(means, prior)
     betas = path.grid()

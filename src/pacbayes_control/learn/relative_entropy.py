@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.certificate import PAC_BAYES, Budget, certify_posterior
+from pacbayes_control.certificate import PAC_BAYES, Budget, issue
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
 
-FEASIBLE = 1e-6  # how far a solver's p may be from the constraints
+FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
 
 
 def learn_constrained(
@@ -32,7 +32,6 @@ def learn_constrained(
     prior: Categorical | ArrayLike | None = None,
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
-    policies: NDArray | None = None,
 ) -> Run:
     """Minimise C_PAC under linear constraints on p, and certify what comes out by `method`.
 
@@ -45,16 +44,29 @@ def learn_constrained(
     >>> run.posterior.probabilities.round(3).tolist()
     [0.8, 0.0, 0.2]
     """
+    prior = prior_for(costs, prior)
+    posterior = constrained_posterior(costs, delta, prior, constraints, solver)
+    return certify_constrained(costs, delta, method, prior, posterior, constraints)
+
+
+def certify_constrained(
+    costs: Costs,
+    delta: float,
+    method: str,
+    prior: Categorical,
+    posterior: Categorical,
+    constraints: Sequence[LinearConstraint],
+) -> Run:
+    """The run of a posterior that was found under constraints."""
     if method not in PAC_BAYES:
         raise ValueError(
-            f"method {method!r} certifies no distribution: choose from {', '.join(PAC_BAYES)}"
+            f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
         )
-    prior = prior_for(costs, prior, policies)
-    posterior = constrained_posterior(costs, delta, prior, constraints, solver)
     budget = Budget(delta)
     budget.spend(method)
-    certificate = certify_posterior(costs, prior, posterior, method, budget, "pinsker")
-    return Run(certificate, costs, prior, posterior, policies)
+    words = [text for constraint in constraints for text in describe(constraint, costs)]
+    certificate = issue(costs, prior, posterior, method, budget, "pinsker", words)
+    return Run(certificate, costs, prior, posterior)
 
 
 def constrained_posterior(
@@ -70,6 +82,21 @@ def constrained_posterior(
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     _check_feasible(posterior.probabilities, constraints)
     return posterior
+
+
+def describe(constraint: LinearConstraint, costs: Costs) -> list[str]:
+    """A constraint in words, one text a limit, for the certificate."""
+    texts = []
+    for row, lower, upper in _rows(constraint, costs.policies):
+        terms = [
+            (f"{weight:g} " if weight != 1 else "") + costs.name(int(j))
+            for j, weight in zip(np.flatnonzero(row), row[row != 0], strict=True)
+        ]
+        if np.isfinite(lower):
+            texts.append(f"at least {lower:g} on {', '.join(terms)}")
+        if np.isfinite(upper):
+            texts.append(f"at most {upper:g} on {', '.join(terms)}")
+    return texts
 
 
 def solve_programmes(
@@ -129,22 +156,36 @@ def _cvxpy() -> Any:
 
 
 def _solver(cp: Any, solver: str) -> str:
-    installed = cp.installed_solvers()
-    if solver.upper() not in installed:
+    """The solver's name in CVXPY, if it is installed and knows exponential cones."""
+    from cvxpy.constraints.exponential import ExpCone
+    from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC
+
+    able = [
+        name
+        for name in cp.installed_solvers()
+        if name in SOLVER_MAP_CONIC and ExpCone in SOLVER_MAP_CONIC[name].SUPPORTED_CONSTRAINTS
+    ]
+    if solver.upper() not in able:
         raise ValueError(
-            f"solver {solver!r} is unknown or not installed: choose from "
-            + ", ".join(name.lower() for name in installed)
+            f"solver {solver!r} is unknown, not installed or unable to solve relative entropy "
+            f"programmes: choose from {', '.join(name.lower() for name in able)}"
         )
     return solver.upper()
 
 
-def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
+def _rows(
+    constraint: LinearConstraint, policies: int
+) -> list[tuple[NDArray[np.float64], float, float]]:
     rows = np.atleast_2d(np.asarray(constraint.A, float))
-    if rows.shape[1] != p.size:
-        raise ValueError(f"a constraint has {rows.shape[1]} coefficients for {p.size} policies")
+    if rows.shape[1] != policies:
+        raise ValueError(f"a constraint has {rows.shape[1]} coefficients for {policies} policies")
     low, high = np.broadcast_to(constraint.lb, len(rows)), np.broadcast_to(constraint.ub, len(rows))
+    return list(zip(rows, low.tolist(), high.tolist(), strict=True))
+
+
+def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
     expressions = []
-    for row, lower, upper in zip(rows, low, high, strict=True):
+    for row, lower, upper in _rows(constraint, p.size):
         if np.isfinite(lower):
             expressions.append(row @ p >= lower)
         if np.isfinite(upper):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.rollouts import evaluate, mean_costs
 from pacbayes_control.run import Run
@@ -27,16 +28,17 @@ PARTS = 10  # at most so many draws of a smaller N from one of the largest
 PAPER = {100: (0.178, 0.087), 500: (0.135, 0.084), 1000: (0.121, 0.088), 10000: (0.096, 0.083)}
 
 
-def _paper(costs: Costs, _: NDArray) -> Run:
+def _paper(costs: Costs) -> Run:
     """Algorithm 1: minimise C_PAC from the uniform prior, and report Maurer's bound."""
-    return learn_finite(costs, DELTA, "kl-maurer", objective="pinsker")
+    uniform = Categorical.uniform(costs.policies)
+    return learn_finite(costs, DELTA, "kl-maurer", "pinsker", uniform)
 
 
 # Ours start from the uniform prior over the 46 policies that differ: y₀ = 0 is K = 0 for any x₀.
-METHODS: dict[str, Callable[[Costs, NDArray], Run]] = {
+METHODS: dict[str, Callable[[Costs], Run]] = {
     "paper": _paper,
-    "kl": lambda costs, policies: learn_finite(costs, DELTA, "kl", policies=policies),
-    "occam": lambda costs, policies: learn_finite(costs, DELTA, "occam", policies=policies),
+    "kl": lambda costs: learn_finite(costs, DELTA, "kl"),
+    "occam": lambda costs: learn_finite(costs, DELTA, "occam"),
 }
 
 
@@ -58,6 +60,11 @@ class Row:
     paper_true_cost: float
 
 
+def rollouts_of(draws: int, test_environments: int) -> int:
+    """How many rollouts the table takes."""
+    return (test_environments + draws * max(PAPER)) * len(Vehicle().gain_grid())
+
+
 def table1(
     draws: int = 10,
     test_environments: int = 100_000,
@@ -68,9 +75,9 @@ def table1(
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     task = Vehicle()
-    policies, names = task.gain_grid(), task.gain_names()
+    policies = task.gain_grid()
     largest = max(PAPER)
-    total = (test_environments + draws * largest) * len(policies)
+    total = rollouts_of(draws, test_environments)
     done = 0
 
     def advance(rollouts: int, _: int) -> None:
@@ -84,13 +91,14 @@ def table1(
     results: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for draw in range(draws):
         train = task.environments(largest, stream=f"table1 train {draw}", seed=seed)
-        costs = evaluate(task, policies, train, names, advance)
+        costs = evaluate(task, policies, train, progress=advance)
         done += largest * len(policies)
         for n in PAPER:
             for part in range(min(PARTS, largest // n)):
-                sample = Costs(costs.values[part * n : (part + 1) * n], names)
+                rows = costs.values[part * n : (part + 1) * n]
+                sample = Costs(rows, parameters=policies)
                 for method, learn in METHODS.items():
-                    run = learn(sample, policies)
+                    run = learn(sample)
                     truth = float(run.posterior.probabilities @ true_costs)
                     results[n, method].append((run.certificate.bound, truth))
     return [_row(n, method, np.array(pairs)) for (n, method), pairs in results.items()]

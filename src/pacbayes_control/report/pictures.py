@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from numpy.typing import NDArray
 
@@ -29,7 +30,7 @@ def draw_vehicle(
     prior: Categorical,
     posterior: Categorical,
     environments: Environments,
-    path: Path,
+    file: Path | BinaryIO,
     rollouts: int = 20,
 ) -> None:
     """Up to three environments side by side, each with policies drawn from prior and posterior."""
@@ -55,8 +56,14 @@ def draw_vehicle(
         axis.set_title(f"{rollouts - failed} of {rollouts} draws pass", fontsize=10)
     axes[0].set_ylabel("y (m)")
     figure.supxlabel("x (m)", fontsize=10)
-    figure.suptitle("New environments: policies from the posterior (colour) and the prior (grey)")
-    _save(figure, path)
+    handles = [
+        Line2D([], [], color=BLUE, label="posterior, passes"),
+        Line2D([], [], color=ORANGE, marker="x", mew=2, label="posterior, collides"),
+        Line2D([], [], color=GREY, lw=0.7, label="prior"),
+        Line2D([], [], color=DARK, marker="o", ls="", ms=9, label="robot at the start"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    _save(figure, file)
 
 
 def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
@@ -68,7 +75,7 @@ def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> 
         axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=DARK))
     axis.set_aspect("equal")
     axis.set_xlim(-5.6, 5.6)
-    axis.set_ylim(-0.5, 13.0)
+    axis.set_ylim(-0.5, 14.0)
 
 
 def draw_table1(rows: Sequence[Row], path: Path) -> None:
@@ -76,23 +83,24 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axis = figure.subplots()
     styles = {
-        "paper": (BLUE, "the paper's method"),
-        "kl": (GREEN, "kl bound, minimised itself"),
-        "occam": (ORANGE, "Occam, one policy"),
+        "paper": (0.92, BLUE, "s", "the paper's method"),
+        "kl": (1.0, GREEN, "o", "kl bound, minimised itself"),
+        "occam": (1.08, ORANGE, "^", "Occam, one policy"),
     }
-    for offset, (method, (colour, label)) in zip((0.96, 1.0, 1.04), styles.items(), strict=True):
+    for method, (offset, colour, marker, label) in styles.items():  # side by side, not on top
         chosen = [row for row in rows if row.method == method]
         n = np.array([row.environments for row in chosen])
         bound = np.array([row.bound for row in chosen])
         spread = np.array([row.bound_std for row in chosen])
         axis.errorbar(
-            n * offset, bound, spread, color=colour, marker="o", ms=5, capsize=3, label=label
+            n * offset, bound, spread, color=colour, marker=marker, ms=5, capsize=3, label=label
         )
         axis.plot(n * offset, [row.true_cost for row in chosen], color=colour, ls=":", lw=1.5)
     reference = [row for row in rows if row.method == "paper"]
     n = [row.environments for row in reference]
-    axis.plot(n, [row.paper_bound for row in reference], "kx", ms=8, label="bound as published")
-    axis.plot([], [], color=DARK, ls=":", label="true cost (estimate)")
+    published = [row.paper_bound for row in reference]
+    axis.plot(np.array(n) * 0.85, published, "kx", ms=8, label="bound as published, one draw")
+    axis.plot([], [], color=DARK, ls=":", label="true cost (estimate), same colours")
     axis.set_xscale("log")
     axis.set_xticks(n, [f"{value:,}" for value in n])
     axis.minorticks_off()
@@ -107,8 +115,11 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
     _save(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
-    """Write SVG or PNG by the path's ending, the same bytes for the same picture."""
+def _save(figure: Figure, file: Path | BinaryIO) -> None:
+    """Write PNG if the path says so, else SVG; the same bytes for the same picture."""
+    png = isinstance(file, Path) and file.suffix == ".png"
     with rc_context(STABLE):
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, dpi=150, metadata=metadata)
+        if png:
+            figure.savefig(file, format="png", dpi=150)
+        else:
+            figure.savefig(file, format="svg", metadata={"Date": None})

@@ -50,7 +50,7 @@ class Environments:
 
     def __getitem__(self, part: slice) -> Environments:
         if not isinstance(part, slice):
-            raise TypeError(f"environments are sliced: write [{part}:{part} + 1] for a single one")
+            raise TypeError("environments are sliced: write environments[i : i + 1] for one")
         start, stop, step = part.indices(len(self))
         if step != 1:
             raise ValueError("environments are sliced without a step")

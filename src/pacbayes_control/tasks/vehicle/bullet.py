@@ -7,6 +7,8 @@ along a trajectory, so a few rollouts in a hundred end differently. Needs the ex
 
 from __future__ import annotations
 
+import os
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,13 +27,24 @@ def bullet_costs(task: Vehicle, policies: NDArray, environments: Environments) -
         raise ModuleNotFoundError(
             "the reference simulator needs PyBullet: pip install 'pacbayes-control[pybullet]'"
         )
-    import pybullet
-
+    pybullet = _import_quietly()
     client = pybullet.connect(pybullet.DIRECT)
     try:
         return _costs(pybullet, client, task, np.asarray(policies, float), environments)
     finally:
         pybullet.disconnect(client)
+
+
+def _import_quietly() -> Any:
+    """PyBullet writes a greeting to file descriptor 2 when it is loaded: send it nowhere."""
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            return import_module("pybullet")
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _costs(
