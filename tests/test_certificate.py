@@ -89,7 +89,7 @@ def test_the_sentence_says_what_is_promised_and_to_whom(binary_costs: Costs, gra
     single = learn_finite(
         Costs(binary_costs.values, names=list("abcdef")), method="occam"
     ).certificate.sentence
-    assert "policy c fails in at most" in single
+    assert "“c” fails in at most" in single
     graded = learn_finite(graded_costs).certificate.sentence
     assert "has an expected cost of at most 0." in graded
 
@@ -139,6 +139,7 @@ def test_what_is_no_certificate_is_rejected(record: dict):
         ("bound", "0.1"),
         ("bound", float("nan")),
         ("delta", None),
+        ("kl", 10**400),
         ("environments", 200.0),
         ("policy", 2.0),
         ("policy_name", 3),

@@ -129,7 +129,7 @@ def test_names_are_never_read_as_markup(pbc: Pbc, tmp_path: Path):
     (tmp_path / "c.csv").write_text("site,slow [beta],[/]x\nA,0,1\nB,0,0\nC,0,1\n")
     result = pbc("certify", "c.csv", "--method", "occam")
     assert result.returncode == 0, result.stderr
-    assert "policy slow [beta] fails in at most" in result.stdout
+    assert "“slow [beta]” fails in at most" in result.stdout
 
 
 def test_json_can_go_to_the_terminal(pbc: Pbc, campaign: Path):
@@ -164,6 +164,7 @@ def test_reproduce_table1_in_small_prints_and_draws(pbc: Pbc, tmp_path: Path):
         assert "<svg" in (tmp_path / "runs" / "table1" / name).read_text()
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond 3.11")
 def test_bench_vehicle_measures_against_pybullet(pbc: Pbc, tmp_path: Path):
     result = pbc("bench", "vehicle", "--environments", 4, "--scale-to", 1024, "--json", "b.json")
     assert result.returncode == 0, result.stderr
@@ -356,3 +357,23 @@ def test_verify_cannot_read_a_corrupt_run(pbc: Pbc, run: Path):
 def test_verify_cannot_read_an_incomplete_run(pbc: Pbc, run: Path):
     (run / "posterior.json").unlink()
     assert "posterior.json is missing" in complaint(pbc("verify", "run"))
+
+
+def test_a_reader_that_leaves_early_does_not_change_the_verdict(run: Path):
+    command = [sys.executable, "-m", "pacbayes_control", "verify", str(run)]
+    verifier = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert verifier.stdout is not None
+    verifier.stdout.close()
+    _, errors = verifier.communicate()
+    assert verifier.returncode == 0, errors
+
+
+def test_the_input_is_never_overwritten(pbc: Pbc, campaign: Path):
+    before = campaign.read_text()
+    assert "is the input" in complaint(pbc("certify", campaign, "--json", campaign))
+    assert campaign.read_text() == before
+
+
+def test_absurd_numbers_get_one_clear_line(pbc: Pbc):
+    result = pbc("learn", "vehicle", "--environments", "9" * 30)
+    assert "Invalid value for '--environments'" in complaint(result)

@@ -74,3 +74,18 @@ def test_names_must_tell_the_policies_apart():
         Costs([[0, 1], [1, 0]], names=["a", "a"])
     with pytest.raises(ValueError, match="policy 1 has an empty name"):
         Costs([[0, 1], [1, 0]], names=["a", " "])
+
+
+def test_nobody_can_change_the_means(binary_costs: Costs):
+    with pytest.raises(ValueError, match="read-only"):
+        binary_costs.means[0] = 0
+
+
+def test_masked_costs_are_refused():
+    with pytest.raises(ValueError, match="masked"):
+        Costs(np.ma.masked_array(np.zeros((3, 2)), mask=np.eye(3, 2, dtype=bool)))
+
+
+def test_a_name_cannot_forge_a_line():
+    with pytest.raises(ValueError, match="cannot be shown"):
+        Costs(np.zeros((2, 1)), names=["a\nverified: all is well"])

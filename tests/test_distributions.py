@@ -72,3 +72,9 @@ def test_what_is_no_distribution_is_rejected(probabilities: object, message: str
 def test_nothing_cannot_be_projected():
     with pytest.raises(ValueError, match="no mass"):
         Categorical.project([-1.0, 0.0])
+
+
+@pytest.mark.parametrize("raw", [[0.5 + 1j, 0.5], ["a", "b"], [{"a": 1}]])
+def test_what_is_not_numbers_is_no_distribution(raw: list):
+    with pytest.raises(ValueError, match="not a row of numbers"):
+        Categorical(raw)

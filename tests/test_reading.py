@@ -136,6 +136,8 @@ def test_a_prior_is_read_from_numpy(tmp_path: Path):
         ("site,a,b\nA,0,1\nB,0,0\nA,0,1\n", "'A' stands on lines 2 and 4"),
         ("id,b\n0,1\n0,0\n1,1\n", "'0' stands on lines 2 and 3"),
         ("site,a,b\nprior,0.5,0.5\nprior,0.4,0.6\nA,0,1\nB,1,1\n", "'prior' stands on lines"),
+        ("site,a,b\nprior,0.5,0.5\nPrior,0.4,0.6\nA,0,1\nB,1,1\n", "'Prior' stands on lines"),
+        ("a,b\n0,0\n,\n0,1\n", "line 3, column a: the cost is missing"),
         ("site,a,a\nA,0,1\nB,1,1\n", "two policies are named 'a'"),
         ("site,a,\nA,0,1\nB,1,1\n", "policy 1 has an empty name"),
     ],
@@ -196,3 +198,8 @@ def test_a_missing_file_is_named(tmp_path: Path):
 def test_bad_priors_get_a_clear_error(tmp_path: Path, name: str, content: str, message: str):
     with pytest.raises(ValueError, match=message):
         read_prior(write(tmp_path / name, content), ["a", "b"])
+
+
+def test_only_line_ends_end_lines(tmp_path: Path):
+    with pytest.raises(ValueError, match="is not a number"):
+        read_campaign(write(tmp_path / "c.csv", "0,0\x0c0,1\n1,1,1\n"))

@@ -85,7 +85,7 @@ def test_an_altered_manifest_is_refused(saved: Path):
 
 def test_a_missing_file_is_named(saved: Path):
     (saved / "prior.json").unlink()
-    with pytest.raises(ValueError, match=r"incomplete: prior.json is missing"):
+    with pytest.raises(FileNotFoundError, match=r"incomplete: prior.json is missing"):
         Run.load(saved)
 
 
@@ -104,7 +104,7 @@ def test_a_manifest_may_not_point_outside_its_folder(saved: Path, tmp_path: Path
     manifest["files"]["../outside.json"] = hash_file(tmp_path / "outside.json")
     manifest["seal"] = seal(manifest)
     (saved / "manifest.json").write_bytes(json_bytes(manifest))
-    with pytest.raises(ValueError, match="missing"):
+    with pytest.raises(AlteredRun, match="not in the run's folder"):
         Run.load(saved)
 
 
@@ -148,3 +148,79 @@ def test_a_manifest_of_other_types_is_refused(saved: Path, change: dict):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match="is not a manifest"):
         Run.load(saved)
+
+
+def test_a_folder_of_other_things_is_never_taken_for_a_run(tmp_path: Path, binary_costs: Costs):
+    (tmp_path / "policies.npy").write_text("mine")
+    with pytest.raises(ValueError, match="holds other things"):
+        learn_finite(binary_costs).save(tmp_path, overwrite=True)
+    assert (tmp_path / "policies.npy").read_text() == "mine"
+
+
+def test_an_interrupted_run_can_be_written_again(tmp_path: Path, binary_costs: Costs):
+    folder = learn_finite(binary_costs).save(tmp_path / "run")
+    (folder / "manifest.json").unlink()
+    with pytest.raises(FileNotFoundError, match="incomplete"):
+        Run.load(folder)
+    learn_finite(binary_costs).save(folder, overwrite=True)
+    Run.load(folder)
+
+
+def test_a_file_that_the_manifest_does_not_know_is_refused(tmp_path: Path, binary_costs: Costs):
+    folder = learn_finite(binary_costs).save(tmp_path / "run")
+    np.save(folder / "policies.npy", np.zeros((6, 2)))
+    with pytest.raises(AlteredRun, match=r"policies.npy was added"):
+        Run.load(folder)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "costs.npy"])
+def test_links_and_pipes_are_not_followed(saved: Path, tmp_path: Path, name: str):
+    import os
+
+    (saved / name).rename(tmp_path / "elsewhere")
+    (saved / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="not a plain file"):
+        Run.load(saved)
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    with pytest.raises(ValueError, match="not a plain file"):
+        Run.load(saved)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", "1", "{", '{"a": NaN}'])
+@pytest.mark.parametrize("name", ["manifest.json", "certificate.json", "prior.json"])
+def test_any_json_at_all_gets_a_clear_error(saved: Path, name: str, text: str):
+    from pacbayes_control.run import hash_file, json_bytes, seal
+
+    (saved / name).write_text(text)
+    if name != "manifest.json":
+        manifest = json.loads((saved / "manifest.json").read_text())
+        manifest["files"][name] = hash_file(saved / name)
+        manifest["seal"] = seal(manifest)
+        (saved / "manifest.json").write_bytes(json_bytes(manifest))
+    with pytest.raises(ValueError, match=r"corrupt|not a|holds no"):
+        Run.load(saved)
+
+
+def test_a_key_that_stands_twice_is_refused(saved: Path):
+    path = saved / "manifest.json"
+    path.write_text(path.read_text().replace("{", '{"format": 1, ', 1))
+    with pytest.raises(ValueError, match="corrupt"):
+        Run.load(saved)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x93NUMPY\x01\x00\x0a\x00{'descr': (",
+        b"\x93NUMPY\x01\x00\x08\x00{{}:1}\n ",
+    ],
+)
+def test_any_bytes_at_all_for_an_array_get_a_clear_error(tmp_path: Path, content: bytes):
+    from pacbayes_control.costs import read_npy
+
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(ValueError, match="not a NumPy array"):
+        read_npy(tmp_path / "a.npy")

@@ -153,6 +153,16 @@ def test_policies_cannot_change_their_names_or_parameters(tmp_path: Path, binary
         verify(folder)
 
 
+def test_a_posterior_outside_the_prior_is_refused(tmp_path: Path, binary_costs: Costs):
+    run = learn_finite(binary_costs)
+    prior = Categorical([0.2, 0.2, 0.0, 0.2, 0.2, 0.2])
+    hashes = dict(run.certificate.hashes) | {"prior": prior.digest}
+    forged = dataclasses.replace(run.certificate, hashes=hashes)
+    folder = Run(forged, run.costs, prior, run.posterior).save(tmp_path / "run")
+    with pytest.raises(InvalidCertificate, match="the prior is zero where the posterior is not"):
+        verify(folder)
+
+
 def test_the_certificate_file_leads_to_its_run(tmp_path: Path, binary_costs: Costs):
     folder = learn_finite(binary_costs).save(tmp_path / "run")
     assert verify(folder / "certificate.json").certificate == verify(folder).certificate

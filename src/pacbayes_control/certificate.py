@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -86,7 +85,7 @@ class Certificate:
         if self.policy is None:
             who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
-            who = f"policy {self.policy if self.policy_name is None else self.policy_name}"
+            who = f"policy {self.policy}" if self.policy_name is None else f"“{self.policy_name}”"
         if self.binary:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:
@@ -104,6 +103,8 @@ class Certificate:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """Read what `to_dict` wrote."""
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"certificate.json is not a certificate of format {FORMAT}")
         fields = {key: value for key, value in record.items() if key not in ("format", "sentence")}
         try:
             certificate = cls(**{**fields, "constraints": tuple(fields["constraints"])})
@@ -129,7 +130,7 @@ def _check_types(c: Certificate) -> None:
             numbers |= {f"budget of {key}": value for key, value in c.budget.items()}
     wrong += [name for name, value in numbers.items() if type(value) not in (int, float)]
     if not wrong:
-        wrong = [name for name, value in numbers.items() if not math.isfinite(value)]
+        wrong = [name for name, value in numbers.items() if not abs(value) < 1e300]
     if wrong:
         raise ValueError(f"certificate.json is not a certificate: bad {wrong[0]}")
 
@@ -204,6 +205,8 @@ def issue(
         loss = _rounding(costs)
         cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, budget.spent[method])
+    if not 0 <= bound <= 1:
+        raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
     return Certificate(
         bound=float(bound),
         method=method,
@@ -234,4 +237,4 @@ def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.f
 
 def _rounding(costs: Costs) -> float:
     """More than what a sum over the environments and one over the policies lose, relatively."""
-    return (costs.environments + costs.policies + 8) * float(np.finfo(float).eps)
+    return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)

@@ -36,12 +36,13 @@ JsonFile = Annotated[
 Delta = Annotated[
     float, typer.Option(help="Probability that the certificate may be wrong: 1 - confidence.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of every random stream.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of every random stream.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
 Prior = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
 ]
+MOST = 1_000_000_000  # of anything that is counted
 METHODS = (
     "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
     "occam (one policy), or best (the smaller of kl and occam, paid for)."
@@ -61,7 +62,7 @@ def main() -> None:
         code = _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except (ValueError, OSError, ImportError, MemoryError) as error:
+    except (ValueError, OSError, ImportError, MemoryError, ArithmeticError) as error:
         code = _complain(str(error) or type(error).__name__)
     if code == 130:
         _complain("interrupted")
@@ -86,7 +87,9 @@ def _version(
 @app.command()
 def learn(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
-    environments: Annotated[int, typer.Option(min=2, help="Training environments.")] = 1000,
+    environments: Annotated[
+        int, typer.Option(min=2, max=MOST, help="Training environments.")
+    ] = 1000,
     delta: Delta = 0.01,
     method: Annotated[str, typer.Option(help=f"The certificate: {METHODS}")] = "kl",
     objective: Annotated[
@@ -94,7 +97,7 @@ def learn(
     ] = None,
     prior: Prior = None,
     test_environments: Annotated[
-        int, typer.Option(min=0, help="New environments to estimate the true cost on.")
+        int, typer.Option(min=0, max=MOST, help="New environments to estimate the true cost on.")
     ] = 20_000,
     seed: Seed = 0,
     out_folder: Annotated[
@@ -202,7 +205,7 @@ def certify(
     from pacbayes_control.report.terminal import say, show_comparison
     from pacbayes_control.run import check_free
 
-    _check_writable(json_file)
+    _check_writable(json_file, costs_file)
     if out_folder:
         check_free(out_folder, force)
     campaign = read_campaign(costs_file)
@@ -265,10 +268,13 @@ def verify(
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment: table1.")],
     draws: Annotated[
-        int, typer.Option(min=1, help="Draws of the largest training set; more of smaller ones.")
+        int,
+        typer.Option(
+            min=1, max=MOST, help="Draws of the largest training set; more of smaller ones."
+        ),
     ] = 10,
     test_environments: Annotated[
-        int, typer.Option(min=1, help="Environments to estimate the true cost on.")
+        int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
     ] = 100_000,
     seed: Seed = 0,
     out_folder: Annotated[
@@ -312,10 +318,11 @@ def reproduce(
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: vehicle or learn.")],
     environments: Annotated[
-        int, typer.Option(min=1, help="vehicle: environments that PyBullet simulates too.")
+        int,
+        typer.Option(min=1, max=MOST, help="vehicle: environments that PyBullet simulates too."),
     ] = 120,
     scale_to: Annotated[
-        int, typer.Option(min=4, help="vehicle: environments of the largest scaling run.")
+        int, typer.Option(min=4, max=MOST, help="vehicle: environments of the largest scaling run.")
     ] = 16_384,
     solver: Annotated[str, typer.Option(help="learn: solver of the programmes.")] = "clarabel",
     seed: Seed = 0,
@@ -344,8 +351,10 @@ def bench(
 # ---- what the commands share --------------------------------------------------------------------
 
 
-def _check_writable(json_file: Path | None) -> None:
+def _check_writable(json_file: Path | None, *inputs: Path) -> None:
     """Before the work, not after it."""
+    if json_file and json_file.resolve() in [path.resolve() for path in inputs]:
+        raise ValueError(f"{json_file} is the input: write the JSON to another file")
     if json_file and not json_file.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {json_file.parent} to write {json_file.name} in")
     if json_file and json_file.is_dir():

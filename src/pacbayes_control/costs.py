@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,7 +74,9 @@ class Costs:
     @cached_property
     def means(self) -> NDArray[np.float64]:
         """The mean cost of each policy, C̄ in the paper; shape (policies,)."""
-        return self.values.sum(axis=0, dtype=float) / self.environments
+        means = self.values.sum(axis=0, dtype=float) / self.environments
+        means.setflags(write=False)
+        return means
 
     @property
     def failures(self) -> NDArray[np.int64]:
@@ -114,12 +117,16 @@ def _check_names(names: Sequence[str], policies: int) -> None:
     for number, name in enumerate(names):
         if not name.strip():
             raise ValueError(f"policy {number} has an empty name")
+        if not name.isprintable():
+            raise ValueError(f"the name of policy {number} has characters that cannot be shown")
         if name in seen:
             raise ValueError(f"two policies are named {name!r}: names must tell them apart")
         seen.add(name)
 
 
 def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError("the costs are masked: every rollout needs a cost")
     try:
         array = np.asarray(values)
     except ValueError:
@@ -174,3 +181,14 @@ def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Cat
     if len(distribution) != costs.policies:
         raise ValueError(f"the prior has {len(distribution)} entries for {costs.policies} policies")
     return distribution
+
+
+def read_npy(path: Path) -> NDArray:
+    """A `.npy` file, and nothing else: a ValueError for whatever a stranger's file may be."""
+    try:
+        with path.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except MemoryError:
+        raise
+    except Exception:  # the header is parsed as Python, and fails in many ways
+        raise ValueError(f"{path} is corrupt: it is not a NumPy array") from None

@@ -30,7 +30,10 @@ class Categorical:
     probabilities: NDArray[np.float64]  # (policies,), at least 0
 
     def __init__(self, probabilities: ArrayLike, name: str = "distribution") -> None:
-        p = np.array(probabilities, dtype=float)
+        raw = np.asarray(probabilities)
+        if raw.dtype.kind not in "biuf":
+            raise ValueError(f"the {name} is not a row of numbers")
+        p = raw.astype(float)
         if p.ndim != 1 or p.size == 0:
             raise ValueError(f"the {name} must be one row of numbers, not of shape {p.shape}")
         if not np.all(np.isfinite(p)):
@@ -131,9 +134,9 @@ class Categorical:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             probabilities = record["probabilities"] if record["kind"] == "categorical" else None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             probabilities = None
-        if probabilities is None:
+        if not isinstance(probabilities, list):
             raise ValueError(f"{path.name} holds no categorical distribution")
         return cls(probabilities, name=path.stem)
 

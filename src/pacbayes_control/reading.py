@@ -11,13 +11,14 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.costs import Costs, prior_for, read_npy
 from pacbayes_control.distributions import Categorical
 
 # A first column so headed names the environments; others do if no cell in them is a number.
@@ -88,8 +89,8 @@ def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
 
 def _load(path: Path) -> NDArray:
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        return read_npy(path)
+    except ValueError:
         raise ValueError(f"{path.name} cannot be read as NumPy arrays: is it complete?") from None
 
 
@@ -137,13 +138,13 @@ def _read_sheet(path: Path) -> _Sheet:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path.name} is not UTF-8 text: save it as 'CSV UTF-8'") from None
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=delimiter)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     rows, lines = [], []
     try:
         for row in reader:
-            if any(cell.strip() for cell in row):
+            if len(row) > 1 or any(cell.strip() for cell in row):  # ",," is a row, if a poor one
                 rows.append([cell.strip() for cell in row])
                 lines.append(reader.line_num)
     except csv.Error as error:
@@ -215,12 +216,12 @@ def _check_labels(sheet: _Sheet, labels: list[tuple[str, int]]) -> None:
             raise ValueError(f"{sheet.file}: line {line} has no name in the first column")
         if label.lower() in SUMMARIES:
             raise ValueError(f"{sheet.file}: line {line} ({label}) is no environment: remove it")
-        if label in seen:
+        if label.lower() in seen:
             raise ValueError(
-                f"{sheet.file}: {label!r} stands on lines {seen[label]} and {line}: environments "
-                "must be independent, so each may count once"
+                f"{sheet.file}: {label!r} stands on lines {seen[label.lower()]} and {line}: "
+                "environments must be independent, so each may count once"
             )
-        seen[label] = line
+        seen[label.lower()] = line
 
 
 def _cost(sheet: _Sheet, cell: str, line: int, column: int, names: list[str]) -> float:
@@ -274,7 +275,7 @@ def _csv_prior(path: Path, names: list[str]) -> list[float]:
 def _json_prior(path: Path, names: list[str]) -> list[float]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not JSON") from None
     if isinstance(record, dict) and "probabilities" in record:
         record = record["probabilities"]

@@ -1,4 +1,4 @@
-"""evaluate(): the one place that runs simulators, in chunks, with memory that does not grow."""
+"""The one place that runs simulators: in chunks, so that only the costs are ever held at once."""
 
 from __future__ import annotations
 

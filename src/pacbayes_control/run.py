@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.certificate import Certificate, round_up
-from pacbayes_control.costs import Costs
+from pacbayes_control.costs import Costs, read_npy
 from pacbayes_control.distributions import Categorical
 
 FORMAT = 1
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
+LARGEST_JSON = 1 << 28  # bytes; a posterior over a million policies takes a tenth of it
 FILES = (*REQUIRED, "policies.npy", "picture.svg")  # all that a run may own beside its manifest
 
 
@@ -80,8 +80,8 @@ class Run:
         manifest = read_manifest(folder)
         parameters = None
         if "policies.npy" in manifest["files"]:
-            parameters = read_array(folder / "policies.npy")
-        values = read_array(folder / "costs.npy")
+            parameters = read_npy(folder / "policies.npy")
+        values = read_npy(folder / "costs.npy")
         costs = Costs(values, manifest["policy_names"], manifest["origin"], parameters)
         return cls(
             Certificate.from_dict(read_json(folder / "certificate.json")),
@@ -95,7 +95,11 @@ def check_free(folder: Path, overwrite: bool) -> None:
     """An error if `folder` cannot take a run without something being lost."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
-    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+    entries = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    interrupted = "certificate.json" in entries and entries <= set(FILES)
+    if entries and overwrite and "manifest.json" not in entries and not interrupted:
+        raise ValueError(f"{folder} holds other things than a run: choose another folder")
+    if entries and not overwrite:
         raise ValueError(
             f"{folder} is not empty: choose another folder, or allow overwriting (--force)"
         )
@@ -115,11 +119,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise AlteredRun(f"manifest.json lists no {missing[0]}")
     for name, digest in manifest["files"].items():
         path = folder / name
-        if Path(name).name != name or not path.is_file():
-            raise ValueError(f"the run at {folder} is incomplete: {name} is missing")
+        if Path(name).name != name:
+            raise AlteredRun(f"manifest.json lists {name!r}, which is not in the run's folder")
+        _check_regular(path)
         if hash_file(path) != digest:
             raise AlteredRun(f"{name} was altered: its SHA-256 is not the one in the manifest")
+    for name in FILES:
+        if name not in manifest["files"] and (folder / name).exists():
+            raise AlteredRun(f"{name} was added: the manifest does not list it")
     return manifest
+
+
+def _check_regular(path: Path) -> None:
+    """A stranger's run must not lead out of its folder, nor to a pipe or a device."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(f"{path} is not a plain file")
+    if not path.exists():
+        raise FileNotFoundError(f"the run at {path.parent} is incomplete: {path.name} is missing")
 
 
 def _is_manifest(record: Any) -> bool:
@@ -150,24 +166,30 @@ def hash_file(path: Path) -> str:
 
 def json_bytes(record: Any) -> bytes:
     """Canonical, readable JSON: the same record gives the same bytes."""
-    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
 
 
 def read_json(path: Path) -> Any:
     """A JSON file of a run."""
+    _check_regular(path)
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path} is larger than any record of a run")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"the run at {path.parent} is incomplete: {path.name} is missing"
-        ) from None
-    except ValueError:
+        return json.loads(
+            path.read_text(encoding="utf-8"), object_pairs_hook=_unique, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError):
         raise ValueError(f"{path} is corrupt: it is not JSON") from None
 
 
-def read_array(path: Path) -> NDArray:
-    """A `.npy` file of a run."""
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
-        raise ValueError(f"{path} is corrupt: it is not a NumPy array") from None
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are told once: readers differ on which of two counts."""
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError("a key stands twice")
+    return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,7 +1,7 @@
 """verify(): check a run without trusting whoever, or whatever, computed it.
 
-This module shares no arithmetic with the rest of the library. It reads the files of a run, adds up
-the costs exactly, and evaluates each theorem in interval arithmetic with 50 digits (mpmath's `iv`),
+This module shares none of the arithmetic of the bounds. It reads the files of a run, adds up the
+costs exactly, and evaluates each theorem in interval arithmetic with 50 digits (mpmath's `iv`),
 in which every operation encloses the true result. No inverse is ever computed to decide: that a
 bound b is valid is a matter of evaluating kl(r̂‖b), or the binomial tail at b, once.
 """
@@ -135,7 +135,7 @@ def _condition(
         level = prior[c.policy] * delta
         if run.costs.binary:
             failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
-            return lambda b: _tail(failures, n, b).b <= level.a
+            return lambda b: b.a * n > failures and _tail(failures, n, b).b <= level.a
         return lambda b: _exceeds(cost, b, -iv.log(level) / n)
     constant = _xi(n) if c.method == "kl" else 2 * iv.sqrt(iv.mpf(n))
     complexity = (kl + iv.log(constant / delta)) / n
@@ -204,6 +204,8 @@ def _xi(n: int) -> Interval:
 def _kl(posterior: list[Interval], prior: list[Interval]) -> Interval:
     total = iv.mpf(0)
     for p, q in zip(posterior, prior, strict=True):
+        if p.b > 0 and not q.a > 0:
+            raise InvalidCertificate("the prior is zero where the posterior is not")
         if p.b > 0:
             total += p * iv.log(p / q)
     return iv.mpf([max(total.a, 0), total.b])

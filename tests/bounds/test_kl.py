@@ -427,3 +427,16 @@ def test_a_divergence_of_what_is_not_a_number_is_an_error(divergence, arguments)
 def test_kl_categorical_rejects_vectors_of_different_lengths():
     with pytest.raises(ValueError):  # noqa: PT011 - any wording will do
         kl_categorical([0.5, 0.5], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("divergence", "arguments"),
+    [
+        (kl_gaussian, ([0.0], [math.inf], [5.0], [math.inf])),
+        (kl_beta, (math.inf, 1.0, 1.0, 1.0)),
+        (kl_categorical, ([0.5, 0.5], [5.0, 5.0])),
+    ],
+)
+def test_what_is_no_divergence_does_not_pass_for_zero(divergence, arguments):
+    with pytest.raises(ValueError):  # noqa: PT011 - any wording will do
+        divergence(*arguments)

@@ -418,7 +418,7 @@ def test_at_least_one_environment_is_needed_to_count_failures():
         clopper_pearson(0, 0, 0.1)
     with pytest.raises(ValueError, match="at least one, is needed"):
         occam_exact_tail([0], 0, [1.0], 0.1)
-    with pytest.raises(ValueError, match="whole numbers from 0"):
+    with pytest.raises(ValueError, match="at least one, is needed"):
         clopper_pearson(0, -1, 0.1)
 
 
@@ -488,3 +488,24 @@ def test_each_policy_needs_a_weight_of_its_own(occam, weights):
 
 def test_failures_may_be_counted_in_bytes():
     assert clopper_pearson(np.array([2], np.uint8), 1000, 0.1) == clopper_pearson(2, 1000, 0.1)
+
+
+@pytest.mark.parametrize("delta", [1e-100, 1e-150, 1e-250, 1e-300])
+@pytest.mark.parametrize("n", [5, 100, 10_000])
+def test_levels_at_which_the_inverse_gives_up_still_have_a_bound(n, delta):
+    for failures in (0, 1, n // 2, n - 1):
+        bound = float(clopper_pearson(failures, n, delta))
+        assert failures / n < bound <= 1
+        assert bound <= float(chernoff_kl_holdout(failures / n, n, delta)) + 1e-9
+
+
+def test_weights_that_underflow_with_delta_still_have_a_bound():
+    weights = [1e-300, 0.5]
+    bounds = occam_exact_tail([0, 0], 10_000, weights, 1e-50)
+    assert bounds[0] == occam_kl([0, 0], 10_000, weights, 1e-50)[0] < 0.1
+
+
+@pytest.mark.parametrize("bound", [maurer, maurer_xi, mcallester_pinsker, quadratic, thiemann])
+def test_small_integers_and_floats_lose_no_precision(bound):
+    assert bound(0.1, 1.0, np.uint8(24), 0.25) == bound(0.1, 1.0, 24, np.float16(0.25))
+    assert bound(0.1, 1.0, np.uint8(24), 0.25) == bound(0.1, 1.0, 24, 0.25)

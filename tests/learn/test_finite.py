@@ -177,3 +177,25 @@ def test_the_best_of_several_pays_for_the_choice(binary_costs: Costs):
 def test_bad_options_get_a_clear_error(binary_costs: Costs, options: dict, message: str):
     with pytest.raises(ValueError, match=message):
         learn_finite(binary_costs, **options)
+
+
+@pytest.mark.parametrize("weight", [1e-27, 1e-40, 1e-100])
+def test_a_policy_that_the_prior_all_but_excludes_is_still_found(weight: float):
+    means = np.append(0.01, np.full(20, 0.5))
+    prior = Categorical(np.append(weight, np.full(20, (1 - weight) / 20)))
+    p = minimise(means, 2000, prior, 0.01, "kl")
+    point = Categorical.one(0, 21)
+    found = value(p, means, prior, 2000, 0.01, "kl")
+    assert found <= value(point, means, prior, 2000, 0.01, "kl") + 1e-9
+
+
+def test_a_prior_that_falls_to_nothing_gives_a_bound_all_the_same():
+    prior = 0.5 ** np.arange(1, 701)
+    costs = Costs(np.random.default_rng(0).random((20, 700)) < 0.3)
+    certificate = learn_finite(costs, method="occam", prior=prior / prior.sum()).certificate
+    assert 0 < certificate.bound <= 1
+
+
+def test_a_policy_outside_the_prior_is_never_the_chosen_one():
+    certificate = learn_finite(Costs([[1, 1], [1, 1]]), method="occam", prior=[0, 1]).certificate
+    assert (certificate.policy, certificate.bound) == (1, 1)

@@ -67,7 +67,7 @@ def kl_categorical(posterior: ArrayLike, prior: ArrayLike) -> float:
         raise ValueError(f"a posterior over {posterior.size} policies, a prior over {prior.size}")
     if not (np.all(posterior >= 0) and np.all(prior >= 0)):
         raise ValueError("probabilities must be numbers of at least 0")
-    return max(0.0, float(np.sum(rel_entr(posterior, prior))))
+    return _at_least_zero(float(np.sum(rel_entr(posterior, prior))))
 
 
 def kl_gaussian(
@@ -82,12 +82,12 @@ def kl_gaussian(
     variance, prior_variance = np.asarray(variance, float), np.asarray(prior_variance, float)
     if not (np.all(variance > 0) and np.all(prior_variance > 0)):
         raise ValueError("variances must be positive: a Gaussian without width has no density")
-    if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(prior_mean))):
-        raise ValueError("means must be finite numbers")
+    if not all(np.all(np.isfinite(x)) for x in (mean, prior_mean, variance, prior_variance)):
+        raise ValueError("means and variances must be finite numbers")
     ratio = variance / prior_variance
     # x - 1 - ln x is at least 0 term by term, so rounding cannot make the sum negative by much.
     shape = ratio - 1 - np.log(ratio)
-    return max(0.0, 0.5 * float(np.sum(shape + (mean - prior_mean) ** 2 / prior_variance)))
+    return _at_least_zero(0.5 * float(np.sum(shape + (mean - prior_mean) ** 2 / prior_variance)))
 
 
 def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) -> float:
@@ -96,18 +96,26 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
     >>> round(kl_beta(1.0, 1.0, 0.8, 1.25), 5)
     0.08185
     """
-    if not all(parameter > 0 for parameter in (alpha, beta, prior_alpha, prior_beta)):
-        raise ValueError("the parameters of a Beta distribution must be positive")
-    return max(
-        0.0,
-        float(
-            betaln(prior_alpha, prior_beta)
-            - betaln(alpha, beta)
-            + (alpha - prior_alpha) * digamma(alpha)
-            + (beta - prior_beta) * digamma(beta)
-            + (prior_alpha - alpha + prior_beta - beta) * digamma(alpha + beta)
-        ),
+    if not all(0 < parameter < np.inf for parameter in (alpha, beta, prior_alpha, prior_beta)):
+        raise ValueError("the parameters of a Beta distribution must be positive and finite")
+    terms = np.array(
+        [
+            betaln(prior_alpha, prior_beta),
+            -betaln(alpha, beta),
+            (alpha - prior_alpha) * digamma(alpha),
+            (beta - prior_beta) * digamma(beta),
+            (prior_alpha - alpha + prior_beta - beta) * digamma(alpha + beta),
+        ]
     )
+    # The terms cancel; what each may have lost to rounding is added.
+    return _at_least_zero(float(terms.sum() + 1e-15 * np.abs(terms).sum()))
+
+
+def _at_least_zero(divergence: float) -> float:
+    """Rounding may leave a divergence of zero just below it; NaN must not pass for zero."""
+    if not divergence > -1e-6:
+        raise ValueError(f"the divergence came out as {divergence}: are these distributions?")
+    return max(0.0, divergence)
 
 
 def _checked(q: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:

@@ -102,8 +102,8 @@ def complexity(kl: ArrayLike, log_constant: float, n: int, delta: float) -> Floa
     kl = np.asarray(kl, float)
     if not np.all(kl >= 0):
         raise ValueError("KL(P‖P₀) must be a number of at least 0")
-    _check(n, delta)
-    return (kl + log_constant - np.log(delta)) / n * (1 + ROUNDING)
+    n = _check(n, delta)
+    return (kl + log_constant - np.log(float(delta))) / n * (1 + ROUNDING)
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +117,7 @@ def log_xi(n: int) -> float:
     >>> round(float(np.exp(log_xi(100))), 2), round(float(np.exp(log_xi(1000))), 2)
     (13.21, 40.3)
     """
-    _check_n(n)
+    n = _check_n(n)
     if n > EXACT_XI_UP_TO:
         return float(np.log(np.exp(1 / (12 * n)) * np.sqrt(np.pi * n / 2) + 2))
     count = min(n, int(12 * np.sqrt(n)) + 1)
@@ -127,8 +127,7 @@ def log_xi(n: int) -> float:
 
 
 def _log_two_root(n: int) -> float:
-    _check_n(n)
-    return float(np.log(2 * np.sqrt(n)))
+    return float(np.log(2 * np.sqrt(_check_n(n))))
 
 
 # ---- one deterministic policy -------------------------------------------------------------------
@@ -143,12 +142,14 @@ def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     >>> round(float(clopper_pearson(2, 20, 0.05)), 4)
     0.2826
     """
+    n = _check(n, delta)
     failures, delta = np.broadcast_arrays(np.asarray(failures, float), np.asarray(delta, float))
     if np.any(failures != np.floor(failures)) or np.any(failures < 0) or np.any(failures > n):
         raise ValueError(f"failures must be whole numbers from 0 to {n}")
-    _check(n, delta)
     below = np.minimum(failures, n - 1)  # a stand-in where every rollout failed; overwritten
     p = np.asarray(betainccinv(below + 1, n - below, delta))
+    # Where the inverse gives up, at levels below about 1e-100, Chernoff's bound is as good.
+    p = np.where(np.isnan(p), chernoff_kl_holdout(below / n, n, delta), p)
     # Move outwards until the tail computed at p is below δ by more than its own error.
     step = 1e-15
     while np.any(short := (betaincc(below + 1, n - below, p) > delta * (1 - 1e-11)) & (p < 1)):
@@ -165,7 +166,7 @@ def chernoff_kl_holdout(empirical_cost: ArrayLike, n: int, delta: ArrayLike) -> 
     >>> round(float(chernoff_kl_holdout(0.1, 20, 0.05)), 4)
     0.3334
     """
-    _check(n, delta)
+    n = _check(n, delta)
     return kl_inverse(empirical_cost, -np.log(np.asarray(delta, float)) / n * (1 + ROUNDING))
 
 
@@ -179,11 +180,11 @@ def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: flo
     0.1047
     """
     weights = _checked_weights(weights, failures)
-    _check(n, delta)
-    levels = weights * delta
-    payable = levels > 1e-290  # below, the bound is 1 for all practical purposes
-    bounds = clopper_pearson(failures, n, np.where(payable, levels, delta))
-    return np.where(payable, bounds, 1.0)
+    n = _check(n, delta)
+    levels = weights * float(delta)
+    exact = levels > 1e-290  # below, where π(h)δ underflows, Chernoff's bound takes over
+    tail = clopper_pearson(failures, n, np.where(exact, levels, delta))
+    return np.where(exact, tail, occam_kl(np.asarray(failures) / n, n, weights, delta))
 
 
 def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float) -> Floats:
@@ -195,9 +196,9 @@ def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float
     0.1109
     """
     weights = _checked_weights(weights, empirical_cost)
-    _check(n, delta)
+    n = _check(n, delta)
     with np.errstate(divide="ignore"):
-        penalty = -(np.log(weights) + np.log(delta)) / n * (1 + ROUNDING)
+        penalty = -(np.log(weights) + np.log(float(delta))) / n * (1 + ROUNDING)
     return kl_inverse(empirical_cost, penalty)
 
 
@@ -218,15 +219,18 @@ def _checked_cost(empirical_cost: ArrayLike) -> Floats:
     return cost
 
 
-def _check_n(n: int) -> None:
+def _check_n(n: int) -> int:
+    """N as Python's own integer: NumPy's small ones would compute in half precision."""
     if not (n >= 1 and n == int(n)):
         raise ValueError(f"N = {n}: a whole number of environments, at least one, is needed")
+    return int(n)
 
 
-def _check(n: int, delta: ArrayLike) -> None:
-    _check_n(n)
+def _check(n: int, delta: ArrayLike) -> int:
+    n = _check_n(n)
     if not np.all((np.asarray(delta) > 0) & (np.asarray(delta) < 1)):
         raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
+    return n
 
 
 def _at_most_one(value: Floats) -> Floats:

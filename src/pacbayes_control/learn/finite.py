@@ -77,7 +77,8 @@ def _learn(
 ) -> Run:
     delta, objective = budget.spent[method], objective or method
     if method == "occam":
-        policy = int(np.argmin(occam_bounds(costs, prior, delta)))
+        bounds = occam_bounds(costs, prior, delta)
+        policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
         posterior = Categorical.one(policy, costs.policies)
     else:
         posterior = minimise(costs.means, costs.environments, prior, delta, objective)
@@ -185,7 +186,8 @@ class GibbsPath:
             return np.array([0.0])
         points = 96 if len(self.levels) <= 100_000 else 48
         # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
-        first, last = 1e-3 / max(self.levels[-1], 1e-14), 60 / max(self.levels[1], 1e-14)
+        first = 1e-3 / max(self.levels[-1], 1e-14)
+        last = (60 - self.log_mass[0]) / max(self.levels[1], 1e-14)
         return np.append(0.0, np.geomspace(first, last, points))
 
     def at(self, betas: Floats) -> tuple[Floats, Floats]:

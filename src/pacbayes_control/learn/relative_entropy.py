@@ -125,8 +125,8 @@ def solve_programmes(
     problem = cp.Problem(cp.Minimize(means @ p), limits)
 
     best, best_value, failure = None, np.inf, ""
-    log_term = np.log(2 * np.sqrt(n) / delta)
-    largest_kl = np.log(1 / weights[supported].min())
+    log_term = np.log(2 * np.sqrt(n)) - np.log(delta)
+    largest_kl = -np.log(weights[supported].min())
     for lam in np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
         radius.value = max(2 * n * lam**2 - log_term, 0.0)
         try:

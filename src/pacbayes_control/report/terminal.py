@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +19,16 @@ from pacbayes_control.paper.table1 import Row
 from pacbayes_control.rollouts import Progress as ProgressCallback
 from pacbayes_control.run import Run
 
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+class _Console(Console):
+    """Rich ends the program with code 1 where a reader has closed the pipe: that is no verdict."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+out, err = _Console(highlight=False), Console(stderr=True, highlight=False)
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -24,8 +24,8 @@ def generator(seed: int, stream: str, block: int = 0) -> np.random.Generator:
     >>> generator(0, "train").random() == generator(1, "train").random()
     False
     """
-    if seed < 0:
-        raise ValueError(f"seed {seed} is negative: seeds are whole numbers from 0")
+    if not 0 <= seed < 2**64:  # longer ones would run into the key
+        raise ValueError(f"seed {seed} is not a whole number from 0 to 2⁶⁴ - 1")
     key = (*stream.encode(), 256, block)  # 256 is no byte: no two names give the same key
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
