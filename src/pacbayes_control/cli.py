@@ -201,6 +201,7 @@ def certify(
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
     from pacbayes_control.learn import compare
+    from pacbayes_control.learn.constraints import at_least_on, at_most_on
     from pacbayes_control.reading import read_campaign, read_prior
     from pacbayes_control.report.terminal import say, show_comparison
     from pacbayes_control.run import check_free
@@ -214,8 +215,8 @@ def certify(
         raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
     if prior:
         weights = read_prior(prior, costs.names or costs.policies)
-    limits = [_constraint(text, costs, lower=True) for text in at_least or []]
-    limits += [_constraint(text, costs, lower=False) for text in at_most or []]
+    limits = [at_least_on(text, costs) for text in at_least or []]
+    limits += [at_most_on(text, costs) for text in at_most or []]
     comparison = compare(costs, delta, weights, method, limits, solver)
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
@@ -369,36 +370,6 @@ def _write_json(json_file: Path | None, record: Any) -> None:
         sys.stdout.write(text)
     else:
         json_file.write_text(text, encoding="utf-8")
-
-
-def _constraint(text: str, costs: Any, lower: bool) -> Any:
-    """'0.2:3,7-9' or '0.2:name,name' as a linear constraint on the posterior."""
-    import numpy as np
-    from scipy.optimize import LinearConstraint
-
-    share, colon, chosen = text.partition(":")
-    try:
-        value = float(share)
-    except ValueError:
-        value = np.nan
-    if not colon or not 0 <= value <= 1:
-        raise ValueError(f"constraint {text!r}: write SHARE:POLICIES, such as 0.2:3,7-9")
-    row = np.zeros(costs.policies)
-    for part in chosen.split(","):
-        row[_policies(part.strip(), costs)] = 1
-    return LinearConstraint(row, *((value, np.inf) if lower else (-np.inf, value)))
-
-
-def _policies(part: str, costs: Any) -> slice:
-    if part in costs.names:
-        index = costs.names.index(part)
-        return slice(index, index + 1)
-    first, _, last = part.partition("-")
-    if first.isdigit() and (last or first).isdigit():
-        start, stop = int(first), int(last or first) + 1
-        if start < stop <= costs.policies:
-            return slice(start, stop)
-    raise ValueError(f"{part!r} names no policy: give a name, or numbers 0 to {costs.policies - 1}")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ from scipy.optimize import LinearConstraint
 from pacbayes_control.certificate import PAC_BAYES, Budget, issue
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
 from pacbayes_control.run import Run
-
-FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
 
 
 def learn_constrained(
@@ -80,23 +79,8 @@ def constrained_posterior(
     Budget(delta)  # an error for a delta that is none
     raw = solve_programmes(costs.means, costs.environments, prior, delta, constraints, solver)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
-    _check_feasible(posterior.probabilities, constraints)
+    check_feasible(posterior.probabilities, constraints)
     return posterior
-
-
-def describe(constraint: LinearConstraint, costs: Costs) -> list[str]:
-    """A constraint in words, one text a limit, for the certificate."""
-    texts = []
-    for row, lower, upper in _rows(constraint, costs.policies):
-        terms = [
-            (f"{weight:g} " if weight != 1 else "") + costs.name(int(j))
-            for j, weight in zip(np.flatnonzero(row), row[row != 0], strict=True)
-        ]
-        if np.isfinite(lower):
-            texts.append(f"at least {lower:g} on {', '.join(terms)}")
-        if np.isfinite(upper):
-            texts.append(f"at most {upper:g} on {', '.join(terms)}")
-    return texts
 
 
 def solve_programmes(
@@ -173,29 +157,11 @@ def _solver(cp: Any, solver: str) -> str:
     return solver.upper()
 
 
-def _rows(
-    constraint: LinearConstraint, policies: int
-) -> list[tuple[NDArray[np.float64], float, float]]:
-    rows = np.atleast_2d(np.asarray(constraint.A, float))
-    if rows.shape[1] != policies:
-        raise ValueError(f"a constraint has {rows.shape[1]} coefficients for {policies} policies")
-    low, high = np.broadcast_to(constraint.lb, len(rows)), np.broadcast_to(constraint.ub, len(rows))
-    return list(zip(rows, low.tolist(), high.tolist(), strict=True))
-
-
 def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
     expressions = []
-    for row, lower, upper in _rows(constraint, p.size):
+    for row, lower, upper in rows_of(constraint, p.size):
         if np.isfinite(lower):
             expressions.append(row @ p >= lower)
         if np.isfinite(upper):
             expressions.append(row @ p <= upper)
     return expressions
-
-
-def _check_feasible(p: NDArray[np.float64], constraints: Sequence[LinearConstraint]) -> None:
-    for number, constraint in enumerate(constraints):
-        low, high = constraint.residual(p)
-        violation = -min(np.min(low), np.min(high))
-        if violation > FEASIBLE:
-            raise ValueError(f"the solver's answer violates constraint {number} by {violation:.2g}")

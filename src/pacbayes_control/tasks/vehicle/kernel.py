@@ -189,23 +189,29 @@ def advance_group(gains, obstacles, walls, open_areas, rays, model, start, steps
         sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
         steer(lane_gains, depths, x, y, sin, cos, model, scratch[0, :lanes])
         if touch(x, y, obstacles, walls, model, hit[:lanes]):
-            k = 0
-            while k < lanes:
-                if hit[k]:
-                    hit[k] = 0
-                    collided[policy[k]] = 1
-                    lanes -= 1
-                    policy[k] = policy[lanes]
-                    hit[k] = hit[lanes]
-                    for row in range(4):
-                        state[row, k] = state[row, lanes]
-                    for i in range(len(lane_gains)):
-                        lane_gains[i, k] = lane_gains[i, lanes]
-                else:
-                    k += 1
-            hit[:] = 0
+            lanes = drop_collided(lanes, hit, policy, state, lane_gains, collided)
             if lanes == 0:
                 return
+
+
+@compiled
+def drop_collided(lanes, hit, policy, state, gains, collided):
+    """Record the lanes that are `hit`, and fill their places from the end; how many are left."""
+    k = 0
+    while k < lanes:
+        if not hit[k]:
+            k += 1
+            continue
+        collided[policy[k]] = 1
+        lanes -= 1
+        policy[k] = policy[lanes]
+        hit[k] = hit[lanes]
+        for row in range(len(state)):
+            state[row, k] = state[row, lanes]
+        for i in range(len(gains)):
+            gains[i, k] = gains[i, lanes]
+    hit[:] = 0
+    return lanes
 
 
 @compiled
