@@ -89,7 +89,7 @@ def test_the_sentence_says_what_is_promised_and_to_whom(binary_costs: Costs, gra
     single = learn_finite(
         Costs(binary_costs.values, names=list("abcdef")), method="occam"
     ).certificate.sentence
-    assert "“c” fails in at most" in single
+    assert "policy “c” fails in at most" in single
     graded = learn_finite(graded_costs).certificate.sentence
     assert "has an expected cost of at most 0." in graded
 

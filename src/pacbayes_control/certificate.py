@@ -85,7 +85,8 @@ class Certificate:
         if self.policy is None:
             who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
-            who = f"policy {self.policy}" if self.policy_name is None else f"“{self.policy_name}”"
+            name = self.policy if self.policy_name is None else f"“{self.policy_name}”"
+            who = f"policy {name}"
         if self.binary:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:

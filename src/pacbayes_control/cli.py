@@ -21,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
 )
 
 # Some versions of Typer stand on Click and some carry a copy: its base class of errors, either way.
@@ -134,7 +134,7 @@ def learn(
     policies, names = vehicle.gain_grid(), vehicle.gain_names()
     weights = read_prior(prior, names) if prior else None
     train = vehicle.environments(environments, stream="train", seed=seed)
-    with bar("training rollouts (the first compile)", environments * len(policies)) as progress:
+    with bar("training rollouts (compiled once)", environments * len(policies)) as progress:
         costs = evaluate(vehicle, policies, train, names, progress)
     if method == "best":
         run = learn_best(costs, delta, weights)
