@@ -39,8 +39,11 @@ def say(text: str, style: str | None = None) -> None:
 @contextmanager
 def bar(title: str, total: int) -> Iterator[ProgressCallback]:
     """A progress bar on a terminal, nothing in a pipe; yields the callback for it."""
+    if not err.is_terminal:
+        yield lambda *_: None
+        return
     columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+    with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done, _: progress.update(task, completed=done)
 
