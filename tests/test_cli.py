@@ -253,7 +253,7 @@ def test_a_prior_that_is_zero_where_the_constraint_wants_mass_is_an_error(
 ):
     (tmp_path / "prior.csv").write_text("0,0.5,0.5")
     result = pbc("certify", campaign, "--prior", "prior.csv", "--at-least", "0.2:0")
-    assert "found no distribution" in complaint(result)
+    assert "the prior is zero at policy 0" in complaint(result)
 
 
 @pytest.mark.parametrize(

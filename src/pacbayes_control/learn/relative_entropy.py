@@ -124,6 +124,8 @@ def solve_programmes(
             value = float(means @ p.value + lam)
             if value < best_value:
                 best, best_value = np.array(p.value), value
+    if best is None and not failure and not supported.all():
+        failure = f" (the prior is zero at policy {int(np.argmin(supported))})"
     if best is None:
         raise ValueError(f"{solver} found no distribution that satisfies the constraints{failure}")
     return best
