@@ -235,6 +235,8 @@ def test_bad_costs_get_one_clear_line(pbc: Pbc, tmp_path: Path, content: str, me
         (("--method", "magic"), "method 'magic' is unknown: choose from kl, kl-maurer"),
         (("--prior", "none.csv"), "there is no file none.csv"),
         (("--at-least", "0.2:0", "--solver", "magic"), "solver 'magic' is unknown"),
+        (("--solver", "magic"), "solver 'magic' is unknown"),
+        (("--solver", "scs", "--method", "best"), "best takes no solver"),
         (("--at-least", "lots:0"), "write SHARE:POLICIES"),
         (("--at-least", "0.2:heavy"), "'heavy' names no policy"),
         (("--at-least", "0.9:0", "--at-most", "0.1:0"), "found no distribution"),

@@ -184,8 +184,12 @@ def certify(
         typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
     ] = None,
     solver: Annotated[
-        str, typer.Option(help="Solver for constraints: clarabel, scs, ecos, mosek.")
-    ] = "clarabel",
+        str | None,
+        typer.Option(
+            help="Minimise by the paper's relative entropy programmes with this solver: clarabel "
+            "(the default for constraints), scs, ecos, mosek."
+        ),
+    ] = None,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
     ] = None,

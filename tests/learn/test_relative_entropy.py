@@ -138,3 +138,16 @@ def test_constraints_leave_the_methods_for_distributions(binary_costs: Costs):
     assert [run.certificate.method for run in comparison.runs] == ["kl", "kl-maurer", "pinsker"]
     with pytest.raises(ValueError, match="takes no constraints"):
         compare(binary_costs, method="occam", constraints=[limit])
+
+
+def test_a_solver_without_constraints_takes_the_papers_route(binary_costs: Costs):
+    exact, solved = compare(binary_costs), compare(binary_costs, solver="scs")
+    assert [run.certificate.method for run in solved.runs] == [
+        "kl",
+        "kl-maurer",
+        "pinsker",
+        "occam",
+    ]
+    for ours, theirs in zip(exact.runs, solved.runs, strict=True):
+        assert ours.certificate.bound <= theirs.certificate.bound + 1e-12
+    assert solved.chosen.certificate.objective == "pinsker"

@@ -31,26 +31,29 @@ def compare(
     prior: Categorical | None = None,
     method: str = "kl",
     constraints: Sequence[LinearConstraint] = (),
-    solver: str = "clarabel",
+    solver: str | None = None,
 ) -> Comparison:
     """Certify the same costs by every method that applies.
 
     `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
-    smaller of kl and occam with δ shared between them. Constraints on the posterior leave the
-    methods for distributions, all for the same constrained posterior.
+    smaller of kl and occam with δ shared between them. A solver, or constraints on the posterior,
+    lead through the paper's relative entropy programmes; constraints leave the methods for
+    distributions only.
     """
     if method != BEST and method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST))}")
-    if constraints:
-        if method not in PAC_BAYES:
-            raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
+    if constraints and method not in PAC_BAYES:
+        raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
+    if solver and method == BEST:
+        raise ValueError("best takes no solver: it minimises the kl bound itself")
+    runs = {}
+    if constraints or solver:
         prior = prior_for(costs, prior)
-        posterior = constrained_posterior(costs, delta, prior, constraints, solver)
-        runs = {
-            name: certify_constrained(costs, delta, name, prior, posterior, constraints)
-            for name in PAC_BAYES
-        }
-    else:
-        runs = {name: learn_finite(costs, delta, name, prior=prior) for name in METHODS}
+        posterior = constrained_posterior(costs, delta, prior, constraints, solver or "clarabel")
+        for name in PAC_BAYES:
+            runs[name] = certify_constrained(costs, delta, name, prior, posterior, constraints)
+    for name in METHODS:
+        if name not in runs and not constraints:
+            runs[name] = learn_finite(costs, delta, name, prior=prior)
     chosen = learn_best(costs, delta, prior) if method == BEST else runs[method]
     return Comparison(tuple(runs.values()), chosen)
