@@ -8,6 +8,7 @@ along a trajectory, so a few rollouts in a hundred end differently. Needs the ex
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +22,12 @@ from pacbayes_control.tasks.vehicle.simulator import Vehicle
 HEIGHT = 4.0  # m, of cylinders and walls; the robot and its rays are at half of it
 
 
-def bullet_costs(task: Vehicle, policies: NDArray, environments: Environments) -> NDArray[np.uint8]:
+def bullet_costs(
+    task: Vehicle,
+    policies: NDArray,
+    environments: Environments,
+    progress: Callable[[int, int], None] | None = None,
+) -> NDArray[np.uint8]:
     """0/1 costs of every policy in every environment, shape (environments, policies)."""
     if find_spec("pybullet") is None:
         raise ModuleNotFoundError(
@@ -30,7 +36,8 @@ def bullet_costs(task: Vehicle, policies: NDArray, environments: Environments) -
     pybullet = _import_quietly()
     client = pybullet.connect(pybullet.DIRECT)
     try:
-        return _costs(pybullet, client, task, np.asarray(policies, float), environments)
+        gains = np.asarray(policies, float)
+        return _costs(pybullet, client, task, gains, environments, progress)
     finally:
         pybullet.disconnect(client)
 
@@ -48,7 +55,12 @@ def _import_quietly() -> Any:
 
 
 def _costs(
-    bullet: Any, client: int, task: Vehicle, policies: NDArray, environments: Environments
+    bullet: Any,
+    client: int,
+    task: Vehicle,
+    policies: NDArray,
+    environments: Environments,
+    progress: Callable[[int, int], None] | None,
 ) -> NDArray[np.uint8]:
     arrays = environments.arrays()
     costs = np.zeros((len(environments), len(policies)), np.uint8)
@@ -62,6 +74,8 @@ def _costs(
         for p, gains in enumerate(policies):
             costs[e, p] = _rollout(bullet, client, task, gains, robot, field)
         bullet.removeBody(field, physicsClientId=client)
+        if progress:
+            progress((e + 1) * len(policies), costs.size)
     bullet.removeBody(robot, physicsClientId=client)
     return costs
 
