@@ -202,9 +202,17 @@ def test_any_json_at_all_gets_a_clear_error(saved: Path, name: str, text: str):
         Run.load(saved)
 
 
-def test_a_key_that_stands_twice_is_refused(saved: Path):
-    path = saved / "manifest.json"
-    path.write_text(path.read_text().replace("{", '{"format": 1, ', 1))
+@pytest.mark.parametrize("name", ["manifest.json", "certificate.json", "posterior.json"])
+def test_a_key_that_stands_twice_is_refused(saved: Path, name: str):
+    from pacbayes_control.run import hash_file, json_bytes, seal
+
+    path, manifest = saved / name, json.loads((saved / "manifest.json").read_text())
+    key = next(iter(json.loads(path.read_text())))
+    path.write_text(path.read_text().replace("{", f'{{"{key}": 1, ', 1))
+    if name != "manifest.json":
+        manifest["files"][name] = hash_file(path)
+        manifest["seal"] = seal(manifest)
+        (saved / "manifest.json").write_bytes(json_bytes(manifest))
     with pytest.raises(ValueError, match="corrupt"):
         Run.load(saved)
 

@@ -177,9 +177,14 @@ def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Cat
         return Categorical.uniform_over_distinct(costs.parameters)
     if prior is None:
         return Categorical.uniform(costs.policies)
+    return prior_over(costs.policies, prior)
+
+
+def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
+    """A prior with one probability for each of so many policies."""
     distribution = prior if isinstance(prior, Categorical) else Categorical(prior, name="prior")
-    if len(distribution) != costs.policies:
-        raise ValueError(f"the prior has {len(distribution)} entries for {costs.policies} policies")
+    if len(distribution) != policies:
+        raise ValueError(f"the prior has {len(distribution)} entries for {policies} policies")
     return distribution
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,7 +118,7 @@ class Categorical:
         return rng.choice(len(self), size=size, p=self.probabilities)
 
     def to_bytes(self) -> bytes:
-        """JSON text, from which `load` recovers every bit."""
+        """JSON text, from which `from_record` recovers every bit."""
         record = {"kind": "categorical", "probabilities": self.probabilities.tolist()}
         return (json.dumps(record) + "\n").encode()
 
@@ -129,16 +128,13 @@ class Categorical:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @classmethod
-    def load(cls, path: Path) -> Categorical:
-        """Read a file made of `to_bytes`."""
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            probabilities = record["probabilities"] if record["kind"] == "categorical" else None
-        except (ValueError, TypeError, KeyError, RecursionError):
-            probabilities = None
+    def from_record(cls, record: Any, name: str = "distribution") -> Categorical:
+        """The distribution that `to_bytes` wrote, from its JSON record."""
+        known = isinstance(record, dict) and record.get("kind") == "categorical"
+        probabilities = record.get("probabilities") if known else None
         if not isinstance(probabilities, list):
-            raise ValueError(f"{path.name} holds no categorical distribution")
-        return cls(probabilities, name=path.stem)
+            raise ValueError(f"the {name} holds no categorical distribution")
+        return cls(probabilities, name=name)
 
 
 def _first(mask: NDArray[np.bool_]) -> int:

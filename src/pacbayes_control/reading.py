@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs, prior_for, read_npy
+from pacbayes_control.costs import Costs, prior_for, prior_over, read_npy
 from pacbayes_control.distributions import Categorical
 
 # A first column so headed names the environments; others do if no cell in them is a number.
@@ -77,11 +77,7 @@ def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
         weights = _json_prior(path, names)
     else:
         raise ValueError(f"{path.name}: a prior is read from .npy, .csv or .json files")
-    prior = Categorical(weights, name="prior")
-    expected = policies if isinstance(policies, int) else len(names)
-    if len(prior) != expected:
-        raise ValueError(f"the prior has {len(prior)} entries for {expected} policies")
-    return prior
+    return prior_over(policies if isinstance(policies, int) else len(names), weights)
 
 
 # ---- NumPy --------------------------------------------------------------------------------------

@@ -86,8 +86,8 @@ class Run:
         return cls(
             Certificate.from_dict(read_json(folder / "certificate.json")),
             costs,
-            Categorical.load(folder / "prior.json"),
-            Categorical.load(folder / "posterior.json"),
+            Categorical.from_record(read_json(folder / "prior.json"), "prior"),
+            Categorical.from_record(read_json(folder / "posterior.json"), "posterior"),
         )
 
 

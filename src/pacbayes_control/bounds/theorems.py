@@ -8,6 +8,7 @@ broadcast over arrays, never return more than 1, and round upwards.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -35,7 +36,7 @@ def maurer(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Fl
     >>> round(float(maurer(0.08, 1.0, 1000, 0.01)), 4)
     0.1233
     """
-    return kl_inverse(empirical_cost, complexity(kl, _log_two_root(n), n, delta))
+    return kl_inverse(empirical_cost, complexity(kl, log_two_root(n), n, delta))
 
 
 def maurer_xi(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
@@ -57,7 +58,7 @@ def mcallester_pinsker(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: 
     >>> round(float(mcallester_pinsker(0.08, 1.0, 1000, 0.01)), 4)
     0.1498
     """
-    penalty = np.sqrt(complexity(kl, _log_two_root(n), n, delta) / 2)
+    penalty = np.sqrt(complexity(kl, log_two_root(n), n, delta) / 2)
     return _at_most_one(_checked_cost(empirical_cost) + penalty)
 
 
@@ -69,7 +70,7 @@ def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) ->
     >>> round(float(quadratic(0.08, 1.0, 1000, 0.01)), 4)
     0.1304
     """
-    b = complexity(kl, _log_two_root(n), n, delta) / 2
+    b = complexity(kl, log_two_root(n), n, delta) / 2
     return _at_most_one((np.sqrt(_checked_cost(empirical_cost) + b) + np.sqrt(b)) ** 2)
 
 
@@ -84,7 +85,7 @@ def thiemann(
     0.1304
     """
     cost = _checked_cost(empirical_cost)
-    c = complexity(kl, _log_two_root(n), n, delta)
+    c = complexity(kl, log_two_root(n), n, delta)
     lam = thiemann_lambda(cost, c) if lam is None else np.asarray(lam, float)
     if not np.all((lam > 0) & (lam < 2)):
         raise ValueError("λ must lie in (0, 2)")
@@ -126,8 +127,9 @@ def log_xi(n: int) -> float:
     return float(np.log1p(terms.sum())) + 1e-15 * count
 
 
-def _log_two_root(n: int) -> float:
-    return float(np.log(2 * np.sqrt(_check_n(n))))
+def log_two_root(n: int) -> float:
+    """ln(2√N), the paper's constant in place of ln ξ(N)."""
+    return math.log(2 * math.sqrt(_check_n(n)))
 
 
 # ---- one deterministic policy -------------------------------------------------------------------

@@ -8,6 +8,7 @@ number. The theorems hold for all P at once, so that the search costs nothing in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from pacbayes_control.bounds import maurer, maurer_xi, mcallester_pinsker, quadratic
+from pacbayes_control.bounds.theorems import log_two_root
 from pacbayes_control.certificate import METHODS, Budget, issue, occam_bounds
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
@@ -120,12 +122,16 @@ def _stationary_kl(bound: Callable) -> Callable[[float, float, int, float], floa
 
 
 def _stationary_pinsker(_: float, kl: float, n: int, delta: float) -> float:
-    return 4 * n * np.sqrt((kl + np.log(2 * np.sqrt(n) / delta)) / (2 * n))
+    return 4 * n * math.sqrt(_half_complexity(kl, n, delta))
 
 
 def _stationary_quadratic(cost: float, kl: float, n: int, delta: float) -> float:
-    b = (kl + np.log(2 * np.sqrt(n) / delta)) / (2 * n)
-    return 2 * n / (1 + np.sqrt(cost / b + 1))
+    return 2 * n / (1 + math.sqrt(cost / _half_complexity(kl, n, delta) + 1))
+
+
+def _half_complexity(kl: float, n: int, delta: float) -> float:
+    """(KL + ln(2√N/δ)) / (2N), for one number in the innermost loop of the search."""
+    return (kl + log_two_root(n) - math.log(delta)) / (2 * n)
 
 
 OBJECTIVES = {

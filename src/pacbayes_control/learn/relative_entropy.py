@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
+from pacbayes_control.bounds.theorems import log_two_root
 from pacbayes_control.certificate import PAC_BAYES, Budget, issue
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
@@ -109,7 +110,7 @@ def solve_programmes(
     problem = cp.Problem(cp.Minimize(means @ p), limits)
 
     best, best_value, failure = None, np.inf, ""
-    log_term = np.log(2 * np.sqrt(n)) - np.log(delta)
+    log_term = log_two_root(n) - np.log(delta)
     largest_kl = -np.log(weights[supported].min())
     for lam in np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
         radius.value = max(2 * n * lam**2 - log_term, 0.0)
