@@ -36,6 +36,7 @@ lint: setup-test
 bench: setup-test
 	$(BIN)/pbc bench vehicle
 	$(BIN)/pbc bench learn
+	$(BIN)/pbc bench continuous
 
 clean:
 	rm -rf .venv runs

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,12 +12,12 @@ from pacbayes_control.certificate import (
     Budget,
     Certificate,
     confidence_percent,
-    issue,
     percent_up,
     round_up,
 )
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.issuing import Provenance, issue
 from pacbayes_control.learn import learn_finite
 
 
@@ -59,7 +60,7 @@ def test_any_posterior_can_be_certified_not_only_the_optimal(binary_costs: Costs
     prior = Categorical.uniform(6)
     budget = Budget(0.05)
     budget.spend("kl")
-    c = issue(binary_costs, prior, prior, "kl", budget, "none")
+    c = issue(binary_costs, prior, prior, "kl", budget, Provenance("none"))
     assert c.kl < 1e-12
     assert c.bound > learn_finite(binary_costs, delta=0.05).certificate.bound
 
@@ -94,6 +95,54 @@ def test_the_sentence_says_what_is_promised_and_to_whom(binary_costs: Costs, gra
     assert "has an expected cost of at most 0." in graded
 
 
+def test_the_sentence_of_a_gaussian_posterior_counts_parameters(binary_costs: Costs):
+    finite = learn_finite(binary_costs, delta=0.05).certificate
+    gaussian = dataclasses.replace(finite, policies=None, parameters=98, draws=4)
+    assert "a policy drawn afresh from the posterior over 98 parameters fails in" in (
+        gaussian.sentence
+    )
+
+
+def test_the_sentence_of_a_single_draw_speaks_of_one_policy(binary_costs: Costs):
+    finite = learn_finite(binary_costs, delta=0.05).certificate
+    single = dataclasses.replace(
+        finite, method="single-draw", policies=None, parameters=10, policy=0
+    )
+    assert "the one policy drawn from the posterior over 10 parameters fails in" in single.sentence
+    assert "afresh" not in single.sentence
+
+
+def test_the_sentence_tells_what_was_learnt_from_and_what_was_only_certified_on(
+    binary_costs: Costs,
+):
+    certificate = learn_finite(binary_costs).certificate
+    assert certificate.set_aside == 0
+    assert certificate.sentence.endswith(" drawn like the 200 it was learnt from.")
+    apart = learn_finite(binary_costs, set_aside=50).certificate
+    assert apart.set_aside == 50
+    assert apart.sentence.endswith(" drawn like the 200 it was certified on.")
+    assert apart.bound == certificate.bound
+
+
+def test_the_sentence_tells_of_the_worlds_own_noise(binary_costs: Costs):
+    origin = {"noise": {"stream": "train noise", "seed": 0, "of": "wheel slip 0.1"}}
+    noisy = learn_finite(Costs(binary_costs.values, origin=origin)).certificate
+    assert noisy.noise == "wheel slip 0.1"
+    assert noisy.sentence.endswith(
+        " it was learnt from, averaged over the world's own noise (wheel slip 0.1)."
+    )
+    assert "noise" not in learn_finite(binary_costs).certificate.sentence
+
+
+def test_the_origin_of_the_prior_is_told(binary_costs: Costs):
+    uniform = learn_finite(binary_costs).certificate
+    assert uniform.prior == "uniform over the policies that differ"
+    given = learn_finite(binary_costs, prior=Categorical.uniform(6)).certificate
+    assert given.prior == "given in advance"
+    told = learn_finite(binary_costs, origin="by a colleague").certificate
+    assert told.prior == "by a colleague"
+
+
 @pytest.mark.parametrize(
     ("fraction", "text"), [(0.12, "12.00 %"), (0.120001, "12.01 %"), (1.0, "100.00 %")]
 )
@@ -121,7 +170,7 @@ def test_a_single_policys_theorem_is_not_for_mixtures(binary_costs: Costs):
     budget.spend("occam")
     uniform = Categorical.uniform(6)
     with pytest.raises(ValueError, match="needs all mass on it"):
-        issue(binary_costs, uniform, uniform, "occam", budget, "none")
+        issue(binary_costs, uniform, uniform, "occam", budget, Provenance("none"))
 
 
 @pytest.mark.parametrize(
@@ -148,9 +197,38 @@ def test_what_is_no_certificate_is_rejected(record: dict):
         ("budget", {"kl": "0.01"}),
         ("hashes", None),
         ("method", None),
+        ("set_aside", 1.0),
+        ("set_aside", None),
+        ("set_aside", False),
+        ("policies", "6"),
+        ("parameters", 3.0),
+        ("draws", True),
+        ("draws", [4]),
+        ("shared_draws", 1),
+        ("shared_draws", "fresh"),
+        ("training_cost_bound", "0.1"),
+        ("training_cost_bound", float("inf")),
+        ("noise", {"of": "wind"}),
+        ("noise", False),
+        ("prior", None),
     ],
 )
 def test_a_field_of_another_type_is_rejected(binary_costs: Costs, field: str, value: object):
     record = learn_finite(binary_costs).certificate.to_dict()
     with pytest.raises(ValueError, match="not a certificate: bad"):
         Certificate.from_dict({**record, field: value})
+
+
+@pytest.mark.parametrize("version", [1, 3, "2", None])
+def test_a_certificate_of_another_format_is_rejected(binary_costs: Costs, version: object):
+    record = learn_finite(binary_costs).certificate.to_dict()
+    with pytest.raises(ValueError, match="not a certificate of format 2"):
+        Certificate.from_dict({**record, "format": version})
+
+
+@pytest.mark.parametrize("name", ["set_aside", "draws", "training_cost_bound", "noise", "prior"])
+def test_a_certificate_without_one_of_its_fields_is_rejected(binary_costs: Costs, name: str):
+    record = learn_finite(binary_costs).certificate.to_dict()
+    del record[name]
+    with pytest.raises(ValueError, match="it has other fields"):
+        Certificate.from_dict(record)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pacbayes_control.costs import Costs
+from pacbayes_control.learn import compare, learn_best, learn_constrained, learn_finite
 
 
 def test_zero_one_costs_of_any_type_are_kept_as_bytes():
@@ -89,3 +91,62 @@ def test_masked_costs_are_refused():
 def test_a_name_cannot_forge_a_line():
     with pytest.raises(ValueError, match="cannot be shown"):
         Costs(np.zeros((2, 1)), names=["a\nverified: all is well"])
+
+
+# ---- costs of draws from a posterior ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draws", [None, "fresh", "shared"])
+def test_costs_know_whether_their_columns_are_draws(draws: str | None):
+    costs = Costs(np.zeros((3, 2)), draws=draws)
+    assert costs.draws == draws
+    assert (f"2 {draws} draws" if draws else "2 policies") in repr(costs)
+
+
+@pytest.mark.parametrize("draws", ["", "stale", "Fresh", True, 2, ["fresh"]])
+def test_draws_of_another_kind_are_rejected(draws: object):
+    with pytest.raises(ValueError, match="draws are fresh or shared, not"):
+        Costs(np.zeros((3, 2)), draws=draws)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("draws", ["fresh", "shared"])
+@pytest.mark.parametrize("prior", [None, [0.5, 0.5]])
+@pytest.mark.parametrize("learn", [learn_finite, learn_best, learn_constrained, compare])
+def test_nobody_may_choose_among_draws_as_if_they_were_policies(
+    learn: Callable[..., object], prior: list | None, draws: str
+):
+    costs = Costs(np.eye(4, 2), draws=draws)
+    with pytest.raises(ValueError, match="costs of draws from a posterior, not of policies"):
+        learn(costs, prior=prior)
+
+
+def test_costs_know_the_noise_of_their_rollouts():
+    record = {"stream": "train noise", "seed": 0, "of": "wind"}
+    assert Costs(np.zeros((3, 2)), origin={"noise": record}).noise == "wind"
+    assert Costs(np.zeros((3, 2)), origin={"stream": "train"}).noise is None
+    assert Costs(np.zeros((3, 2))).noise is None
+
+
+def test_costs_need_one_row_of_parameters_a_policy():
+    with pytest.raises(ValueError, match="3 rows of parameters for 2 policies"):
+        Costs(np.zeros((3, 2)), parameters=np.zeros((3, 5)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (np.array([[1 + 2j], [0]]), "not rows of numbers"),
+        (np.array([["0.4"], ["0.1"]]), "not rows of numbers"),
+        (np.array(3.0), "not rows of numbers"),
+        (np.array([[np.nan], [0.0]]), "NaN or an infinity"),
+    ],
+)
+def test_parameters_that_are_no_numbers_are_refused(parameters: np.ndarray, message: str):
+    with pytest.raises(ValueError, match=message):
+        Costs([[0, 1], [1, 1]], parameters=parameters)
+
+
+@pytest.mark.parametrize("record", [{}, {"of": ""}, {"of": "x\nverified"}, {"of": 3}, "wind"])
+def test_noise_is_told_in_plain_words(record: object):
+    with pytest.raises(ValueError, match="in plain words"):
+        _ = Costs([[0, 1], [1, 1]], origin={"noise": record}).noise

@@ -10,7 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-LAYERS = "bounds tasks rollouts costs distributions learn certificate run verification paper report"
+LAYERS = (
+    "bounds tasks rollouts costs distributions learn certificate issuing run verification "
+    "deployment recipes paper report"
+)
 NAMES = re.compile(rf"`((?:{LAYERS.replace(' ', '|')})(?:\.\w+)+)`")
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.issuing import Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.run import AlteredRun, Run
 
@@ -141,7 +144,18 @@ def test_runs_and_costs_say_what_they_are_in_one_line(binary_costs: Costs):
 
 @pytest.mark.parametrize(
     "change",
-    [{"files": []}, {"policy_names": None}, {"policy_names": [1]}, {"origin": 3}, {"seal": None}],
+    [
+        {"files": []},
+        {"policy_names": None},
+        {"policy_names": [1]},
+        {"origin": 3},
+        {"seal": None},
+        {"draws": 3},
+        {"draws": True},
+        {"draws": ["fresh"]},
+        {"format": 1},
+        {"format": None},
+    ],
 )
 def test_a_manifest_of_other_types_is_refused(saved: Path, change: dict):
     path = saved / "manifest.json"
@@ -232,3 +246,76 @@ def test_any_bytes_at_all_for_an_array_get_a_clear_error(tmp_path: Path, content
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(ValueError, match="not a NumPy array"):
         read_npy(tmp_path / "a.npy")
+
+
+# ---- runs over Gaussian posteriors --------------------------------------------------------------
+
+
+def sampled_run(shared: bool = False) -> Run[DiagonalGaussian]:
+    prior, posterior = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([1 / 3, 0.1], [0.7, 0.2])
+    budget = Budget(0.05)
+    budget.spend("sampling", 0.01)
+    budget.spend("kl")
+    origin = {"task": "test", "noise": {"stream": "certify noise", "seed": 1, "of": "wind"}}
+    values = np.random.default_rng(0).random((30, 3)) < 0.1
+    costs = Costs(values, origin=origin, draws="shared" if shared else "fresh")
+    certificate = issue_sampled(costs, prior, posterior, "kl", budget, Provenance("kl"))
+    return Run(certificate, costs, prior, posterior)
+
+
+def single_draw_run() -> Run[DiagonalGaussian]:
+    prior, posterior = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([1 / 3, 0.1], [0.7, 0.2])
+    budget = Budget(0.05)
+    budget.spend("single-draw")
+    costs = Costs(np.eye(30, 1), parameters=np.array([[0.2, 1 / 7]]))
+    certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl"))
+    return Run(certificate, costs, prior, posterior)
+
+
+@pytest.mark.parametrize("make", [sampled_run, lambda: sampled_run(True), single_draw_run])
+def test_a_gaussian_run_comes_back_as_it_was_saved(tmp_path: Path, make):
+    before = make()
+    after = Run.load(before.save(tmp_path / "run"))
+    assert after.certificate == before.certificate
+    assert (after.prior.digest, after.posterior.digest) == (
+        before.prior.digest,
+        before.posterior.digest,
+    )
+    assert after.costs.draws == before.costs.draws
+    assert after.costs.noise == before.costs.noise
+    assert after.costs.digests == before.costs.digests
+    again = after.save(tmp_path / "again")
+    for path in (tmp_path / "run").iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "costs.npy", "prior.json", "posterior.json"])
+def test_a_gaussian_run_with_an_altered_file_is_refused(tmp_path: Path, name: str):
+    folder = sampled_run().save(tmp_path / "run")
+    content = bytearray((folder / name).read_bytes())
+    content[-3] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(AlteredRun, match=f"{name} was altered"):
+        Run.load(folder)
+
+
+def test_a_manifest_that_does_not_say_what_the_draws_were_is_refused(tmp_path: Path):
+    from pacbayes_control.run import json_bytes, seal
+
+    path = sampled_run().save(tmp_path / "run") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["draws"]
+    manifest["seal"] = seal(manifest)
+    path.write_bytes(json_bytes(manifest))
+    with pytest.raises(ValueError, match="is not a manifest of format 2"):
+        Run.load(tmp_path / "run")
+    manifest["draws"] = "stale"
+    manifest["seal"] = seal(manifest)
+    path.write_bytes(json_bytes(manifest))
+    with pytest.raises(ValueError, match="draws are fresh or shared, not 'stale'"):
+        Run.load(tmp_path / "run")
+
+
+def test_a_gaussian_run_says_what_it_is_in_one_line():
+    assert repr(sampled_run().costs) == "Costs(30 environments × 3 fresh draws, 0/1)"
+    assert repr(single_draw_run()).startswith("Run(single-draw, bound 0.")

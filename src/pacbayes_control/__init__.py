@@ -1,12 +1,20 @@
 """Learn a policy for a robot, and a certificate of how it will do where it has never been.
 
-Costs, evaluate, mean_costs     what each policy cost in each environment
+Costs, evaluate, mean_costs,    what each policy cost in each environment
+sample_costs
 read_campaign                   the same from a CSV or NumPy file
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained, compare
-Run, Certificate, Categorical   what they return
+learn_gaussian, learn_family    the same over continuous policies (Settings: of the search)
+learn_one, certify_draw         one policy from a continuous class
+GaussianPrior, learn_elsewhere, where a prior over continuous policies may come from
+set_aside, imitate
+Run, Certificate, Categorical,  what they return
+DiagonalGaussian
 verify                          check a run without trusting whoever computed it
+DeployedPolicy                  what a run certifies, on the robot
 AlteredRun, InvalidCertificate  what verify raises
+SearchStopped                   what a search raises that met a cost that is none
 
 >>> import pacbayes_control as pbc
 >>> costs = pbc.Costs([[0, 1], [0, 0], [0, 1]] * 100)
@@ -23,10 +31,26 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pacbayes_control.certificate import Certificate
     from pacbayes_control.costs import Costs
-    from pacbayes_control.distributions import Categorical
-    from pacbayes_control.learn import compare, learn_best, learn_constrained, learn_finite
+    from pacbayes_control.deployment import DeployedPolicy
+    from pacbayes_control.distributions import Categorical, DiagonalGaussian
+    from pacbayes_control.learn import (
+        GaussianPrior,
+        SearchStopped,
+        Settings,
+        certify_draw,
+        compare,
+        imitate,
+        learn_best,
+        learn_constrained,
+        learn_elsewhere,
+        learn_family,
+        learn_finite,
+        learn_gaussian,
+        learn_one,
+        set_aside,
+    )
     from pacbayes_control.reading import read_campaign
-    from pacbayes_control.rollouts import evaluate, mean_costs
+    from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs
     from pacbayes_control.run import AlteredRun, Run
     from pacbayes_control.verification import InvalidCertificate, verify
 
@@ -37,15 +61,28 @@ _HOMES = {
     "Categorical": "distributions",
     "Certificate": "certificate",
     "Costs": "costs",
+    "DeployedPolicy": "deployment",
+    "DiagonalGaussian": "distributions",
+    "GaussianPrior": "learn",
     "InvalidCertificate": "verification",
     "Run": "run",
+    "SearchStopped": "learn",
+    "Settings": "learn",
+    "certify_draw": "learn",
     "compare": "learn",
     "evaluate": "rollouts",
+    "imitate": "learn",
     "learn_best": "learn",
     "learn_constrained": "learn",
+    "learn_elsewhere": "learn",
+    "learn_family": "learn",
     "learn_finite": "learn",
+    "learn_gaussian": "learn",
+    "learn_one": "learn",
     "mean_costs": "rollouts",
     "read_campaign": "reading",
+    "sample_costs": "rollouts",
+    "set_aside": "learn",
     "verify": "verification",
 }
 
@@ -54,15 +91,28 @@ __all__ = [
     "Categorical",
     "Certificate",
     "Costs",
+    "DeployedPolicy",
+    "DiagonalGaussian",
+    "GaussianPrior",
     "InvalidCertificate",
     "Run",
+    "SearchStopped",
+    "Settings",
+    "certify_draw",
     "compare",
     "evaluate",
+    "imitate",
     "learn_best",
     "learn_constrained",
+    "learn_elsewhere",
+    "learn_family",
     "learn_finite",
+    "learn_gaussian",
+    "learn_one",
     "mean_costs",
     "read_campaign",
+    "sample_costs",
+    "set_aside",
     "verify",
 ]
 

@@ -1,4 +1,4 @@
-"""The certificate, the δ budget that it spends, and the theorems applied to recorded costs."""
+"""The certificate, and the δ budget that it spends."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 import pacbayes_control
-from pacbayes_control.bounds import (
-    maurer,
-    maurer_xi,
-    mcallester_pinsker,
-    occam_exact_tail,
-    occam_kl,
-)
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -63,15 +54,22 @@ class Certificate:
     """A theorem applied to recorded costs. The same inputs give the same record, byte for byte."""
 
     bound: float  # on the expected cost in a new environment
-    method: str  # the theorem: kl, kl-maurer, pinsker or occam
-    delta: float  # the probability, over the draw of the environments, that the bound is wrong
-    environments: int  # N
-    policies: int  # L
-    empirical_cost: float  # on the N environments
-    kl: float  # KL(posterior‖prior); -ln of the prior's weight for a single policy
+    method: str  # the theorem: kl, kl-maurer, pinsker, occam or single-draw
+    delta: float  # the probability, over all that was drawn at random, that the bound is wrong
+    environments: int  # N, those that the bound counts
+    set_aside: int  # environments that were used before and that the bound does not count
+    policies: int | None  # L; None for a Gaussian posterior
+    parameters: int | None  # of a policy, for a Gaussian posterior
+    empirical_cost: float  # on the N environments; an estimate where policies were sampled
+    training_cost_bound: float | None  # on its expectation, where policies were sampled
+    draws: int | None  # sampled policies for each environment
+    shared_draws: bool | None  # whether they were the same ones in every environment
+    kl: float  # KL(posterior‖prior); the logarithm of their ratio at the policy for a single one
     policy: int | None  # the one that is certified, or None for the distribution over all
     policy_name: str | None
     binary: bool  # whether every cost was 0 or 1
+    noise: str | None  # what was random in the rollouts beside the policy; its KL is none
+    prior: str  # where the prior came from, in words
     objective: str  # what the posterior was chosen to minimise
     constraints: Sequence[str]  # under which, in words
     budget: Mapping[str, float]  # how delta was spent
@@ -82,7 +80,11 @@ class Certificate:
     def sentence(self) -> str:
         """The promise in one English sentence, its number rounded upwards."""
         confidence = f"With confidence {confidence_percent(self.delta)}"
-        if self.policy is None:
+        if self.method == "single-draw":
+            who = f"the one policy drawn from the posterior over {self.parameters} parameters"
+        elif self.policy is None and self.policies is None:
+            who = f"a policy drawn afresh from the posterior over {self.parameters} parameters"
+        elif self.policy is None:
             who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
             name = self.policy if self.policy_name is None else f"“{self.policy_name}”"
@@ -91,8 +93,10 @@ class Certificate:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:
             what = f"has an expected cost of at most {round_up(self.bound)} in new environments"
-        source = f"drawn like the {self.environments} it was learnt from"
-        return f"{confidence}, {who} {what} {source}."
+        purpose = "certified on" if self.set_aside else "learnt from"
+        source = f"drawn like the {self.environments} it was {purpose}"
+        noise = f", averaged over the world's own noise ({self.noise})" if self.noise else ""
+        return f"{confidence}, {who} {what} {source}{noise}."
 
     def __str__(self) -> str:
         return self.sentence
@@ -117,23 +121,29 @@ class Certificate:
 
 def _check_types(c: Certificate) -> None:
     """A stranger's file may hold anything."""
-    numbers = {"bound": c.bound, "delta": c.delta, "empirical_cost": c.empirical_cost, "kl": c.kl}
-    texts = {"method": c.method, "objective": c.objective}
-    wrong = [name for name, value in texts.items() if not isinstance(value, str)]
-    wrong += [name for name in ("environments", "policies") if type(getattr(c, name)) is not int]
-    wrong += [] if c.policy is None or type(c.policy) is int else ["policy"]
-    wrong += [] if isinstance(c.policy_name, str | None) else ["policy_name"]
-    wrong += [] if isinstance(c.binary, bool) else ["binary"]
-    for name in ("budget", "hashes", "versions"):
-        if not isinstance(getattr(c, name), dict):
-            wrong.append(name)
-        elif name == "budget":
-            numbers |= {f"budget of {key}": value for key, value in c.budget.items()}
-    wrong += [name for name, value in numbers.items() if type(value) not in (int, float)]
-    if not wrong:
-        wrong = [name for name, value in numbers.items() if not abs(value) < 1e300]
-    if wrong:
-        raise ValueError(f"certificate.json is not a certificate: bad {wrong[0]}")
+    kinds: dict[type | tuple[type, ...], tuple[str, ...]] = {
+        str: ("method", "objective", "prior"),
+        int: ("environments", "set_aside"),
+        (int, NoneType): ("policies", "parameters", "draws", "policy"),
+        (int, float): ("bound", "delta", "empirical_cost", "kl"),
+        (int, float, NoneType): ("training_cost_bound",),
+        bool: ("binary",),
+        (bool, NoneType): ("shared_draws",),
+        (str, NoneType): ("policy_name", "noise"),
+        dict: ("budget", "hashes", "versions"),
+    }
+    for kind, names in kinds.items():
+        allowed = kind if isinstance(kind, tuple) else (kind,)
+        for name in names:
+            _check_value(name, getattr(c, name), allowed)
+    for name, share in c.budget.items():
+        _check_value(f"budget of {name}", share, (int, float))
+
+
+def _check_value(name: str, value: object, kinds: tuple[type, ...]) -> None:
+    finite = not isinstance(value, int | float) or abs(value) < 1e300
+    if type(value) not in kinds or not finite:
+        raise ValueError(f"certificate.json is not a certificate: bad {name}")
 
 
 def confidence_percent(delta: float) -> str:
@@ -174,68 +184,3 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-
-
-# ---- applying a theorem -------------------------------------------------------------------------
-
-PAC_BAYES = {"kl": maurer_xi, "kl-maurer": maurer, "pinsker": mcallester_pinsker}
-METHODS = (*PAC_BAYES, "occam")
-
-
-def issue(
-    costs: Costs,
-    prior: Categorical,
-    posterior: Categorical,
-    method: str,
-    budget: Budget,
-    objective: str,
-    constraints: Sequence[str] = (),
-) -> Certificate:
-    """Certify a posterior by a theorem, at the share of δ that the budget has for it.
-
-    r̂ and KL are computed here, from the posterior itself, and enter the theorem rounded upwards.
-    The PAC-Bayes methods hold for every posterior; occam for a single policy.
-    """
-    empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
-    kl = posterior.kl(prior)
-    policy = None
-    if method == "occam":
-        policy = posterior.single()
-        bound = occam_bounds(costs, prior, budget.spent[method])[policy]
-    else:
-        loss = _rounding(costs)
-        cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
-        bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, budget.spent[method])
-    if not 0 <= bound <= 1:
-        raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
-    return Certificate(
-        bound=float(bound),
-        method=method,
-        delta=budget.total,
-        environments=costs.environments,
-        policies=costs.policies,
-        empirical_cost=empirical_cost,
-        kl=kl,
-        policy=policy,
-        policy_name=costs.names[policy] if policy is not None and costs.names else None,
-        binary=costs.binary,
-        objective=objective,
-        constraints=tuple(constraints),
-        budget=dict(budget.spent),
-        hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
-        versions=versions(),
-    )
-
-
-def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:
-    """Occam's bound for every policy, all valid at once; shape (policies,)."""
-    n, loss = costs.environments, _rounding(costs)
-    weights = prior.probabilities * (1 - loss)
-    if costs.binary:
-        return occam_exact_tail(costs.failures, n, weights, delta)
-    return occam_kl(np.minimum(costs.means * (1 + loss), 1), n, weights, delta)
-
-
-def _rounding(costs: Costs) -> float:
-    """More than what a sum over the environments and one over the policies lose, relatively."""
-    return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)

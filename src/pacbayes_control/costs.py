@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.distributions import Categorical
 
+DRAWS = ("fresh", "shared")
+
 
 @dataclass(frozen=True, eq=False)
 class Costs:
@@ -29,6 +31,7 @@ class Costs:
     names: tuple[str, ...] = ()  # of the policies; may be empty
     origin: Mapping[str, object] = field(default_factory=dict)  # where the environments came from
     parameters: NDArray | None = None  # (policies, parameters), where they are known
+    draws: str | None = None  # "fresh" or "shared" where columns are draws from a posterior
 
     def __init__(
         self,
@@ -36,12 +39,19 @@ class Costs:
         names: Sequence[str] = (),
         origin: Mapping[str, object] | None = None,
         parameters: NDArray | None = None,
+        draws: str | None = None,
     ) -> None:
+        if draws not in (None, *DRAWS):
+            raise ValueError(f"draws are {' or '.join(DRAWS)}, not {draws!r}")
         checked = np.ascontiguousarray(_checked(values))
         checked.setflags(write=False)
         _check_names(names, checked.shape[1])
         if parameters is not None:
             parameters = np.array(parameters)
+            if parameters.dtype.kind not in "biuf" or parameters.ndim == 0:
+                raise ValueError("the policies' parameters are not rows of numbers")
+            if not np.all(np.isfinite(parameters)):
+                raise ValueError("the policies' parameters hold a NaN or an infinity")
             parameters.setflags(write=False)
             if len(parameters) != checked.shape[1]:
                 raise ValueError(
@@ -51,10 +61,23 @@ class Costs:
         object.__setattr__(self, "names", tuple(names))
         object.__setattr__(self, "origin", dict(origin or {}))
         object.__setattr__(self, "parameters", parameters)
+        object.__setattr__(self, "draws", draws)
 
     def __repr__(self) -> str:
         kind = "0/1" if self.binary else "graded"
-        return f"Costs({self.environments} environments × {self.policies} policies, {kind})"
+        what = f"{self.draws} draws" if self.draws else "policies"
+        return f"Costs({self.environments} environments × {self.policies} {what}, {kind})"
+
+    @property
+    def noise(self) -> str | None:
+        """What was random in the rollouts beside the policy, in words; None where nothing was."""
+        record = self.origin.get("noise")
+        if record is None:
+            return None
+        words = record.get("of") if isinstance(record, Mapping) else None
+        if not isinstance(words, str) or not words or not words.isprintable():
+            raise ValueError("the costs' origin does not say in plain words what was random")
+        return words
 
     @property
     def environments(self) -> int:
@@ -173,6 +196,10 @@ def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Cat
     Where none is given: uniform over the policies that differ, or over all of them where their
     parameters are not known.
     """
+    if costs.draws:
+        raise ValueError(
+            "these are costs of draws from a posterior, not of policies to choose from"
+        )
     if prior is None and costs.parameters is not None:
         return Categorical.uniform_over_distinct(costs.parameters)
     if prior is None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds import kl_categorical
+from pacbayes_control.bounds import kl_categorical, kl_gaussian
 
 MASS_TOLERANCE = 1e-9  # how far from 1 a vector's sum may be and still be taken as rounding
 
@@ -29,7 +29,10 @@ class Categorical:
     probabilities: NDArray[np.float64]  # (policies,), at least 0
 
     def __init__(self, probabilities: ArrayLike, name: str = "distribution") -> None:
-        raw = np.asarray(probabilities)
+        try:
+            raw = np.asarray(probabilities)
+        except ValueError:  # rows of different lengths
+            raise ValueError(f"the {name} is not a row of numbers") from None
         if raw.dtype.kind not in "biuf":
             raise ValueError(f"the {name} is not a row of numbers")
         p = raw.astype(float)
@@ -135,6 +138,132 @@ class Categorical:
         if not isinstance(probabilities, list):
             raise ValueError(f"the {name} holds no categorical distribution")
         return cls(probabilities, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalGaussian:
+    """Independent normal distributions of a policy's parameters, N(μ, diag(s)).
+
+    >>> DiagonalGaussian([1.0, 2.0], 0.01).variance
+    array([0.01, 0.01])
+    """
+
+    mean: NDArray[np.float64]  # (parameters,)
+    variance: NDArray[np.float64]  # (parameters,), positive
+
+    def __init__(
+        self, mean: ArrayLike, variance: ArrayLike, name: str = "Gaussian distribution"
+    ) -> None:
+        mean = _numbers(mean, f"mean of the {name}")
+        variance = np.asarray(variance)
+        if variance.ndim == 0:
+            variance = np.full(mean.shape, variance)
+        variance = _numbers(variance, f"variance of the {name}")
+        if variance.shape != mean.shape:
+            raise ValueError(
+                f"the {name} has {mean.size} means and {variance.size} variances: give one each"
+            )
+        if not np.all(variance > 0):
+            at = _first(~(variance > 0))
+            raise ValueError(
+                f"the {name} has variance {variance[at]:g} at parameter {at}: it must be positive"
+            )
+        for array in (mean, variance):
+            array.setflags(write=False)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "variance", variance)
+
+    def __len__(self) -> int:
+        return self.mean.size
+
+    def __repr__(self) -> str:
+        return f"DiagonalGaussian({len(self)} parameters)"
+
+    def kl(self, prior: DiagonalGaussian) -> float:
+        """KL(self‖prior) (paper: eq. 6).
+
+        >>> DiagonalGaussian([1.0], 1.0).kl(DiagonalGaussian([0.0], 1.0))
+        0.5
+        """
+        _check_dimensions(self, prior)
+        with np.errstate(all="ignore"):
+            kl = kl_gaussian(self.mean, self.variance, prior.mean, prior.variance)
+        if not np.isfinite(kl):
+            raise ValueError(
+                "the posterior is so far from the prior that their divergence overflows"
+            )
+        return kl
+
+    def log_ratio(self, prior: DiagonalGaussian, policy: NDArray) -> float:
+        """ln of this density over the prior's at one policy.
+
+        >>> DiagonalGaussian([1.0], 1.0).log_ratio(DiagonalGaussian([0.0], 1.0), np.array([1.0]))
+        0.5
+        """
+        _check_dimensions(self, prior)
+        policy = np.asarray(policy, float)
+        if policy.shape != self.mean.shape:
+            raise ValueError(f"a policy of {len(self)} parameters is needed, not {policy.shape}")
+        here = (policy - self.mean) ** 2 / self.variance + np.log(self.variance)
+        there = (policy - prior.mean) ** 2 / prior.variance + np.log(prior.variance)
+        return float(np.sum(there - here)) / 2
+
+    def sample(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+        """Draw policies; shape (size, parameters)."""
+        return self.mean + np.sqrt(self.variance) * rng.standard_normal((size, len(self)))
+
+    def to_bytes(self) -> bytes:
+        """JSON text, from which `from_record` recovers every bit."""
+        record = {
+            "kind": "diagonal gaussian",
+            "mean": self.mean.tolist(),
+            "variance": self.variance.tolist(),
+        }
+        return (json.dumps(record) + "\n").encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that `to_bytes` makes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def from_record(cls, record: Any, name: str = "Gaussian distribution") -> DiagonalGaussian:
+        """The distribution that `to_bytes` wrote, from its JSON record."""
+        known = isinstance(record, dict) and record.get("kind") == "diagonal gaussian"
+        mean = record.get("mean") if known else None
+        variance = record.get("variance") if known else None
+        if not isinstance(mean, list) or not isinstance(variance, list):
+            raise ValueError(f"the {name} holds no Gaussian distribution")
+        return cls(mean, variance, name=name)
+
+
+def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGaussian:
+    """Either kind of distribution, from its JSON record."""
+    if isinstance(record, dict) and record.get("kind") == "diagonal gaussian":
+        return DiagonalGaussian.from_record(record, name)
+    return Categorical.from_record(record, name)
+
+
+def _check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:
+    if len(posterior) != len(prior):
+        raise ValueError(
+            f"the posterior has {len(posterior)} parameters and the prior {len(prior)}: "
+            "both must be over the same policies"
+        )
+
+
+def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    """A row of finite numbers, copied."""
+    try:
+        raw = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raw = np.empty(0)
+    if raw.dtype.kind not in "biuf" or raw.ndim != 1 or raw.size == 0:
+        raise ValueError(f"the {what} is not a row of numbers")
+    row = raw.astype(float)
+    if not np.all(np.isfinite(row)):
+        raise ValueError(f"the {what} is NaN or infinite at parameter {_first(~np.isfinite(row))}")
+    return row
 
 
 def _first(mask: NDArray[np.bool_]) -> int:

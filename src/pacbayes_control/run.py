@@ -7,15 +7,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from pacbayes_control.certificate import Certificate, round_up
 from pacbayes_control.costs import Costs, read_npy
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.distributions import (
+    Categorical,
+    DiagonalGaussian,
+    distribution_from_record,
+)
 
-FORMAT = 1
+FORMAT = 2
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 LARGEST_JSON = 1 << 28  # bytes; a posterior over a million policies takes a tenth of it
 FILES = (*REQUIRED, "policies.npy", "picture.svg")  # all that a run may own beside its manifest
@@ -25,14 +29,17 @@ class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of
     """A run whose files are not those that were saved."""
 
 
+D = TypeVar("D", Categorical, DiagonalGaussian)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Run:
-    """A certificate with everything that it rests on."""
+class Run(Generic[D]):
+    """A certificate with everything that it rests on; the kind of distribution in brackets."""
 
     certificate: Certificate
     costs: Costs
-    prior: Categorical
-    posterior: Categorical
+    prior: D
+    posterior: D
 
     def __repr__(self) -> str:
         c = self.certificate
@@ -68,13 +75,14 @@ class Run:
             "files": {name: hash_file(folder / name) for name in names},
             "origin": dict(self.costs.origin),
             "policy_names": list(self.costs.names),
+            "draws": self.costs.draws,
         }
         manifest["seal"] = seal(manifest)
         (folder / "manifest.json").write_bytes(json_bytes(manifest))
         return folder
 
     @classmethod
-    def load(cls, folder: str | Path) -> Run:
+    def load(cls, folder: str | Path) -> Run[Any]:
         """Read a run; an error if a file is missing, unreadable or altered."""
         folder = Path(folder)
         manifest = read_manifest(folder)
@@ -82,13 +90,21 @@ class Run:
         if "policies.npy" in manifest["files"]:
             parameters = read_npy(folder / "policies.npy")
         values = read_npy(folder / "costs.npy")
-        costs = Costs(values, manifest["policy_names"], manifest["origin"], parameters)
-        return cls(
+        names, origin, draws = manifest["policy_names"], manifest["origin"], manifest["draws"]
+        return Run(
             Certificate.from_dict(read_json(folder / "certificate.json")),
-            costs,
-            Categorical.from_record(read_json(folder / "prior.json"), "prior"),
-            Categorical.from_record(read_json(folder / "posterior.json"), "posterior"),
+            Costs(values, names, origin, parameters, draws),
+            *_distributions(folder),
         )
+
+
+def _distributions(folder: Path) -> tuple[Any, Any]:
+    """Prior and posterior, of either kind."""
+    prior, posterior = (
+        distribution_from_record(read_json(folder / f"{name}.json"), name)
+        for name in ("prior", "posterior")
+    )
+    return prior, posterior
 
 
 def check_free(folder: Path, overwrite: bool) -> None:
@@ -148,6 +164,7 @@ def _is_manifest(record: Any) -> bool:
         and isinstance(names, list)
         and all(isinstance(text, str) for text in [*files, *files.values(), *names])
         and isinstance(record.get("origin"), dict)
+        and isinstance(record.get("draws", 0), str | None)
         and isinstance(record.get("seal"), str)
     )
 

@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certificate import Certificate, round_up
+from pacbayes_control.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.run import Run, read_json
 
+PAC_BAYES = ("kl", "kl-maurer", "pinsker")
 DIGITS = 50
 AGREEMENT = 1e-9  # how closely r̂ and KL as stated must agree with r̂ and KL as recomputed
 EXACT_XI_UP_TO = 10_000_000_000
@@ -59,13 +61,10 @@ def verify(folder: str | Path) -> Verification:
     _check_record(run, read_json(folder / "certificate.json").get("sentence"))
     iv.dps = mp.dps = DIGITS
     means = _exact_means(run.costs.values)
-    posterior = _exact(run.posterior.probabilities)
-    prior = _exact(run.prior.probabilities)
-    cost = sum((p * c for p, c in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
-    kl = _kl(posterior, prior)
-    _check_agrees("empirical_cost", certificate.empirical_cost, cost)
-    _check_agrees("kl", certificate.kl, kl)
-    holds = _condition(run, cost, kl, prior)
+    if isinstance(run.posterior, Categorical):
+        cost, holds = _finite(run, means)
+    else:
+        cost, holds = _gaussian(run, means)
     bound = certificate.bound
     if bound < 1 and not holds(iv.mpf(bound)):
         raise InvalidCertificate(
@@ -78,20 +77,17 @@ def verify(folder: str | Path) -> Verification:
 def _check_record(run: Run, sentence: str | None) -> None:
     """Whether the certificate is consistent with itself and about these files."""
     c = run.certificate
-    if c.method not in ("kl", "kl-maurer", "pinsker", "occam"):
+    if c.method not in (*PAC_BAYES, "occam", "single-draw"):
         raise InvalidCertificate(f"the method {c.method!r} is unknown")
     digests = run.costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
     for name in sorted({*digests, *c.hashes}):
         if c.hashes.get(name) != digests.get(name):
             raise InvalidCertificate(f"the certificate is about other {name}: the hash differs")
-    if (c.environments, c.policies) != run.costs.values.shape:
-        raise InvalidCertificate(
-            "the certificate states another number of environments or policies"
-        )
-    if len(run.posterior) != c.policies or len(run.prior) != c.policies:
-        raise InvalidCertificate(
-            "the prior and the posterior are not over the certificate's policies"
-        )
+    _check_kind(run)
+    if c.noise != run.costs.noise:
+        raise InvalidCertificate("the certificate is wrong about the noise of the rollouts")
+    if c.set_aside < 0:
+        raise InvalidCertificate("a negative number of environments is said to be set aside")
     if c.binary != run.costs.binary:
         raise InvalidCertificate("the certificate is wrong about whether all costs are 0 or 1")
     spent = list(c.budget.values())
@@ -105,12 +101,6 @@ def _check_record(run: Run, sentence: str | None) -> None:
         raise InvalidCertificate(f"the budget has nothing for {c.method}")
     if not 0 <= c.bound <= 1:
         raise InvalidCertificate(f"the bound {c.bound} is outside [0, 1]")
-    if (c.policy is not None) != (c.method == "occam"):
-        raise InvalidCertificate(f"method {c.method} cannot certify what the certificate names")
-    if c.policy is not None and not (
-        0 <= c.policy < c.policies and run.posterior.probabilities[c.policy] == 1
-    ):
-        raise InvalidCertificate("the posterior is not the single policy that is certified")
     name = run.costs.names[c.policy] if c.policy is not None and run.costs.names else None
     if c.policy_name != name:
         raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
@@ -118,25 +108,112 @@ def _check_record(run: Run, sentence: str | None) -> None:
         raise InvalidCertificate("the sentence does not say what the numbers say")
 
 
+def _check_kind(run: Run) -> None:
+    """Whether the files are of the kind that the method and the certificate's numbers speak of."""
+    c, costs = run.certificate, run.costs
+    if type(run.prior) is not type(run.posterior) or len(run.prior) != len(run.posterior):
+        raise InvalidCertificate("the prior and the posterior are not over the same policies")
+    finite = isinstance(run.posterior, Categorical)
+    single = c.method == "single-draw"
+    sampled = not finite and not single
+    if (c.method == "occam" and not finite) or (single and finite):
+        raise InvalidCertificate(f"method {c.method} cannot certify a posterior of this kind")
+    if (costs.draws is not None) != sampled:
+        raise InvalidCertificate("the costs are not what this kind of certificate counts")
+    size = len(run.posterior)
+    stated = (c.environments, c.policies, c.parameters, c.draws, c.shared_draws)
+    actual = (
+        costs.environments,
+        size if finite else None,
+        None if finite else size,
+        costs.policies if sampled else None,
+        costs.draws == "shared" if sampled else None,
+    )
+    columns = size if finite else 1 if single else costs.policies
+    if stated != actual or costs.policies != columns:
+        raise InvalidCertificate(
+            "the certificate states another number of environments, policies, parameters or draws"
+        )
+    if (c.training_cost_bound is not None) != sampled:
+        raise InvalidCertificate("a bound on the training cost belongs to sampled policies only")
+    if (c.policy is not None) != (c.method in ("occam", "single-draw")):
+        raise InvalidCertificate(f"method {c.method} cannot certify what the certificate names")
+    if (
+        isinstance(run.posterior, Categorical)
+        and c.policy is not None
+        and not (0 <= c.policy < size and run.posterior.probabilities[c.policy] == 1)
+    ):
+        raise InvalidCertificate("the posterior is not the single policy that is certified")
+    if single and (
+        c.policy != 0 or costs.parameters is None or costs.parameters.shape != (1, size)
+    ):
+        raise InvalidCertificate("the one policy that was drawn is not among the files")
+
+
 def _check_agrees(name: str, stated: float, recomputed: Interval) -> None:
-    if not abs(stated - float(recomputed.mid)) <= AGREEMENT:
+    if not abs(stated - float(recomputed.mid)) <= AGREEMENT * max(1.0, abs(stated)):
         raise InvalidCertificate(
             f"{name} is stated as {stated:.9g}, and is {float(recomputed.mid):.9g} on these files"
         )
 
 
-def _condition(
-    run: Run, cost: Interval, kl: Interval, prior: list[Interval]
-) -> Callable[[Interval], bool]:
-    """The test that a bound passes exactly if the theorem gives it, or less."""
+# The test that a bound passes exactly if the theorem gives it, or less; and r̂, below which none is.
+Condition = tuple[Interval, Callable[[Interval], bool]]
+
+
+def _finite(run: Run, means: list[Interval]) -> Condition:
+    """For a posterior over finitely many policies, or one of them."""
     c = run.certificate
+    assert isinstance(run.posterior, Categorical)
+    assert isinstance(run.prior, Categorical)
+    posterior, prior = _exact(run.posterior.probabilities), _exact(run.prior.probabilities)
+    cost = sum((p * c for p, c in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
+    kl = _kl(posterior, prior)
+    _check_agrees("empirical_cost", c.empirical_cost, cost)
+    _check_agrees("kl", c.kl, kl)
+    if c.policy is None:
+        return cost, _pac_bayes(c, cost, kl)
+    n, level = c.environments, prior[c.policy] * iv.mpf(c.budget[c.method])
+    if run.costs.binary:
+        failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
+        return cost, lambda b: b.a * n > failures and _tail(failures, n, b).b <= level.a
+    return cost, lambda b: _exceeds(cost, b, -iv.log(level) / n)
+
+
+def _gaussian(run: Run, means: list[Interval]) -> Condition:
+    """For a Gaussian posterior, by the costs of policies drawn from it, or of the one drawn."""
+    c, posterior, prior = run.certificate, run.posterior, run.prior
+    assert isinstance(posterior, DiagonalGaussian)
+    assert isinstance(prior, DiagonalGaussian)
+    cost = sum(means, iv.mpf(0)) / len(means)
+    _check_agrees("empirical_cost", c.empirical_cost, cost)
+    if c.method == "single-draw":
+        assert run.costs.parameters is not None
+        ratio = _log_ratio(posterior, prior, run.costs.parameters[0])
+        _check_agrees("kl", c.kl, ratio)
+        excess = ratio + iv.log(_xi(c.environments) / iv.mpf(c.budget[c.method]))
+        allowed = iv.mpf([max(excess.a, 0), max(excess.b, 0)]) / c.environments
+        return cost, lambda b: _exceeds(cost, b, allowed)
+    kl = _kl_gaussian(posterior, prior)
+    _check_agrees("kl", c.kl, kl)
+    if "sampling" not in c.budget or c.training_cost_bound is None:
+        raise InvalidCertificate("the budget has nothing for sampling")
+    independent = len(means) if c.shared_draws else run.costs.values.size
+    slack = -iv.log(iv.mpf(c.budget["sampling"])) / independent
+    cost_bound = iv.mpf(c.training_cost_bound)
+    if not 0 <= c.training_cost_bound <= 1 or (
+        c.training_cost_bound < 1 and not _exceeds(cost, cost_bound, slack)
+    ):
+        raise InvalidCertificate(
+            f"the training cost is stated to be at most {c.training_cost_bound:.6g}, which "
+            "these draws do not support"
+        )
+    return cost_bound, _pac_bayes(c, cost_bound, kl)
+
+
+def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:
+    """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
     n, delta = c.environments, iv.mpf(c.budget[c.method])
-    if c.policy is not None:
-        level = prior[c.policy] * delta
-        if run.costs.binary:
-            failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
-            return lambda b: b.a * n > failures and _tail(failures, n, b).b <= level.a
-        return lambda b: _exceeds(cost, b, -iv.log(level) / n)
     constant = _xi(n) if c.method == "kl" else 2 * iv.sqrt(iv.mpf(n))
     complexity = (kl + iv.log(constant / delta)) / n
     if c.method == "pinsker":
@@ -147,6 +224,8 @@ def _condition(
 def _exceeds(cost: Interval, bound: Interval, complexity: Interval) -> bool:
     """Whether bound ≥ kl⁻¹(cost, complexity): bound ≥ cost and kl(cost‖bound) ≥ complexity."""
     q = iv.mpf(cost.b)
+    if complexity.b <= 0:
+        return bool(bound.a >= q.b)
     if not bound.a > q.b:
         return False
     left = q * iv.log(q / bound) if q.a > 0 else iv.mpf(0)
@@ -209,6 +288,32 @@ def _kl(posterior: list[Interval], prior: list[Interval]) -> Interval:
         if p.b > 0:
             total += p * iv.log(p / q)
     return iv.mpf([max(total.a, 0), total.b])
+
+
+def _kl_gaussian(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> Interval:
+    total = iv.mpf(0)
+    for mean, variance, prior_mean, prior_variance in _pairs(posterior, prior):
+        ratio = variance / prior_variance
+        total += ratio - 1 - iv.log(ratio) + (mean - prior_mean) ** 2 / prior_variance
+    return iv.mpf([max(total.a, 0), total.b]) / 2
+
+
+def _log_ratio(
+    posterior: DiagonalGaussian, prior: DiagonalGaussian, policy: NDArray[np.float64]
+) -> Interval:
+    """ln of the posterior's density over the prior's, at one policy."""
+    total = iv.mpf(0)
+    for weight, row in zip(policy, _pairs(posterior, prior), strict=True):
+        mean, variance, prior_mean, prior_variance = row
+        w = iv.mpf(float(weight))
+        total += (w - prior_mean) ** 2 / prior_variance - (w - mean) ** 2 / variance
+        total += iv.log(prior_variance / variance)
+    return total / 2
+
+
+def _pairs(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> list[list[Interval]]:
+    columns = (posterior.mean, posterior.variance, prior.mean, prior.variance)
+    return [[iv.mpf(float(x)) for x in row] for row in zip(*columns, strict=True)]
 
 
 def _exact(probabilities: NDArray[np.float64]) -> list[Interval]:

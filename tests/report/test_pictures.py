@@ -4,21 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.learn import GaussianPrior, certify_draw, learn_finite, learn_one
 from pacbayes_control.paper.table1 import Row
-from pacbayes_control.report.pictures import draw_table1, draw_vehicle
+from pacbayes_control.report.pictures import (
+    draw_gains,
+    draw_table1,
+    draw_vehicle,
+    drawn_policies,
+)
+from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Vehicle
+from pacbayes_control.tasks.vehicle import Linear, paper_prior
 
 
 @pytest.mark.parametrize(("suffix", "signature"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
 def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path, suffix: str, signature: bytes):
     task = Vehicle()
-    policies = task.gain_grid()
-    prior = Categorical.uniform(50)
+    train = task.environments(20, stream="picture train")
+    run = learn_finite(evaluate(task, task.gain_grid(), train))
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:
         environments = task.environments(2, stream="picture test")
-        draw_vehicle(task, policies, prior, prior, environments, path, rollouts=4)
+        draw_vehicle(task, run, environments, path, rollouts=4)
     assert paths[0].read_bytes().startswith(signature)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -32,4 +39,26 @@ def test_the_table_is_drawn_with_text_that_can_be_read(tmp_path: Path):
     draw_table1(rows, tmp_path / "t.svg")
     text = (tmp_path / "t.svg").read_text()
     for label in ("bound as published", "Occam, one policy", "training environments, N"):
+        assert label in text
+
+
+def test_what_is_drawn_is_what_is_certified():
+    task = Vehicle(controller=Linear())
+    train = task.environments(20, stream="picture train")
+    prior = GaussianPrior(paper_prior())
+    one = learn_one(task, train, prior)
+    draw = certify_draw(task, train, prior, paper_prior())
+    for run in (one, draw):
+        _, after = drawn_policies(run, 3)
+        assert run.costs.parameters is not None
+        assert (after == run.costs.parameters[0]).all()
+    before, _ = drawn_policies(draw, 3)
+    assert len({tuple(policy) for policy in before}) == 3
+
+
+def test_gains_are_drawn_with_their_names(tmp_path: Path):
+    gains = Linear().weights(paper_prior().mean)
+    draw_gains({"prior": gains, "optimised": gains * 1.1}, tmp_path / "g.svg")
+    text = (tmp_path / "g.svg").read_text()
+    for label in ("prior", "optimised", "angle of the ray"):
         assert label in text

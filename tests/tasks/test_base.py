@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import BLOCK, Environments, generator
+from pacbayes_control.tasks.base import BLOCK, Environments, Noise, generator, noise_of
 
 Draw = Callable[[np.random.Generator, int], dict[str, NDArray]]
 
@@ -175,10 +175,14 @@ def test_ranges_of_one_stream_overlap_where_they_share_an_environment():
     assert not ALL[100:200].overlaps(ALL[:100])
 
 
-def test_other_streams_seeds_and_tasks_never_overlap():
+def test_other_streams_and_seeds_never_overlap():
     assert not ALL.overlaps(environments(3000, stream="test"))
     assert not ALL.overlaps(environments(3000, seed=1))
-    assert not ALL.overlaps(environments(3000, task="other"))
+
+
+def test_two_tasks_that_draw_with_the_same_numbers_overlap():
+    """They may share every position and differ in radii alone: that is not independent."""
+    assert ALL.overlaps(environments(3000, task="other"))
 
 
 # ---- digests and origins ------------------------------------------------------------------------
@@ -226,3 +230,72 @@ def test_an_origin_is_enough_to_draw_them_again():
     }
     again = Environments(draw, task="toy", stream="train", seed=4, start=10, stop=1500)
     np.testing.assert_array_equal(levels(again), levels(some))
+
+
+# ---- noise --------------------------------------------------------------------------------------
+
+
+def test_a_rollouts_noise_is_known_by_its_environment_and_column():
+    """However the table of costs is cut up."""
+    keys = Noise("world", 1).keys(ALL, 70)
+    assert keys.shape == (3000, 70)
+    assert keys.dtype == np.uint64
+    np.testing.assert_array_equal(Noise("world", 1).keys(ALL[1000:2000], 70), keys[1000:2000])
+    np.testing.assert_array_equal(Noise("world", 1).keys(ALL[7:8], 3), keys[7:8, :3])
+    shifted = Noise("world", 1).shifted(20).shifted(11)
+    np.testing.assert_array_equal(shifted.keys(ALL[5:9], 39), keys[5:9, 31:])
+
+
+def test_no_two_rollouts_share_their_noise():
+    keys = [
+        Noise(stream, seed).keys(ALL[:300], 200)
+        for stream in ("train", "test", "train noise")
+        for seed in (0, 1, 2**40)
+    ]
+    assert len(np.unique(keys)) == 9 * 300 * 200
+
+
+def test_keys_of_noise_look_random():
+    bits = np.unpackbits(Noise("world").keys(ALL[:500], 40).view(np.uint8)).reshape(-1, 64)
+    n = len(bits)
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 4.5 * 0.5 / np.sqrt(n)
+    correlations = np.triu(np.corrcoef(bits.T), k=1)
+    assert np.abs(correlations).max() < 5 / np.sqrt(n)
+
+
+def test_a_generator_of_noise_belongs_to_one_rollout():
+    noise = Noise("world", 3)
+    drawn = {(e, p): noise.generator(e, p).random() for e in range(12) for p in range(12)}
+    assert len(set(drawn.values())) == 144  # environment 1, column 11 is not 11 and 1
+    assert noise.generator(4, 7).random() == drawn[4, 7]
+    assert noise.shifted(5).generator(4, 2).random() == drawn[4, 7]
+    assert Noise("world", 4).generator(4, 7).random() != drawn[4, 7]
+    assert Noise("other", 3).generator(4, 7).random() != drawn[4, 7]
+
+
+class Quiet:
+    """A task without noise, and without a word about it."""
+
+    name = "quiet"
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        return environments(n, stream, seed)
+
+    def costs(self, policies: NDArray, environments: Environments) -> NDArray:
+        return np.zeros((len(environments), len(policies)))
+
+
+class Windy(Quiet):
+    noise_kind = "wind of 3 m/s"
+
+
+def test_a_task_without_noise_is_rolled_out_without():
+    assert noise_of(Quiet(), ALL, None) is None
+    assert noise_of(Quiet(), ALL, Noise("world")) is None
+
+
+def test_noise_is_named_after_the_environments_unless_it_is_given():
+    some = environments(5, stream="train", seed=8)
+    assert noise_of(Windy(), some, None) == Noise("train noise", 8, "wind of 3 m/s")
+    given = Noise("world", 2, column=30)
+    assert noise_of(Windy(), some, given) == Noise("world", 2, "wind of 3 m/s", 30)

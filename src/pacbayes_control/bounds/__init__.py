@@ -8,6 +8,7 @@ from pacbayes_control.bounds.kl import (
     kl_inverse,
     kl_inverse_lower,
 )
+from pacbayes_control.bounds.sampling import fresh_draws, langford_caruana, shared_draws
 from pacbayes_control.bounds.theorems import (
     chernoff_kl_holdout,
     clopper_pearson,
@@ -18,18 +19,21 @@ from pacbayes_control.bounds.theorems import (
     occam_exact_tail,
     occam_kl,
     quadratic,
+    single_draw,
     thiemann,
 )
 
 __all__ = [
     "chernoff_kl_holdout",
     "clopper_pearson",
+    "fresh_draws",
     "kl_bernoulli",
     "kl_beta",
     "kl_categorical",
     "kl_gaussian",
     "kl_inverse",
     "kl_inverse_lower",
+    "langford_caruana",
     "log_xi",
     "maurer",
     "maurer_xi",
@@ -37,5 +41,7 @@ __all__ = [
     "occam_exact_tail",
     "occam_kl",
     "quadratic",
+    "shared_draws",
+    "single_draw",
     "thiemann",
 ]

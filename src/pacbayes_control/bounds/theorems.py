@@ -204,6 +204,27 @@ def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float
     return kl_inverse(empirical_cost, penalty)
 
 
+def single_draw(empirical_cost: ArrayLike, log_ratio: ArrayLike, n: int, delta: float) -> Floats:
+    """The disintegrated bound of Rivasplata et al.: one policy h drawn from P and kept for good.
+
+    C_D(h) ≤ kl⁻¹(r̂(h), (ln(P(h)/P₀(h)) + ln(ξ(N)/δ)) / N), with probability at least 1 - δ over the
+    draw of the environments and of h together. P may depend on the environments; h must be the
+    first and only draw. Where the right-hand side is negative, 0 takes its place, which is weaker.
+
+    >>> round(float(single_draw(0.08, 1.0, 1000, 0.01)), 4)
+    0.1222
+    """
+    ratio = np.asarray(log_ratio, float)
+    if np.any(np.isnan(ratio)):
+        raise ValueError("the logarithm of the densities' ratio is NaN")
+    n = _check(n, delta)
+    constant = log_xi(n) - np.log(float(delta))
+    # The terms may cancel: what their sum may have lost to rounding is added.
+    loss = 1e-14 * (np.where(np.isfinite(ratio), np.abs(ratio), 0.0) + constant)
+    excess = np.maximum(ratio + constant + loss, 0.0)
+    return kl_inverse(empirical_cost, excess / n * (1 + ROUNDING))
+
+
 def _checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
     weights = np.asarray(weights, float)
     if weights.ndim != 1 or np.shape(outcomes)[-1:] != weights.shape:

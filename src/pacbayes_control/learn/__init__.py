@@ -2,6 +2,28 @@
 
 from pacbayes_control.learn.compare import Comparison, compare
 from pacbayes_control.learn.finite import learn_best, learn_finite
+from pacbayes_control.learn.gaussian import learn_family, learn_gaussian
+from pacbayes_control.learn.one_policy import certify_draw, learn_one
+from pacbayes_control.learn.priors import GaussianPrior, imitate, learn_elsewhere, set_aside
 from pacbayes_control.learn.relative_entropy import learn_constrained
+from pacbayes_control.learn.search import GaussianSearch, Settings
+from pacbayes_control.learn.training import SearchStopped
 
-__all__ = ["Comparison", "compare", "learn_best", "learn_constrained", "learn_finite"]
+__all__ = [
+    "Comparison",
+    "GaussianPrior",
+    "GaussianSearch",
+    "SearchStopped",
+    "Settings",
+    "certify_draw",
+    "compare",
+    "imitate",
+    "learn_best",
+    "learn_constrained",
+    "learn_elsewhere",
+    "learn_family",
+    "learn_finite",
+    "learn_gaussian",
+    "learn_one",
+    "set_aside",
+]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.certificate import METHODS, PAC_BAYES
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.issuing import METHODS, PAC_BAYES
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
 from pacbayes_control.run import Run
@@ -21,8 +21,8 @@ BEST = "best"  # the smallest of several certificates, each at its share of δ
 class Comparison:
     """Runs that are each valid on their own, and the one that was chosen before the costs."""
 
-    runs: tuple[Run, ...]
-    chosen: Run
+    runs: tuple[Run[Categorical], ...]
+    chosen: Run[Categorical]
 
 
 def compare(

@@ -8,24 +8,22 @@ number. The theorems hold for all P at once, so that the search costs nothing in
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from pacbayes_control.bounds import maurer, maurer_xi, mcallester_pinsker, quadratic
-from pacbayes_control.bounds.theorems import log_two_root
-from pacbayes_control.certificate import METHODS, Budget, issue, occam_bounds
+from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.issuing import METHODS, Provenance, issue, occam_bounds
+from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.run import Run
 
 Floats = NDArray[np.float64]
 
+UNIFORM, GIVEN = "uniform over the policies that differ", "given in advance"
 CELLS = 4_000_000  # of the table β × distinct costs held at a time
 
 
@@ -35,13 +33,17 @@ def learn_finite(
     method: str = "kl",
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
-) -> Run:
+    origin: str | None = None,
+    set_aside: int = 0,
+) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
     method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
-    single policy). objective: the same names and "quadratic"; the method's own where none is given.
-    The paper minimises "pinsker" and certifies by "kl-maurer". The prior must have been chosen
-    before the costs were seen; unless one is given it is uniform over the policies that differ.
+    single policy). objective: the same names, "quadratic" and "lambda"; where none is given, the
+    method's own. The paper minimises "pinsker" and certifies by "kl-maurer". The prior, and the
+    policies, must have been chosen before the costs were seen; unless one is given, the prior is
+    uniform over the policies that differ. For the record, origin: words for where they came from;
+    set_aside: how many environments were used for that, which these costs do not count.
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
@@ -51,7 +53,9 @@ def learn_finite(
     budget = Budget(delta)
     budget.spend(method)
     costs = costs if isinstance(costs, Costs) else Costs(costs)
-    return _learn(costs, budget, method, objective, prior_for(costs, prior))
+    words = origin or (UNIFORM if prior is None else GIVEN)
+    provenance = Provenance(objective or method, words, set_aside=set_aside)
+    return _learn(costs, budget, method, prior_for(costs, prior), provenance)
 
 
 def learn_best(
@@ -59,7 +63,7 @@ def learn_best(
     delta: float = 0.01,
     prior: Categorical | ArrayLike | None = None,
     methods: tuple[str, ...] = ("kl", "occam"),
-) -> Run:
+) -> Run[Categorical]:
     """The smallest of several certificates, each computed at its share of δ: a union bound.
 
     To compare methods and keep the best at full δ would be choosing by the data at no charge.
@@ -69,22 +73,23 @@ def learn_best(
     budget = Budget(delta)
     for method in methods:
         budget.spend(method, delta / len(methods))
+    words = UNIFORM if prior is None else GIVEN
     prior = prior_for(costs, prior)
-    runs = [_learn(costs, budget, method, None, prior) for method in methods]
+    runs = [_learn(costs, budget, method, prior, Provenance(method, words)) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
 def _learn(
-    costs: Costs, budget: Budget, method: str, objective: str | None, prior: Categorical
-) -> Run:
-    delta, objective = budget.spent[method], objective or method
+    costs: Costs, budget: Budget, method: str, prior: Categorical, provenance: Provenance
+) -> Run[Categorical]:
+    delta = budget.spent[method]
     if method == "occam":
         bounds = occam_bounds(costs, prior, delta)
         policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
         posterior = Categorical.one(policy, costs.policies)
     else:
-        posterior = minimise(costs.means, costs.environments, prior, delta, objective)
-    certificate = issue(costs, prior, posterior, method, budget, objective)
+        posterior = minimise(costs.means, costs.environments, prior, delta, provenance.objective)
+    certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 
 
@@ -101,53 +106,13 @@ def check_method(method: str, objective: str | None = None) -> None:
 # ---- the Gibbs path -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Objective:
-    """A bound to minimise, and the β at which it can be stationary for given r̂ and KL.
-
-    Along the path dKL = -β dr̂, so that a minimum satisfies β = (∂/∂r̂) / (∂/∂KL).
-    """
-
-    bound: Callable[[Floats, Floats, int, float], Floats]
-    stationary: Callable[[float, float, int, float], float]
-
-
-def _logit(p: float) -> float:
-    return float(np.log(p) - np.log1p(-p)) if 0 < p < 1 else (np.inf if p else -np.inf)
-
-
-def _stationary_kl(bound: Callable) -> Callable[[float, float, int, float], float]:
-    # ∂p/∂q over ∂p/∂c of p = kl⁻¹(q, c) is logit(p) - logit(q), and c = (KL + …)/N.
-    return lambda cost, kl, n, delta: n * (_logit(float(bound(cost, kl, n, delta))) - _logit(cost))
-
-
-def _stationary_pinsker(_: float, kl: float, n: int, delta: float) -> float:
-    return 4 * n * math.sqrt(_half_complexity(kl, n, delta))
-
-
-def _stationary_quadratic(cost: float, kl: float, n: int, delta: float) -> float:
-    return 2 * n / (1 + math.sqrt(cost / _half_complexity(kl, n, delta) + 1))
-
-
-def _half_complexity(kl: float, n: int, delta: float) -> float:
-    """(KL + ln(2√N/δ)) / (2N), for one number in the innermost loop of the search."""
-    return (kl + log_two_root(n) - math.log(delta)) / (2 * n)
-
-
-OBJECTIVES = {
-    "kl": Objective(maurer_xi, _stationary_kl(maurer_xi)),
-    "kl-maurer": Objective(maurer, _stationary_kl(maurer)),
-    "pinsker": Objective(mcallester_pinsker, _stationary_pinsker),
-    "quadratic": Objective(quadratic, _stationary_quadratic),
-}
-
-
 def minimise(
     means: Floats, n: int, prior: Categorical, delta: float, objective: str
 ) -> Categorical:
     """The posterior that minimises a bound over the whole simplex, for mean costs over n rollouts.
 
-    The bound along log β can have several minima: a grid finds the lowest, and the root of the
+    Along the path dKL = -β dr̂: at a minimum, β is the bound's rate of exchange between the two. The
+    bound along log β can have several minima: a grid finds the lowest, and the root of the
     condition for a stationary point between its neighbours gives β to full precision.
     """
     chosen = OBJECTIVES[objective]
@@ -159,7 +124,7 @@ def minimise(
 
     def slope(log_beta: float) -> float:
         cost, kl = path.at(np.exp([log_beta]))
-        target = chosen.stationary(float(cost[0]), float(kl[0]), n, delta)
+        target = chosen.exchange(float(cost[0]), float(kl[0]), n, delta)
         return log_beta - np.log(min(max(target, 1e-300), 1e300))
 
     if 1 < best < len(betas) - 1:

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import log_two_root
-from pacbayes_control.certificate import PAC_BAYES, Budget, issue
+from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.issuing import PAC_BAYES, Provenance, issue
 from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
 from pacbayes_control.run import Run
 
@@ -32,7 +33,7 @@ def learn_constrained(
     prior: Categorical | ArrayLike | None = None,
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
-) -> Run:
+) -> Run[Categorical]:
     """Minimise C_PAC under linear constraints on p, and certify what comes out by `method`.
 
     The certificate is computed from p after projection onto the simplex: nothing that the solver
@@ -56,7 +57,7 @@ def certify_constrained(
     prior: Categorical,
     posterior: Categorical,
     constraints: Sequence[LinearConstraint],
-) -> Run:
+) -> Run[Categorical]:
     """The run of a posterior that was found under constraints."""
     if method not in PAC_BAYES:
         raise ValueError(
@@ -65,7 +66,8 @@ def certify_constrained(
     budget = Budget(delta)
     budget.spend(method)
     words = [text for constraint in constraints for text in describe(constraint, costs)]
-    certificate = issue(costs, prior, posterior, method, budget, "pinsker", words)
+    provenance = Provenance("pinsker", constraints=words)
+    certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 
 

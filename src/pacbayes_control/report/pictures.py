@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,10 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.paper.table1 import Row
+from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Vehicle
 from pacbayes_control.tasks.base import generator
+from pacbayes_control.tasks.vehicle.policies import ray_angles
 
 # Colours that stay apart for colour-blind readers and on paper.
 BLUE, ORANGE, GREEN, GREY, DARK = "#0072b2", "#d55e00", "#009e73", "#9a9a9a", "#333333"
@@ -26,9 +28,7 @@ STABLE: Any = {"svg.hashsalt": "pacbayes-control", "svg.fonttype": "none"}
 
 def draw_vehicle(
     task: Vehicle,
-    policies: NDArray,
-    prior: Categorical,
-    posterior: Categorical,
+    run: Run[Any],
     environments: Environments,
     file: Path | BinaryIO,
     rollouts: int = 20,
@@ -37,19 +37,19 @@ def draw_vehicle(
     shown = min(3, len(environments))
     figure = Figure(figsize=(3.6 * shown, 4.7), layout="constrained")
     axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
-    rng = generator(0, "picture")
-    before, after = prior.sample(rng, rollouts), posterior.sample(rng, rollouts)
+    before, after = drawn_policies(run, rollouts)
     for index, axis in enumerate(axes):
         _draw_arena(axis, task, environments, index)
         for policy in before:
-            poses, _ = task.trajectory(policies[policy], environments, index)
-            axis.plot(*poses[:, :2].T, color=GREY, lw=0.7, alpha=0.5)
+            path = task.trajectory(policy, environments, index).poses[:, :2]
+            axis.plot(*path.T, color=GREY, lw=0.7, alpha=0.5)
         failed = 0
         for policy in after:
-            poses, collided = task.trajectory(policies[policy], environments, index)
-            axis.plot(*poses[:, :2].T, color=ORANGE if collided else BLUE, lw=1.3, alpha=0.6)
+            rollout = task.trajectory(policy, environments, index)
+            path, collided = rollout.poses[:, :2], rollout.collided
+            axis.plot(*path.T, color=ORANGE if collided else BLUE, lw=1.3, alpha=0.6)
             if collided:
-                axis.plot(*poses[-1, :2], "x", color=ORANGE, ms=8, mew=2, zorder=5)
+                axis.plot(*path[-1], "x", color=ORANGE, ms=8, mew=2, zorder=5)
             failed += collided
         x, y, _ = task.start
         axis.add_patch(Circle((x, y), task.robot_radius, color=DARK, zorder=4))
@@ -66,6 +66,22 @@ def draw_vehicle(
     _save(figure, file)
 
 
+def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
+    """Policies from a run's prior and from what it certifies; shapes (count, parameters)."""
+    rng, single = generator(0, "picture", of="policies"), run.certificate.policy
+    if isinstance(run.posterior, DiagonalGaussian):
+        before, after = run.prior.sample(rng, count), run.posterior.sample(rng, count)
+    else:
+        policies = run.costs.parameters
+        assert policies is not None
+        before = policies[run.prior.sample(rng, count)]
+        after = policies[run.posterior.sample(rng, count)]
+    if single is not None:
+        assert run.costs.parameters is not None
+        after = np.repeat(run.costs.parameters[single][None], count, axis=0)
+    return before, after
+
+
 def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
     arrays = environments[index : index + 1].arrays()
     obstacles = arrays["obstacles"][0, : arrays["counts"][0]]
@@ -76,6 +92,23 @@ def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> 
     axis.set_aspect("equal")
     axis.set_xlim(-5.6, 5.6)
     axis.set_ylim(-0.5, 14.0)
+
+
+def draw_gains(gains: Mapping[str, NDArray], path: Path) -> None:
+    """Gains K against the angles of the rays: the paper's figure of its optimised policy."""
+    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    axis = figure.subplots()
+    angles = ray_angles()
+    styles = [(GREY, "o", "--"), (BLUE, "s", "-"), (ORANGE, "^", "-")]
+    for (name, values), (colour, marker, line) in zip(gains.items(), styles, strict=False):
+        axis.plot(angles, values, color=colour, marker=marker, ls=line, ms=4, label=name)
+    axis.axhline(0, color=DARK, lw=0.5)
+    axis.set_xlabel("angle of the ray θ (rad), clockwise from the heading")
+    axis.set_ylabel("gain K")
+    axis.set_title("Mean of the posterior over linear policies, N = 100", fontsize=11)
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=9)
+    _save(figure, path)
 
 
 def draw_table1(rows: Sequence[Row], path: Path) -> None:

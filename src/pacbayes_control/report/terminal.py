@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pacbayes_control.certificate import Certificate, confidence_percent, round_up
+from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import Comparison
+from pacbayes_control.learn.search import GaussianSearch
+from pacbayes_control.learn.training import Watch
+from pacbayes_control.paper.continuous import Row as ContinuousRow
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.rollouts import Progress as ProgressCallback
 from pacbayes_control.run import Run
@@ -48,7 +52,34 @@ def bar(title: str, total: int) -> Iterator[ProgressCallback]:
         yield lambda done, _: progress.update(task, completed=done)
 
 
-def show_certificate(run: Run) -> None:
+@contextmanager
+def watch() -> Iterator[Callable[[str], Watch]]:
+    """Progress of searches on a terminal, each with its bound so far; nothing in a pipe."""
+    if not err.is_terminal:
+        yield lambda _: lambda _: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as progress:
+
+        def start(title: str) -> Watch:
+            task = progress.add_task(title, total=None, visible=False)
+
+            def step(search: GaussianSearch) -> None:
+                what = "bound" if search.objective else "cost"
+                progress.update(
+                    task,
+                    description=f"{title} ({what} {search.value:.4f})",
+                    total=search.settings.steps,
+                    completed=search.step,
+                    visible=not search.done,
+                )
+
+            return step
+
+        yield start
+
+
+def show_certificate(run: Run[Any]) -> None:
     """The promise, and what it rests on."""
     c = run.certificate
     say("")
@@ -57,13 +88,23 @@ def show_certificate(run: Run) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})")
     table.add_row("cost in training", f"{c.empirical_cost:.4f}")
-    table.add_row("KL from the prior", f"{c.kl:.3f} nats")
-    if c.policy is None:
+    if c.draws is not None and c.training_cost_bound is not None:
+        kind = "shared by all environments" if c.shared_draws else "for each environment"
+        table.add_row(
+            "with sampling", f"{round_up(c.training_cost_bound)}  ({c.draws:,} policies {kind})"
+        )
+    what = "KL from the prior" if c.method != "single-draw" else "log ratio to the prior"
+    table.add_row(what, f"{c.kl:.3f} nats")
+    table.add_row("prior", escape(c.prior))
+    if c.set_aside:
+        total = c.environments + c.set_aside
+        table.add_row("price of it", f"the bound counts {c.environments} of {total} environments")
+    if isinstance(run.posterior, Categorical) and c.policy is None:
         table.add_row("posterior", escape(mixture(run)))
     out.print(table)
 
 
-def mixture(run: Run, most: int = 4) -> str:
+def mixture(run: Run[Categorical], most: int = 4) -> str:
     """The likeliest policies of a posterior and their shares."""
     shares = run.posterior.probabilities
     top = [int(i) for i in shares.argsort()[::-1] if shares[i] >= 0.001][:most]
@@ -106,7 +147,7 @@ def _cells(c: Certificate) -> tuple[str, str, str]:
     return round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
 
 
-def _who(run: Run) -> str:
+def _who(run: Run[Categorical]) -> str:
     policy = run.certificate.policy
     if policy is None:
         return "a policy drawn afresh each time"
@@ -136,6 +177,32 @@ def show_table1(rows: Sequence[Row]) -> None:
         "paper: minimises C_PAC, reports Maurer's bound (Algorithm 1). kl: minimises the kl bound "
         "with ξ(N). occam: the best single policy. The last two pay once for policies that are "
         "equal. Means over draws of the training environments; the paper's own columns show one."
+    )
+
+
+def show_continuous(rows: Sequence[ContinuousRow]) -> None:
+    """The paper's setting beside ours."""
+    table = Table(title="Continuous policies: the vehicle, δ = 0.01", title_justify="left")
+    for heading in ("setting", "N", "draws", "certified", "bound", "± s.d.", "true", "paper"):
+        left = heading in ("setting", "certified")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.setting,
+            f"{row.environments:,}",
+            f"{row.draws}",
+            row.certified,
+            f"{row.bound:.3f}",
+            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
+            f"{row.true_cost:.3f}",
+            f"{row.paper_bound:.3f}",
+        )
+    out.print(table)
+    say(
+        "paper: linear policies, the paper's prior and method. ours: networks, a prior learnt on "
+        "other environments. deterministic: one network, that prior's mean. split: one network, "
+        "learnt on a fifth of the N and certified on the rest. Last column: the bound published, "
+        "for continuous policies at N = 100 and for 50 policies otherwise."
     )
 
 

@@ -15,18 +15,22 @@ Arrays = Mapping[str, NDArray]  # by name; the first axis of each is the environ
 BLOCK = 1024  # environments drawn from one generator
 
 
-def generator(seed: int, stream: str, block: int = 0) -> np.random.Generator:
-    """A generator of its own for every (seed, stream, block).
+def generator(
+    seed: int, stream: str, block: int = 0, of: str = "environments"
+) -> np.random.Generator:
+    """A generator of its own for every (seed, stream, block), and for what is drawn with it.
 
     Seeds enter as entropy and streams and blocks as spawn keys of a SeedSequence, so consecutive
-    seeds and different streams never overlap.
+    seeds and different streams never overlap. of: "environments", "policies" or "noise": whatever
+    the streams are called, what is drawn of one kind is independent of the others.
 
     >>> generator(0, "train").random() == generator(1, "train").random()
     False
     """
     if not 0 <= seed < 2**64:  # longer ones would run into the key
         raise ValueError(f"seed {seed} is not a whole number from 0 to 2⁶⁴ - 1")
-    key = (*stream.encode(), 256, block)  # 256 is no byte: no two names give the same key
+    kind = {"environments": 256, "policies": 257, "noise": 258}[of]
+    key = (*stream.encode(), kind, block)  # these are no bytes: no two names give the same key
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
@@ -77,8 +81,8 @@ class Environments:
             position = end
 
     def overlaps(self, other: Environments) -> bool:
-        """Whether any environment belongs to both."""
-        same = (self.task, self.stream, self.seed) == (other.task, other.stream, other.seed)
+        """Whether any were drawn by the same random numbers: not independent, whatever the task."""
+        same = (self.stream, self.seed) == (other.stream, other.seed)
         return same and self.start < other.stop and other.start < self.stop
 
     @property
@@ -102,8 +106,64 @@ class Environments:
         return sha.hexdigest()
 
 
+@dataclass(frozen=True)
+class Noise:
+    """The world's own randomness in rollouts: a stream with a part of its own for each rollout.
+
+    It is drawn independently of the policy (paper: Section 6.1). A rollout is known by its
+    environment and its column in the table of costs.
+    """
+
+    stream: str
+    seed: int = 0
+    kind: str = ""  # what is random, in words, for records
+    column: int = 0  # of the first policy
+
+    def shifted(self, columns: int) -> Noise:
+        """The same for a part of the table that begins so many columns further on."""
+        return replace(self, column=self.column + columns)
+
+    def keys(self, environments: Environments, policies: int) -> NDArray[np.uint64]:
+        """64 bits for each rollout, for a compiled simulator; shape (environments, policies)."""
+        first = generator(self.seed, self.stream, of="noise").integers(0, 2**64, dtype=np.uint64)
+        rows = np.arange(environments.start, environments.stop, dtype=np.uint64)
+        columns = np.arange(self.column, self.column + policies, dtype=np.uint64)
+        return _mixed(_mixed(first + rows)[:, None] + columns)
+
+    def generator(self, environment: int, policy: int) -> np.random.Generator:
+        """A generator for one rollout, for a simulator in Python."""
+        name = f"{self.stream} {environment} {self.column + policy}"
+        return generator(self.seed, name, of="noise")
+
+
+def _mixed(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The mixer of SplitMix64: a one-to-one map of 64 bits whose values look random."""
+    z = counters * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noise | None:
+    """The noise to run a task's rollouts with: none where the task has no property `noise_kind`.
+
+    Where none is given, a stream named after the environments'.
+    """
+    kind = getattr(task, "noise_kind", "")
+    if not kind:
+        return None
+    noise = noise or Noise(f"{environments.stream} noise", environments.seed)
+    return replace(noise, kind=kind)
+
+
 class Task(Protocol):
-    """A distribution over environments, and what a policy costs in one."""
+    """A distribution over environments, and what a policy costs in one.
+
+    A task may have more: `noise_kind`, words for what is random in its rollouts, and then `costs`
+    is also given a `Noise`; `surrogate`, a cost of the same form that varies smoothly with the
+    policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
+    derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment.
+    """
 
     @property
     def name(self) -> str:
@@ -115,8 +175,10 @@ class Task(Protocol):
         ...
 
     def costs(self, policies: NDArray, environments: Environments) -> NDArray:
-        """Costs in [0, 1] of every policy (a row of parameters) in every environment.
+        """Costs in [0, 1] of policies, each a row of parameters, in environments.
 
-        Shape (environments, policies). Called with chunks that fit in memory.
+        policies: (policies, parameters), every one to be rolled out in every environment, or
+        (environments, policies, parameters), where each environment has its own. Returns
+        (environments, policies). Called with chunks that fit in memory.
         """
         ...

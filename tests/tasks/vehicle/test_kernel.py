@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scenes import difference, discs_in, mirrored, scene
 
 from pacbayes_control.tasks import Environments, Vehicle
-from pacbayes_control.tasks.vehicle import kernel, reactive_gains
+from pacbayes_control.tasks.vehicle import Trajectory, kernel, reactive_gains
 from pacbayes_control.tasks.vehicle.environments import ObstacleField
 from pacbayes_control.tasks.vehicle.policies import ray_angles
 
@@ -22,21 +23,8 @@ STRAIGHT = np.zeros((1, 20))  # gains that never turn
 LARGE_DISCS = ObstacleField(fewest=7, most=7, radius=(0.1, 1.1))
 
 
-def scene(*discs: tuple[float, float, float]) -> Environments:
-    """One environment with these discs and no others."""
-    obstacles = np.array(discs, float).reshape(1, -1, 3)
-
-    def draw(_: np.random.Generator, n: int) -> dict[str, NDArray]:
-        return {
-            "obstacles": np.tile(obstacles, (n, 1, 1)),
-            "counts": np.full(n, obstacles.shape[1]),
-        }
-
-    return Environments(draw, task="vehicle", stream="scene", seed=0, start=0, stop=1)
-
-
 def cost(task: Vehicle, gains: NDArray, environments: Environments, dtype: type) -> int:
-    return int(task.costs(gains, environments, dtype)[0, 0])
+    return int(task.costs(gains, environments, dtype=dtype)[0, 0])
 
 
 # ---- the oracle ---------------------------------------------------------------------------------
@@ -50,7 +38,7 @@ class Reference:
     poses: NDArray  # (environments, steps + 1, policies, 3), the oracle's
     contact: NDArray  # (environments, policies), the step of first contact or 0, the oracle's
     costs: NDArray  # (environments, policies), the kernel's
-    trajectories: list[list[tuple[NDArray, bool]]]  # by environment and policy, the kernel's
+    trajectories: list[list[Trajectory]]  # by environment and policy, the kernel's
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +46,13 @@ def reference() -> Reference:
     task = Vehicle()
     gains = task.gain_grid()
     environments = task.environments(40, stream="oracle")
-    arrays = environments.arrays()
-    discs = [arrays["obstacles"][e, : arrays["counts"][e]].astype(float) for e in range(40)]
+    discs = discs_in(environments)
     poses, contact = zip(*(oracle.rollouts(gains, field) for field in discs), strict=True)
     return Reference(
         discs,
         np.array(poses),
         np.array(contact),
-        task.costs(gains, environments, np.float64),
+        task.costs(gains, environments, dtype=np.float64),
         [
             [task.trajectory(policy, environments[e : e + 1], 0) for policy in gains]
             for e in range(40)
@@ -73,20 +60,13 @@ def reference() -> Reference:
     )
 
 
-def difference(poses: NDArray, expected: NDArray) -> NDArray:
-    """By coordinate, with headings compared around the circle."""
-    apart = poses - expected
-    apart[..., 2] = (apart[..., 2] + np.pi) % (2 * np.pi) - np.pi
-    return np.abs(apart)
-
-
 def drifts(reference: Reference) -> NDArray:
     """How far each of the kernel's trajectories is from the oracle's at most, (rollouts,)."""
     return np.array(
         [
-            difference(poses, reference.poses[e, : len(poses), p]).max()
+            difference(one.poses, reference.poses[e, : len(one.poses), p]).max()
             for e, taken in enumerate(reference.trajectories)
-            for p, (poses, _) in enumerate(taken)
+            for p, one in enumerate(taken)
         ]
     )
 
@@ -98,17 +78,24 @@ def test_every_outcome_in_double_precision_is_the_oracles(reference):
 
 def test_trajectories_end_at_the_oracles_first_contact(reference):
     for taken, contact in zip(reference.trajectories, reference.contact, strict=True):
-        for (poses, collided), step in zip(taken, contact, strict=True):
-            assert collided == (step > 0)
-            assert len(poses) - 1 == (step if collided else oracle.STEPS)
+        for one, step in zip(taken, contact, strict=True):
+            assert one.collided == (step > 0)
+            assert len(one.poses) - 1 == (step if one.collided else oracle.STEPS)
 
 
 def test_each_step_of_every_trajectory_is_the_oracles_step(reference):
     gains = Vehicle().gain_grid()
     for discs, taken in zip(reference.discs, reference.trajectories, strict=True):
-        for policy, (poses, _) in zip(gains, taken, strict=True):
-            expected = oracle.step(poses[:-1], policy, discs)
-            assert difference(poses[1:], expected).max() < 1e-12
+        for policy, one in zip(gains, taken, strict=True):
+            expected = oracle.step(one.poses[:-1], policy, discs)
+            assert difference(one.poses[1:], expected).max() < 1e-12
+
+
+def test_what_a_trajectory_saw_before_each_step_is_what_the_oracle_sees_there(reference):
+    for discs, taken in zip(reference.discs, reference.trajectories, strict=True):
+        for one in taken[::7]:
+            assert one.depths.shape == (len(one.poses) - 1, len(oracle.ANGLES))
+            np.testing.assert_allclose(one.depths, oracle.depths(one.poses[:-1], discs), atol=1e-9)
 
 
 def test_whole_trajectories_follow_the_oracles_to_a_billionth(reference):
@@ -120,7 +107,7 @@ def test_single_precision_hardly_ever_changes_an_outcome():
     gains = task.gain_grid()
     environments = task.environments(1500, stream="precision")
     single = task.costs(gains, environments)
-    double = task.costs(gains, environments, np.float64)
+    double = task.costs(gains, environments, dtype=np.float64)
     assert np.mean(single == double) >= 0.9995
     assert abs(single.mean() - double.mean()) < 1e-4
 
@@ -395,6 +382,7 @@ def test_no_disc_that_a_ray_meets_is_unseen():
         (kernel.turn, 3),
         (kernel.bearing, 3),
         (kernel.half_width, 4),
+        (kernel.squash, 1),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -419,10 +407,10 @@ def many_policies() -> NDArray:
 def test_the_number_of_policies_evaluated_together_does_not_matter(dtype):
     task, gains = Vehicle(), many_policies()
     environments = task.environments(60, stream="groups")
-    together = task.costs(gains, environments, dtype)
+    together = task.costs(gains, environments, dtype=dtype)
     for size in (1, 3, 64, 65):
         parts = [
-            task.costs(gains[first : first + size], environments, dtype)
+            task.costs(gains[first : first + size], environments, dtype=dtype)
             for first in range(0, len(gains), size)
         ]
         np.testing.assert_array_equal(np.concatenate(parts, axis=1), together)
@@ -461,14 +449,10 @@ def test_mirrored_environments_cost_the_same():
     task = Vehicle()
     gains = task.gain_grid()
     environments = task.environments(200, stream="mirror")
-
-    def mirrored(rng: np.random.Generator, n: int) -> dict[str, NDArray]:
-        drawn = task.obstacles.draw(rng, n)
-        return {**drawn, "obstacles": drawn["obstacles"] * np.array([-1, 1, 1], np.float32)}
-
-    reflection = Environments(mirrored, "vehicle", "mirror", seed=0, start=0, stop=200)
+    reflection = mirrored(environments)
     np.testing.assert_array_equal(
-        task.costs(gains, reflection, np.float64), task.costs(gains, environments, np.float64)
+        task.costs(gains, reflection, dtype=np.float64),
+        task.costs(gains, environments, dtype=np.float64),
     )
 
 
@@ -482,7 +466,7 @@ def test_discs_beyond_the_count_are_not_there(dtype):
 
     padded = Environments(draw, "vehicle", "scene", seed=0, start=0, stop=1)
     assert cost(Vehicle(), STRAIGHT, padded, dtype) == 0
-    assert not Vehicle().trajectory(STRAIGHT[0], padded, 0)[1]
+    assert not Vehicle().trajectory(STRAIGHT[0], padded, 0).collided
 
 
 # ---- scenes worked out by hand ------------------------------------------------------------------
@@ -491,18 +475,20 @@ def test_discs_beyond_the_count_are_not_there(dtype):
 @PRECISIONS
 def test_an_empty_arena_costs_nothing_to_drive_straight_through(dtype):
     assert cost(Vehicle(), STRAIGHT, scene(), dtype) == 0
-    poses, collided = Vehicle().trajectory(STRAIGHT[0], scene(), 0)
-    assert not collided
-    np.testing.assert_allclose(poses[-1], [0, 1 + 100 * 0.125, 0])
+    taken = Vehicle().trajectory(STRAIGHT[0], scene(), 0)
+    assert not taken.collided
+    np.testing.assert_allclose(taken.poses[-1], [0, 1 + 100 * 0.125, 0])
 
 
 @PRECISIONS
 def test_a_disc_straight_ahead_is_hit(dtype):
     ahead = scene((0.0, 4.0, 0.1))
     assert cost(Vehicle(), STRAIGHT, ahead, dtype) == 1
-    poses, collided = Vehicle().trajectory(STRAIGHT[0], ahead, 0)
-    assert collided
-    assert len(poses) - 1 == 22  # the first y = 1 + k/8 that is at least 4 - 0.1 - 0.27 = 3.63
+    taken = Vehicle().trajectory(STRAIGHT[0], ahead, 0)
+    assert taken.collided
+    assert (
+        len(taken.poses) - 1 == 22
+    )  # the first y = 1 + k/8 that is at least 4 - 0.1 - 0.27 = 3.63
 
 
 @PRECISIONS
@@ -534,9 +520,9 @@ def test_contact_is_tested_after_steps_and_not_between_them(dtype):
 )
 def test_walls_are_met_where_they_stand(start, steps):
     task = Vehicle(start=start)
-    poses, collided = task.trajectory(STRAIGHT[0], scene(), 0)
-    assert collided
-    assert len(poses) - 1 == steps
+    taken = task.trajectory(STRAIGHT[0], scene(), 0)
+    assert taken.collided
+    assert len(taken.poses) - 1 == steps
     for dtype in (np.float32, np.float64):
         assert cost(task, STRAIGHT, scene(), dtype) == 1
 
@@ -544,15 +530,15 @@ def test_walls_are_met_where_they_stand(start, steps):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_turn_at_the_limit_is_a_quarter_radian_a_step(sign):
     gains = np.full((1, 20), sign * 1e4)
-    poses, collided = Vehicle().trajectory(gains[0], scene(), 0)
-    assert not collided
+    taken = Vehicle().trajectory(gains[0], scene(), 0)
+    assert not taken.collided
     turned = np.arange(101) * sign * 0.25
     expected = np.zeros((101, 3))
     expected[1:, 0] = -np.cumsum(0.125 * np.sin(turned[:-1]))
     expected[1:, 1] = np.cumsum(0.125 * np.cos(turned[:-1]))
     expected[:, 1] += 1
     expected[:, 2] = turned
-    assert difference(poses, expected).max() < 1e-8
+    assert difference(taken.poses, expected).max() < 1e-8
     assert cost(Vehicle(), gains, scene(), np.float32) == 0
 
 
@@ -563,16 +549,16 @@ def test_the_robot_turns_left_when_an_obstacle_is_nearer_on_the_right():
     near_right = scene(
         (-4.2 * diagonal, 1 + 4.2 * diagonal, 0.2), (1.2 * diagonal, 1 + 1.2 * diagonal, 0.2)
     )
-    poses, _ = Vehicle().trajectory(gains, near_right, 0)
+    poses = Vehicle().trajectory(gains, near_right, 0).poses
     assert poses[1, 2] > 0  # left is ψ > 0
     assert poses[2, 0] < 0
     near_left = scene(
         (4.2 * diagonal, 1 + 4.2 * diagonal, 0.2), (-1.2 * diagonal, 1 + 1.2 * diagonal, 0.2)
     )
-    mirrored, _ = Vehicle().trajectory(gains, near_left, 0)
+    mirrored = Vehicle().trajectory(gains, near_left, 0).poses
     assert mirrored[1, 2] == pytest.approx(-poses[1, 2])
 
 
 def test_the_first_step_moves_along_the_old_heading():
-    poses, _ = Vehicle().trajectory(np.full(20, 1e4), scene(), 0)
+    poses = Vehicle().trajectory(np.full(20, 1e4), scene(), 0).poses
     np.testing.assert_allclose(poses[1], [0, 1.125, 0.25], atol=1e-10)

@@ -9,7 +9,7 @@ from scipy import stats
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Task, Vehicle
 from pacbayes_control.tasks.vehicle import gain_grid, gain_names, reactive_gains
-from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField
+from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField, Reshuffled
 from pacbayes_control.tasks.vehicle.policies import ray_angles
 
 
@@ -104,6 +104,80 @@ def test_no_wall_reaches_into_an_open_area():
                 apart_x = right <= low_x or left >= high_x
                 apart_y = top <= low_y or bottom >= high_y
                 assert apart_x or apart_y
+
+
+# ---- reshuffled environments --------------------------------------------------------------------
+
+RECORDED = Vehicle().environments(30, stream="recorded", seed=2)[10:16]
+
+
+def reshuffled(n: int, stream: str = "train", seed: int = 0) -> Environments:
+    return Vehicle(obstacles=Reshuffled(RECORDED)).environments(n, stream, seed)
+
+
+def test_reshuffled_obstacles_are_recorded_ones_up_to_a_mirror():
+    recorded, drawn = RECORDED.arrays(), reshuffled(500).arrays()
+    known = {
+        tuple(disc)
+        for discs, count in zip(recorded["obstacles"], recorded["counts"], strict=True)
+        for disc in discs[:count].tolist()
+    }
+    assert len(known) == recorded["counts"].sum()
+    signs, met = [], set()
+    for discs, count in zip(drawn["obstacles"], drawn["counts"], strict=True):
+        present = [tuple(disc) for disc in discs[:count].tolist()]
+        flipped = [(-x, y, radius) for x, y, radius in present]
+        assert set(present) <= known or set(flipped) <= known
+        signs.append(set(present) <= known)
+        met |= set(present if signs[-1] else flipped)
+    assert met == known  # each is drawn at some time
+    assert 0.4 < np.mean(signs) < 0.6  # half of the fields are mirrored, each as a whole
+
+
+def test_reshuffled_fields_mix_obstacles_of_several_recorded_ones():
+    recorded, drawn = RECORDED.arrays(), reshuffled(50).arrays()
+    origin = {abs(disc[0]): e for e, discs in enumerate(recorded["obstacles"]) for disc in discs}
+    for discs, count in zip(drawn["obstacles"], drawn["counts"], strict=True):
+        assert len({origin[abs(disc[0])] for disc in discs[:count]}) >= 4
+
+
+def test_reshuffled_counts_are_recorded_ones_each_as_likely():
+    recorded, drawn = RECORDED.arrays(), reshuffled(3000).arrays()
+    values, times = np.unique(drawn["counts"], return_counts=True)
+    expected, shares = np.unique(recorded["counts"], return_counts=True)
+    np.testing.assert_array_equal(values, expected)
+    assert stats.chisquare(times, shares * 3000 / 6).pvalue > 1e-3
+    assert drawn["obstacles"].shape == (3000, recorded["counts"].max(), 3)
+    assert drawn["obstacles"].dtype == np.float32
+
+
+def test_reshuffled_environments_are_the_same_every_time_and_leave_the_recorded_as_they_were():
+    before = RECORDED.digest()
+    assert reshuffled(40).digest() == reshuffled(40).digest()
+    assert reshuffled(40).digest() != reshuffled(40, seed=1).digest()
+    assert reshuffled(40).digest() != reshuffled(40, stream="test").digest()
+    field = Reshuffled(RECORDED)
+    again = [field.draw(np.random.default_rng(1), 9)["obstacles"] for _ in range(2)]
+    np.testing.assert_array_equal(again[0], again[1])
+    assert RECORDED.digest() == before
+
+
+def test_reshuffled_environments_are_told_from_those_of_other_recordings():
+    others = [RECORDED[1:], RECORDED[:-1], Vehicle().environments(6, stream="recorded")]
+    tasks = [
+        str(Vehicle(obstacles=Reshuffled(each)).environments(3, "train").origin["task"])
+        for each in (RECORDED, *others)
+    ]
+    assert len(set(tasks)) == 4
+    assert all(str(RECORDED.task) in task for task in tasks)
+    assert not reshuffled(5).overlaps(Vehicle().environments(5, stream="train"))
+
+
+def test_reshuffled_environments_can_be_rolled_out_in():
+    task = Vehicle(obstacles=Reshuffled(RECORDED))
+    costs = task.costs(gain_grid(), task.environments(50, stream="train"))
+    assert costs.shape == (50, 50)
+    assert 0.05 < costs.mean() < 0.95
 
 
 # ---- policies -----------------------------------------------------------------------------------

@@ -1,6 +1,30 @@
 """The paper's ground vehicle among cylinders (Section 7.1)."""
 
-from pacbayes_control.tasks.vehicle.policies import gain_grid, gain_names, reactive_gains
-from pacbayes_control.tasks.vehicle.simulator import Vehicle
+from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField, Reshuffled
+from pacbayes_control.tasks.vehicle.policies import (
+    Gains,
+    Linear,
+    Network,
+    gain_grid,
+    gain_names,
+    network_start,
+    paper_prior,
+    reactive_gains,
+)
+from pacbayes_control.tasks.vehicle.simulator import Trajectory, Vehicle
 
-__all__ = ["Vehicle", "gain_grid", "gain_names", "reactive_gains"]
+__all__ = [
+    "Arena",
+    "Gains",
+    "Linear",
+    "Network",
+    "ObstacleField",
+    "Reshuffled",
+    "Trajectory",
+    "Vehicle",
+    "gain_grid",
+    "gain_names",
+    "network_start",
+    "paper_prior",
+    "reactive_gains",
+]

@@ -33,10 +33,12 @@ def bullet_costs(
         raise ModuleNotFoundError(
             "the reference simulator needs PyBullet: pip install 'pacbayes-control[pybullet]'"
         )
+    if task.controller.hidden or task.noise_kind:
+        raise ValueError("the reference simulator runs linear policies in a world without noise")
     pybullet = _import_quietly()
     client = pybullet.connect(pybullet.DIRECT)
     try:
-        gains = np.asarray(policies, float)
+        gains = task.controller.weights(np.asarray(policies, float))
         return _costs(pybullet, client, task, gains, environments, progress)
     finally:
         pybullet.disconnect(client)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import Arrays
+from pacbayes_control.tasks.base import Arrays, Environments
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,44 @@ class ObstacleField:
         low, high = np.array([self.x, self.y, self.radius]).T
         obstacles = rng.uniform(low, high, size=(n, self.most, 3)).astype(np.float32)
         return {"obstacles": obstacles, "counts": counts}
+
+
+class Distribution(Protocol):
+    """Where obstacle fields come from. Its `repr` must tell it from every other."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """Obstacles and counts, as `ObstacleField` gives them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reshuffled:
+    """New obstacle fields from recorded ones: as many obstacles as in one, each taken from any.
+
+    For learning from few environments without learning them by heart. What is learnt here depends
+    on the recorded environments, which no bound on it may count.
+    """
+
+    recorded: Environments
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """`obstacles` (n, most, 3) and `counts` (n,); half of the fields mirrored."""
+        counts, pool = self._pool
+        chosen = rng.choice(counts, size=n)
+        obstacles = pool[rng.integers(len(pool), size=(n, int(counts.max())))]
+        obstacles[..., 0] *= rng.choice(np.array([-1, 1], np.float32), size=(n, 1))
+        return {"obstacles": obstacles, "counts": chosen}
+
+    @cached_property
+    def _pool(self) -> tuple[NDArray, NDArray[np.float32]]:
+        arrays = self.recorded.arrays()
+        counts, obstacles = arrays["counts"], arrays["obstacles"]
+        present = np.arange(obstacles.shape[1]) < counts[:, None]
+        return counts, obstacles[present]
+
+    def __repr__(self) -> str:
+        e = self.recorded
+        return f"Reshuffled({e.task}, {e.stream!r}, seed {e.seed}, {e.start} to {e.stop})"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from numba import njit, prange
 
 LANES = 64  # rollouts advanced side by side in one environment
 SLACK = np.float32(0.01)  # rad added to each side of a disc's angular interval when culling rays
-F = np.float32
+DRAWS = 64  # numbers that the noise of one step may take from a rollout's stream
+F, U = np.float32, np.uint64
+GOLDEN = U(0x9E3779B97F4A7C15)  # an odd step between counters: 2⁶⁴ of them before one returns
 
 # Only the fusing of a multiplication with an addition is allowed: no reassociation, NaN honoured.
 compiled = njit(fastmath={"contract"}, error_model="numpy", nogil=True)
@@ -136,26 +138,71 @@ def half_width(radius, distance, front, inverse):
     return w * (F(1) + F(0.5709) * w * w) + SLACK
 
 
+@compiled
+def squash(x):
+    """A sigmoid from -1 to 1 in plain arithmetic: x / √(1 + x²)."""
+    return x / math.sqrt(F(1) + x * x)
+
+
+@compiled
+def scramble(counter):
+    """64 bits that look random, a function of a 64-bit counter alone (the mixer of SplitMix64)."""
+    z = (counter ^ (counter >> U(30))) * U(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> U(27))) * U(0x94D049BB133111EB)
+    return z ^ (z >> U(31))
+
+
+@compiled
+def bell(bits):
+    """A draw with mean 0 and variance 1: four uniform 16-bit numbers added, within ±3.47."""
+    low, high = bits & U(0xFFFF), (bits >> U(16)) & U(0xFFFF)
+    total = F(low) + F(high) + F((bits >> U(32)) & U(0xFFFF)) + F(bits >> U(48))
+    return (total - F(131070)) * F(2.6428998e-05)  # by √3 / 65536
+
+
 # ---- many policies in many environments ---------------------------------------------------------
 
 
 @njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True, parallel=True)
-def collisions(gains, obstacles, counts, walls, open_areas, rays, model, start, steps, collided):
+def collisions(
+    weights,
+    hidden,
+    offset,
+    obstacles,
+    counts,
+    walls,
+    open_areas,
+    rays,
+    model,
+    start,
+    steps,
+    noise,
+    keys,
+    collided,
+    closest,
+):
     """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
 
-    gains: (rays, policies) · obstacles: (environments, most, 3) as x, y, radius · counts:
+    weights: (1 or environments, rows, policies), the same policies everywhere or others in each
+    environment; rows as in `respond` · obstacles: (environments, most, 3) as x, y, radius · counts:
     (environments,) · walls: (walls, 4) as left, right, bottom, top · open_areas: (areas, 4),
     rectangles without walls · rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric ·
-    model: see `Vehicle.model` · start: x, y, sin ψ, cos ψ. All floating arrays of one dtype.
+    model: see `Vehicle.model` · start: x, y, sin ψ, cos ψ · noise: (2,) of wheels and ranges ·
+    keys: (environments, policies) of its draws, or empty without noise · closest: (environments,
+    policies), filled with the smallest distance from the robot's middle to a surface, or empty.
+    All floating arrays of one dtype.
     """
-    policies = gains.shape[1]
+    policies = weights.shape[2]
     groups = (policies + LANES - 1) // LANES
     width = (policies + groups - 1) // groups
     for e in prange(len(counts)):
+        own = np.int64(e) if len(weights) > 1 else 0
         for group in range(groups):
-            first = group * width
+            part = slice(group * width, group * width + width)
             advance_group(
-                gains[:, first : first + width],
+                weights[own, :, part],
+                hidden,
+                offset,
                 obstacles[e, : counts[e]],
                 walls,
                 open_areas,
@@ -163,39 +210,74 @@ def collisions(gains, obstacles, counts, walls, open_areas, rays, model, start, 
                 model,
                 start,
                 steps,
-                collided[e, first : first + width],
+                noise,
+                keys[e, part] if keys.size else keys[0],
+                collided[e, part],
+                closest[e, part] if closest.size else closest[0],
             )
 
 
 @compiled
-def advance_group(gains, obstacles, walls, open_areas, rays, model, start, steps, collided):
+def advance_group(
+    weights,
+    hidden,
+    offset,
+    obstacles,
+    walls,
+    open_areas,
+    rays,
+    model,
+    start,
+    steps,
+    noise,
+    keys,
+    collided,
+    closest,
+):
     """Roll out a group of policies, one a lane, in one environment.
 
     A lane whose robot has collided is replaced by the last one, so every lane in use is alive.
     """
-    lanes = gains.shape[1]
-    lane_gains = gains.copy()
+    lanes = weights.shape[1]
+    lane_weights = weights.copy()
+    lane_keys = keys.copy()
     policy = np.arange(lanes)
     collided[:] = 0
-    state = np.empty((4, lanes), gains.dtype)  # x, y, sin ψ, cos ψ
+    state = np.empty((5, lanes), weights.dtype)  # x, y, sin ψ, cos ψ, nearest surface so far
     for row in range(4):
         state[row] = start[row]
-    depths = np.empty((rays.shape[1], lanes), gains.dtype)
-    scratch = np.empty((2, lanes), gains.dtype)
+    state[4] = model[3]
+    depths = np.empty((rays.shape[1], lanes), weights.dtype)
+    scratch = np.empty((2, lanes), weights.dtype)
     hit = np.zeros(lanes, np.uint8)
-    for _ in range(steps):
+    for step in range(steps):
         x, y, sin, cos = state[0, :lanes], state[1, :lanes], state[2, :lanes], state[3, :lanes]
         sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
         sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
-        steer(lane_gains, depths, x, y, sin, cos, model, scratch[0, :lanes])
+        if keys.size:
+            disturb(depths, lanes, noise[1], model[3], lane_keys, step)
+        invert(depths, lanes, offset)
+        control = scratch[0, :lanes]
+        respond(lane_weights, hidden, depths, control, scratch[1, :lanes])
+        if keys.size:
+            slip(control, x, y, sin, cos, model, noise[0], lane_keys, step)
+        else:
+            move(control, x, y, sin, cos, model)
+        if closest.size:
+            approach(x, y, obstacles, walls, state[4, :lanes])
         if touch(x, y, obstacles, walls, model, hit[:lanes]):
-            lanes = drop_collided(lanes, hit, policy, state, lane_gains, collided)
+            lanes = drop_collided(
+                lanes, hit, policy, state, lane_weights, lane_keys, collided, closest
+            )
             if lanes == 0:
                 return
+    if closest.size:
+        for k in range(lanes):
+            closest[policy[k]] = state[4, k]
 
 
 @compiled
-def drop_collided(lanes, hit, policy, state, gains, collided):
+def drop_collided(lanes, hit, policy, state, weights, keys, collided, closest):
     """Record the lanes that are `hit`, and fill their places from the end; how many are left."""
     k = 0
     while k < lanes:
@@ -203,13 +285,17 @@ def drop_collided(lanes, hit, policy, state, gains, collided):
             k += 1
             continue
         collided[policy[k]] = 1
+        if closest.size:
+            closest[policy[k]] = state[4, k]
         lanes -= 1
         policy[k] = policy[lanes]
         hit[k] = hit[lanes]
+        if keys.size:
+            keys[k] = keys[lanes]
         for row in range(len(state)):
             state[row, k] = state[row, lanes]
-        for i in range(len(gains)):
-            gains[i, k] = gains[i, lanes]
+        for i in range(len(weights)):
+            weights[i, k] = weights[i, lanes]
     hit[:] = 0
     return lanes
 
@@ -307,14 +393,49 @@ def sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
 
 
 @compiled
-def steer(gains, depths, x, y, sin, cos, model, control):
-    """One step: u_diff = K · (1/y), then explicit Euler with the old heading."""
-    step, gain, limit = model[0], model[1], model[2]
-    for k in range(len(x)):
-        control[k] = F(0)
+def invert(depths, lanes, offset):
+    """Turn depths into what a policy sees, in place: z = 1 / (y - offset), at most 16."""
     for i in range(len(depths)):
-        for k in range(len(x)):
-            control[k] += gains[i, k] / depths[i, k]
+        for k in range(lanes):
+            depths[i, k] = F(1) / max(depths[i, k] - offset, F(0.0625))
+
+
+@compiled
+def respond(weights, hidden, z, control, scratch):
+    """The policies' control u_diff, one a lane, for what each sees, `z` (rays, lanes).
+
+    u = K·z + Σ_h v_h (σ(a_h·z + b_h) - σ(a_h·z' + b_h)), where z' is z seen in a mirror, so that
+    the hidden units steer to the left of a scene as they do to the right of its mirror image.
+    weights: (rows, lanes); the rows are K, then a_h, b_h and v_h for each hidden unit.
+    """
+    rays = len(z)
+    for k in range(len(control)):
+        control[k] = F(0)
+    for i in range(rays):
+        for k in range(len(control)):
+            control[k] += weights[i, k] * z[i, k]
+    row = rays
+    for _ in range(hidden):
+        for k in range(len(control)):
+            scratch[k] = weights[row + rays, k]
+        for i in range(rays):
+            for k in range(len(control)):
+                scratch[k] += weights[row + i, k] * z[i, k]
+        for k in range(len(control)):
+            control[k] += weights[row + rays + 1, k] * squash(scratch[k])
+            scratch[k] = weights[row + rays, k]
+        for i in range(rays):
+            for k in range(len(control)):
+                scratch[k] += weights[row + i, k] * z[rays - 1 - i, k]
+        for k in range(len(control)):
+            control[k] -= weights[row + rays + 1, k] * squash(scratch[k])
+        row += rays + 2
+
+
+@compiled
+def move(control, x, y, sin, cos, model):
+    """One step of explicit Euler with the old heading."""
+    step, gain, limit = model[0], model[1], model[2]
     for k in range(len(x)):
         angle = turn(control[k], limit, gain)
         x[k] -= step * sin[k]
@@ -322,6 +443,55 @@ def steer(gains, depths, x, y, sin, cos, model, control):
         old_sin, old_cos = sin[k], cos[k]
         sin[k] = old_sin * turn_cos(angle) + old_cos * turn_sin(angle)
         cos[k] = old_cos * turn_cos(angle) - old_sin * turn_sin(angle)
+
+
+# ---- the world's own noise ----------------------------------------------------------------------
+
+
+@compiled
+def disturb(depths, lanes, spread, horizon, keys, step):
+    """Multiply every reading by a factor around 1 of its own; none leaves the sensor's range."""
+    for i in range(len(depths)):
+        for k in range(lanes):
+            draw = bell(scramble(keys[k] + U(step * DRAWS + i) * GOLDEN))
+            reading = depths[i, k] * (F(1) + spread * draw)
+            depths[i, k] = min(max(reading, F(0)), horizon)
+
+
+@compiled
+def slip(control, x, y, sin, cos, model, spread, keys, step):
+    """One step in which each wheel turns by a factor around 1 of its own, then as in `move`."""
+    length, gain, limit = model[0], model[1], model[2]
+    for k in range(len(x)):
+        left = spread * bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 2) * GOLDEN))
+        right = spread * bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 1) * GOLDEN))
+        # u_left = u₀ - u_diff, u_right = u₀ + u_diff, each times 1 plus its error; u₀ = 2·limit
+        steered = min(max(control[k], -limit), limit)
+        forward = F(1) + (left + right) / F(2) + steered * (right - left) / (F(4) * limit)
+        angle = gain * (steered * (F(1) + (left + right) / F(2)) + limit * (right - left))
+        x[k] -= length * forward * sin[k]
+        y[k] += length * forward * cos[k]
+        old_sin, old_cos = sin[k], cos[k]
+        sin[k] = old_sin * turn_cos(angle) + old_cos * turn_sin(angle)
+        cos[k] = old_cos * turn_cos(angle) - old_sin * turn_sin(angle)
+
+
+# ---- contact ------------------------------------------------------------------------------------
+
+
+@compiled
+def approach(x, y, obstacles, walls, closest):
+    """Lower `closest` to the distance from each robot's middle to the nearest disc or wall."""
+    for j in range(len(obstacles)):
+        disc_x, disc_y, radius = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2]
+        for k in range(len(x)):
+            dx, dy = disc_x - x[k], disc_y - y[k]
+            closest[k] = min(closest[k], max(math.sqrt(dx * dx + dy * dy) - radius, F(0)))
+    for w in range(len(walls)):
+        left, right, bottom, top = walls[w, 0], walls[w, 1], walls[w, 2], walls[w, 3]
+        for k in range(len(x)):
+            gap = box_gap_squared(left - x[k], right - x[k], bottom - y[k], top - y[k])
+            closest[k] = min(closest[k], math.sqrt(gap))
 
 
 @compiled
@@ -358,15 +528,30 @@ def touch(x, y, obstacles, walls, model, hit):
 
 
 @njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True)
-def trajectory(gains, obstacles, walls, open_areas, rays, model, start, poses):
-    """Fill `poses` (steps + 1, 3) with x, y, ψ; the number of steps taken, and whether it collided.
+def trajectory(
+    weights,
+    hidden,
+    offset,
+    obstacles,
+    walls,
+    open_areas,
+    rays,
+    model,
+    start,
+    noise,
+    keys,
+    poses,
+    seen,
+):
+    """Fill `poses` (steps + 1, 3) with x, y, ψ and `seen` (steps, rays) with the depths measured.
 
-    The same step as in `collisions`, for a single rollout.
+    Returns the number of steps taken, and whether it collided. The same step as in `collisions`,
+    for a single rollout: weights (rows, 1), keys (1,) or empty.
     """
     state = start.copy().reshape(4, 1)
     x, y, sin, cos = state[0], state[1], state[2], state[3]
-    depths = np.empty((rays.shape[1], 1), gains.dtype)
-    scratch = np.empty((2, 1), gains.dtype)
+    depths = np.empty((rays.shape[1], 1), weights.dtype)
+    scratch = np.empty((2, 1), weights.dtype)
     hit = np.zeros(1, np.uint8)
     for step in range(len(poses)):
         poses[step, 0] = x[0]
@@ -377,5 +562,13 @@ def trajectory(gains, obstacles, walls, open_areas, rays, model, start, poses):
         if step < len(poses) - 1:
             sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
             sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
-            steer(gains.reshape(-1, 1), depths, x, y, sin, cos, model, scratch[0])
+            if keys.size:
+                disturb(depths, 1, noise[1], model[3], keys, step)
+            seen[step] = depths[:, 0]
+            invert(depths, 1, offset)
+            respond(weights, hidden, depths, scratch[0], scratch[1])
+            if keys.size:
+                slip(scratch[0], x, y, sin, cos, model, noise[0], keys, step)
+            else:
+                move(scratch[0], x, y, sin, cos, model)
     return len(poses) - 1, False

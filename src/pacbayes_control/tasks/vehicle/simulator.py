@@ -8,18 +8,40 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import Environments
+from pacbayes_control.tasks.base import Environments, Noise, noise_of
 from pacbayes_control.tasks.vehicle import kernel
-from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField
-from pacbayes_control.tasks.vehicle.policies import FAN, RAYS, gain_grid, gain_names, ray_angles
+from pacbayes_control.tasks.vehicle.environments import Arena, Distribution, ObstacleField
+from pacbayes_control.tasks.vehicle.policies import (
+    FAN,
+    RAYS,
+    Controller,
+    Gains,
+    gain_grid,
+    gain_names,
+    ray_angles,
+    respond,
+)
+
+LARGEST = 1e9  # of a parameter: beyond, single precision could overflow and a NaN touch nothing
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One rollout, until contact or for as many steps as the task has."""
+
+    poses: NDArray[np.float64]  # (steps taken + 1, 3) as x, y in m, ψ in rad
+    depths: NDArray[np.float64]  # (steps taken, rays) in m, what the sensor read before each step
+    collided: bool
 
 
 @dataclass(frozen=True)
 class Vehicle:
     """A differential-drive robot with a depth sensor among cylinders (paper: Section 7.1).
 
-    A policy is a row of gains, one a ray. The cost is 1 if the robot touches a cylinder or a wall
-    after any of `steps` steps, and 0 otherwise.
+    What a policy is, the `controller` says: a row of gains, one a ray, unless another class is
+    chosen. The cost is 1 if the robot touches a cylinder or a wall after any of `steps` steps, and
+    0 otherwise. With `wheel_slip` or `range_noise` the world has noise of its own: each wheel's
+    turn, or each reading, is multiplied by 1 plus so much times a draw of unit variance.
 
     >>> task = Vehicle()
     >>> task.costs(task.gain_grid(), task.environments(4, stream="example")).shape
@@ -34,8 +56,16 @@ class Vehicle:
     steps: int = 100
     horizon: float = 5.0  # m, the sensor's reach; a ray that meets nothing reads this
     start: tuple[float, float, float] = (0.0, 1.0, 0.0)  # x, y in m, heading ψ in rad
-    obstacles: ObstacleField = field(default_factory=ObstacleField)
+    obstacles: Distribution = field(default_factory=ObstacleField)
     arena: Arena = field(default_factory=Arena)
+    controller: Controller = field(default_factory=Gains)
+    wheel_slip: float = 0.0  # relative, of each wheel in each step
+    range_noise: float = 0.0  # relative, of each ray in each step
+
+    def __post_init__(self) -> None:
+        for name in ("wheel_slip", "range_noise"):
+            if not 0 <= getattr(self, name) <= 0.25:
+                raise ValueError(f"{name} = {getattr(self, name)} must lie between 0 and 0.25")
 
     @property
     def name(self) -> str:
@@ -47,6 +77,28 @@ class Vehicle:
         if n < 1:
             raise ValueError(f"{n} environments were asked for: at least one is needed")
         return Environments(self.obstacles.draw, f"vehicle {self.obstacles}", stream, seed, 0, n)
+
+    @property
+    def noise_kind(self) -> str:
+        """What is random in a rollout; empty where nothing is."""
+        kinds = {"wheel slip": self.wheel_slip, "range noise": self.range_noise}
+        return ", ".join(f"{name} {size!r}" for name, size in kinds.items() if size > 0)
+
+    @property
+    def policy_class(self) -> str:
+        """What a row of parameters means, in a word."""
+        return self.controller.name
+
+    def act(self, policy: NDArray, observation: NDArray) -> float:
+        """u_diff of a policy for depths along the rays, within the wheels' limits."""
+        depths = np.asarray(observation, float)
+        if depths.shape != (RAYS,):
+            raise ValueError(f"an observation is {RAYS} depths, not an array {depths.shape}")
+        if not np.all((depths >= 0) & (depths <= self.horizon)):
+            raise ValueError(f"depths lie between 0 and {self.horizon:g} m: {depths.tolist()}")
+        self._one(policy)
+        limit = self.model[2]
+        return float(np.clip(self.respond(policy, depths), -limit, limit))
 
     def gain_grid(self) -> NDArray[np.float64]:
         """The paper's finite policy space; shape (50, rays)."""
@@ -84,50 +136,147 @@ class Vehicle:
         self,
         policies: NDArray,
         environments: Environments,
+        noise: Noise | None = None,
+        *,
         dtype: type[np.floating] = np.float32,
     ) -> NDArray[np.uint8]:
         """0/1 costs of every policy in every environment, shape (environments, policies).
 
-        Single precision is the rule; double precision, at half the speed, shows how little it
-        matters (one rollout in 20,000 ends differently).
+        policies: (policies, parameters), or (environments, policies, parameters) for others in each
+        environment. Single precision is the rule; double precision, at half the speed, shows how
+        little it matters (one rollout in 20,000 ends differently).
         """
-        gains = self._checked_gains(policies)
+        return self._roll_out(policies, environments, noise, dtype, measure=False)[0]
+
+    def surrogate(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray[np.float64]:
+        """A cost that varies with the policy where `costs` is flat, of the same shape, in [0, 1].
+
+        The negative of the smallest distance to an obstacle along the trajectory, scaled (paper:
+        Section 7.1): 1 - d for d in metres from the robot's middle to a surface, 0 beyond 1 m. A
+        trajectory ends at the first contact.
+        """
+        _, closest = self._roll_out(policies, environments, noise, np.float32, measure=True)
+        return 1 - np.minimum(closest.astype(float), 1)
+
+    def _roll_out(
+        self,
+        policies: NDArray,
+        environments: Environments,
+        noise: Noise | None,
+        dtype: type[np.floating],
+        measure: bool,
+    ) -> tuple[NDArray[np.uint8], NDArray]:
+        weights = self._weights(policies, len(environments))
         arrays = environments.arrays()
-        collided = np.empty((len(environments), len(gains)), np.uint8)
+        shape = len(environments), weights.shape[-2]
+        collided = np.empty(shape, np.uint8)
+        closest = np.empty(shape if measure else (1, 0), dtype)
         kernel.collisions(
-            np.ascontiguousarray(gains.T, dtype),
+            np.ascontiguousarray(np.swapaxes(weights, -1, -2), dtype).reshape(
+                -1, weights.shape[-1], shape[1]
+            ),
+            self.controller.hidden,
+            dtype(self.controller.offset),
             arrays["obstacles"].astype(dtype, copy=False),
             arrays["counts"],
             *self._constants(dtype),
             self.steps,
+            np.array([self.wheel_slip, self.range_noise], dtype),
+            self._keys(environments, shape[1], noise),
             collided,
+            closest,
         )
-        return collided
+        return collided, closest
 
     def trajectory(
-        self, policy: NDArray, environments: Environments, index: int
-    ) -> tuple[NDArray[np.float64], bool]:
-        """Poses (steps taken + 1, 3) as x, y, ψ of one rollout, and whether it ended in contact."""
+        self,
+        policy: NDArray,
+        environments: Environments,
+        index: int,
+        noise: Noise | None = None,
+    ) -> Trajectory:
+        """One rollout, step by step."""
         if not 0 <= index < len(environments):
             raise ValueError(f"environment {index} is not one of the {len(environments)} given")
-        gains = self._checked_gains(np.atleast_2d(policy))[0]
-        arrays = environments[index : index + 1].arrays()
-        obstacles = arrays["obstacles"][0, : arrays["counts"][0]].astype(float)
-        poses = np.empty((self.steps + 1, 3))
-        taken, collided = kernel.trajectory(gains, obstacles, *self._constants(np.float64), poses)
-        return poses[: taken + 1], bool(collided)
+        return self.trajectories(policy, environments[index : index + 1], noise)[0]
 
-    def _checked_gains(self, policies: NDArray) -> NDArray[np.float64]:
+    def trajectories(
+        self, policy: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> list[Trajectory]:
+        """One rollout in each environment, step by step."""
+        weights = self._one(policy)
+        arrays, keys = environments.arrays(), self._keys(environments, 1, noise)
+        return [
+            self._follow(weights, arrays["obstacles"][i, :count], keys[i] if keys.size else keys[0])
+            for i, count in enumerate(arrays["counts"])
+        ]
+
+    def recordings(
+        self, policy: NDArray, environments: Environments
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What a policy saw and did along its way: depths (steps, rays) and u_diff (steps,)."""
+        seen = np.concatenate([t.depths for t in self.trajectories(policy, environments)])
+        limit = self.model[2]
+        return seen, np.clip(self.respond(policy, seen), -limit, limit)
+
+    def respond(self, policy: NDArray, depths: NDArray) -> NDArray[np.float64]:
+        """u_diff for depths (…, rays), before the wheels' limits."""
+        return respond(self.controller, policy, depths)
+
+    def _follow(
+        self, weights: NDArray[np.float64], obstacles: NDArray, keys: NDArray[np.uint64]
+    ) -> Trajectory:
+        poses, seen = np.empty((self.steps + 1, 3)), np.empty((self.steps, RAYS))
+        taken, collided = kernel.trajectory(
+            weights[:, None],
+            self.controller.hidden,
+            self.controller.offset,
+            obstacles.astype(float),
+            *self._constants(np.float64),
+            np.array([self.wheel_slip, self.range_noise]),
+            keys,
+            poses,
+            seen,
+        )
+        return Trajectory(poses[: taken + 1], seen[:taken], bool(collided))
+
+    def _weights(self, policies: NDArray, environments: int) -> NDArray[np.float64]:
         """A kernel does not check: a NaN would touch nothing, and a short row be read beyond."""
-        gains = np.asarray(policies, float)
-        if gains.ndim != 2 or gains.shape[1] != RAYS:
+        rows = np.asarray(policies, float)
+        kind, needed = self.controller.name, self.controller.parameters
+        if rows.ndim not in (2, 3) or rows.shape[-1] != needed:
             raise ValueError(
-                f"the vehicle's policies need {RAYS} gains each, not an array {gains.shape}"
+                f"the vehicle's {kind} policies need {needed} parameters each, "
+                f"not an array {rows.shape}"
             )
-        bad = ~np.isfinite(gains).all(axis=1)
+        if rows.ndim == 3 and len(rows) != environments:
+            raise ValueError(
+                f"policies for {len(rows)} environments were given, and there are {environments}"
+            )
+        if rows.shape[-2] == 0:
+            raise ValueError("there are no policies to roll out")
+        bad = ~(np.abs(rows) <= LARGEST).all(axis=-1)
         if bad.any():
-            raise ValueError(f"policy {int(np.argmax(bad))} has a NaN or infinite gain")
-        return gains
+            at = np.argwhere(bad)[0]
+            where = f"policy {at[-1]}" + (f" of environment {at[0]}" if len(at) == 2 else "")
+            raise ValueError(f"{where} has a NaN, an infinite or a huge parameter (above 1e9)")
+        return self.controller.weights(rows)
+
+    def _one(self, policy: NDArray) -> NDArray[np.float64]:
+        """The weights of a single policy."""
+        row = np.asarray(policy, float)
+        if row.ndim != 1:
+            raise ValueError(f"one policy is a row of parameters, not an array {row.shape}")
+        return self._weights(row[None], 1)[0]
+
+    def _keys(
+        self, environments: Environments, policies: int, noise: Noise | None
+    ) -> NDArray[np.uint64]:
+        """Where each rollout's own noise begins; nothing where the world has none."""
+        noise = noise_of(self, environments, noise)
+        return noise.keys(environments, policies) if noise else np.empty((1, 0), np.uint64)
 
     def _constants(
         self, dtype: type[np.floating]

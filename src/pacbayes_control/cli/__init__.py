@@ -1,0 +1,10 @@
+"""The command `pbc`.
+
+Each module holds a few commands. What they run is imported inside them: `pbc --help` should not
+wait for a simulator.
+"""
+
+from pacbayes_control.cli import certifying, experiments, learning
+from pacbayes_control.cli.app import app, main
+
+__all__ = ["app", "certifying", "experiments", "learning", "main"]

@@ -1,0 +1,61 @@
+"""The application that the commands join, and its one way of failing."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated, Any
+
+import typer
+
+import pacbayes_control
+
+app = typer.Typer(
+    name="pbc",
+    help="Learn a policy for a robot, and a certificate of how it will do in new environments.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+# Some versions of Typer stand on Click and some carry a copy: its base class of errors, either way.
+USAGE_ERRORS: Any = tuple(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+def main() -> None:
+    """Run `pbc`: one clear line and exit code 2 for bad input, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no error
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as stop:
+        code = stop.exit_code
+    except USAGE_ERRORS as error:
+        code = complain(error.format_message())
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    except (ValueError, OSError, ImportError, MemoryError, ArithmeticError) as error:
+        code = complain(str(error) or type(error).__name__)
+    if code == 130:
+        complain("interrupted")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def complain(message: str) -> int:
+    """One line on standard error; the exit code for bad input."""
+    if message:  # Click's error for a missing command has none: it has shown the help
+        print("pbc:", " ".join(message.split()), file=sys.stderr)
+    return 2
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        print(pacbayes_control.__version__)
+        raise typer.Exit

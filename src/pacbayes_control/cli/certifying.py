@@ -1,0 +1,127 @@
+"""`pbc certify` and `pbc verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.options import (
+    METHODS,
+    Delta,
+    Force,
+    JsonFile,
+    Prior,
+    check_writable,
+    write_json,
+)
+
+
+@app.command()
+def certify(
+    costs_file: Annotated[
+        Path, typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .npy or .npz.")
+    ],
+    delta: Delta = 0.01,
+    method: Annotated[
+        str, typer.Option(help=f"The certificate to use, decided on beforehand: {METHODS}")
+    ] = "kl",
+    prior: Prior = None,
+    at_least: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHARE:POLICIES",
+            help="Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 "
+            "such as 3,7-9 (repeatable).",
+        ),
+    ] = None,
+    at_most: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
+    ] = None,
+    solver: Annotated[
+        str | None,
+        typer.Option(
+            help="Minimise by the paper's relative entropy programmes with this solver: clarabel "
+            "(the default for constraints), scs, ecos, mosek."
+        ),
+    ] = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
+    ] = None,
+    force: Force = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Certify a matrix of costs by every method that applies.
+
+    One row an environment, one column a policy, costs from 0 (success) to 1 (failure). A CSV file
+    may have a header with the policies' names, a first column with the environments' (headed
+    site), and a row named prior.
+
+    Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
+    """
+    from pacbayes_control.learn import compare
+    from pacbayes_control.learn.constraints import at_least_on, at_most_on
+    from pacbayes_control.reading import read_campaign, read_prior
+    from pacbayes_control.report.terminal import say, show_comparison
+    from pacbayes_control.run import check_free
+
+    check_writable(json_file, costs_file)
+    if out_folder:
+        check_free(out_folder, force)
+    campaign = read_campaign(costs_file)
+    costs, weights = campaign.costs, campaign.prior
+    if prior and weights:
+        raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
+    if prior:
+        weights = read_prior(prior, costs.names or costs.policies)
+    limits = [at_least_on(text, costs) for text in at_least or []]
+    limits += [at_most_on(text, costs) for text in at_most or []]
+    comparison = compare(costs, delta, weights, method, limits, solver)
+    say(f"{costs_file}: {campaign.reading}.")
+    if costs.policies > costs.environments:
+        say("There are more policies than environments: are rows and columns as they should be?")
+    show_comparison(comparison, method)
+    if out_folder:
+        comparison.chosen.save(out_folder, overwrite=force)
+        say(f"\nThe run is in {out_folder}.")
+    posterior = comparison.chosen.posterior.probabilities
+    shares = {costs.name(i): float(posterior[i]) for i in range(costs.policies)}
+    write_json(
+        json_file,
+        {
+            "certificates": [run.certificate.to_dict() for run in comparison.runs],
+            "chosen": comparison.chosen.certificate.to_dict(),
+            "posterior": shares,
+        },
+    )
+
+
+@app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    json_file: JsonFile = None,
+) -> None:
+    """Recompute a certificate from its files.
+
+    Exit code 0 if it holds, 1 if it does not or a file was altered, 2 if the run cannot be read.
+
+    Example: pbc verify runs/vehicle
+    """
+    from pacbayes_control.report.terminal import say
+    from pacbayes_control.run import AlteredRun
+    from pacbayes_control.verification import InvalidCertificate
+    from pacbayes_control.verification import verify as verify_run
+
+    check_writable(json_file)
+    try:
+        verification = verify_run(run)
+    except (AlteredRun, InvalidCertificate) as error:
+        write_json(json_file, {"verified": False, "reason": str(error)})
+        complain(f"NOT VERIFIED: {error}")
+        raise typer.Exit(1) from None
+    say(str(verification))
+    record = verification.certificate.to_dict()
+    write_json(json_file, {**record, "verified": True, "recomputed": verification.recomputed})

@@ -1,0 +1,125 @@
+"""`pbc reproduce` and `pbc bench`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_writable, write_json
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Which experiment: table1 or continuous.")
+    ],
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MOST,
+            help="Draws of the training set; table1: of the largest, and more of smaller ones.",
+        ),
+    ] = 10,
+    test_environments: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
+    ] = 100_000,
+    seed: Seed = 0,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the figures; default runs/NAME.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Run an experiment of the paper and print its figures beside ours.
+
+    Example: pbc reproduce table1 --draws 10 --json table1.json
+    """
+    if name not in ("table1", "continuous"):
+        raise ValueError(f"experiment {name!r} is unknown: choose table1 or continuous")
+    check_writable(json_file)
+    folder = out_folder or Path("runs") / name
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: give a folder for the figures")
+    folder.mkdir(parents=True, exist_ok=True)
+    run = _table1 if name == "table1" else _continuous
+    run(draws, test_environments, seed, folder, json_file)
+
+
+def _table1(
+    draws: int, test_environments: int, seed: int, folder: Path, json_file: Path | None
+) -> None:
+    from pacbayes_control.learn import learn_finite
+    from pacbayes_control.paper.table1 import rollouts_of, table1, to_dicts
+    from pacbayes_control.report.pictures import draw_table1, draw_vehicle
+    from pacbayes_control.report.terminal import bar, say, show_table1
+    from pacbayes_control.rollouts import evaluate
+    from pacbayes_control.tasks import Vehicle
+
+    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
+        rows = table1(draws, test_environments, seed, progress)
+    write_json(json_file, {"rows": to_dicts(rows)})
+    draw_table1(rows, folder / "table1.svg")
+    task = Vehicle()
+    train = task.environments(1000, stream="train", seed=seed)
+    run = learn_finite(evaluate(task, task.gain_grid(), train))
+    shown = task.environments(3, stream="test", seed=seed)
+    draw_vehicle(task, run, shown, folder / "vehicle.svg")
+    show_table1(rows)
+    say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
+
+
+def _continuous(
+    draws: int, test_environments: int, seed: int, folder: Path, json_file: Path | None
+) -> None:
+    from pacbayes_control.paper.continuous import continuous, to_dict
+    from pacbayes_control.report.pictures import draw_gains
+    from pacbayes_control.report.terminal import say, show_continuous, watch
+
+    with watch() as watching:
+        result = continuous(draws, test_environments, seed, watch=watching)
+    write_json(json_file, to_dict(result))
+    draw_gains(result.gains, folder / "gains.svg")
+    show_continuous(result.rows)
+    say(f"\nFigure: {folder / 'gains.svg'} (the optimised K against θ)")
+
+
+@app.command()
+def bench(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What to measure: vehicle, learn or continuous.")
+    ],
+    environments: Annotated[
+        int,
+        typer.Option(min=1, max=MOST, help="vehicle: environments that PyBullet simulates too."),
+    ] = 120,
+    scale_to: Annotated[
+        int, typer.Option(min=4, max=MOST, help="vehicle: environments of the largest scaling run.")
+    ] = 16_384,
+    solver: Annotated[str, typer.Option(help="learn: solver of the programmes.")] = "clarabel",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure speed against a reference in the same run.
+
+    Example: pbc bench vehicle --json bench.json
+    """
+    from pacbayes_control import bench as benchmarks
+    from pacbayes_control.report.terminal import bar, show_bench
+
+    check_writable(json_file)
+    if name == "vehicle":
+        with bar("PyBullet rollouts", environments * 50) as progress:
+            result = benchmarks.bench_vehicle(environments, scale_to, seed, progress)
+    elif name == "learn":
+        result = benchmarks.bench_learn(solver, seed)
+    elif name == "continuous":
+        result = benchmarks.bench_continuous(seed=seed)
+    else:
+        raise ValueError(f"benchmark {name!r} is unknown: choose vehicle, learn or continuous")
+    record = asdict(result)
+    write_json(json_file, record)
+    show_bench(name, record)

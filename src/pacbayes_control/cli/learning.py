@@ -1,0 +1,255 @@
+"""`pbc learn` and `pbc pretrain`."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.options import (
+    METHODS,
+    MOST,
+    Delta,
+    Force,
+    JsonFile,
+    Seed,
+    check_writable,
+    write_json,
+)
+
+
+@app.command()
+def learn(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
+    policy: Annotated[
+        str, typer.Option(help="Class of policies: grid (the paper's 50), linear or network.")
+    ] = "grid",
+    environments: Annotated[
+        int, typer.Option(min=2, max=MOST, help="Training environments.")
+    ] = 1000,
+    delta: Delta = 0.01,
+    method: Annotated[str, typer.Option(help=f"The certificate: {METHODS}")] = "kl",
+    objective: Annotated[
+        str | None, typer.Option(help="What to minimise, if not the method's own bound.")
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="linear, network: paper, elsewhere (never saw these environments), split (learnt "
+            "on a share of them), imitation, or a file of `pbc pretrain`. grid: a file.",
+        ),
+    ] = None,
+    family: Annotated[
+        bool, typer.Option("--family", help="Choose among five prior variances, by a union bound.")
+    ] = False,
+    share: Annotated[
+        float, typer.Option(help="--prior split: share of the environments that it may see.")
+    ] = 0.2,
+    certify: Annotated[
+        str,
+        typer.Option(
+            help="linear, network: the posterior, one draw from it, or one of a few candidates."
+        ),
+    ] = "posterior",
+    candidates: Annotated[
+        int, typer.Option(min=1, max=MOST, help="--certify one: policies to choose from.")
+    ] = 1,
+    estimator: Annotated[
+        str, typer.Option(help="Gradient of the cost: evolution, or differences of the surrogate.")
+    ] = "evolution",
+    steps: Annotated[int, typer.Option(min=1, max=MOST, help="Steps of the search.")] = 200,
+    prior_steps: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Steps of the search for a prior.")
+    ] = 400,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, help="Policies for each environment to certify with."),
+    ] = None,
+    shared_draws: Annotated[
+        bool, typer.Option("--shared-draws", help="The same in every environment, as in the paper.")
+    ] = False,
+    sampling_delta: Annotated[
+        float | None, typer.Option(help="Share of delta for sampling; default a tenth.")
+    ] = None,
+    wheel_slip: Annotated[float, typer.Option(help="Noise of the wheels, relative.")] = 0.0,
+    range_noise: Annotated[float, typer.Option(help="Noise of the depths, relative.")] = 0.0,
+    test_environments: Annotated[
+        int, typer.Option(min=0, max=MOST, help="New environments to estimate the true cost on.")
+    ] = 20_000,
+    seed: Seed = 0,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
+    ] = None,
+    force: Force = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Learn a policy for a task and certify it.
+
+    A search can be interrupted: the same command takes it up where it was.
+
+    Example: pbc learn vehicle --policy network --environments 1000 --out runs/network
+    """
+    from pacbayes_control.certificate import Budget
+    from pacbayes_control.learn.search import Settings
+    from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
+    from pacbayes_control.report.pictures import draw_vehicle
+    from pacbayes_control.report.terminal import say, show_certificate, watch
+    from pacbayes_control.rollouts import estimate_true_cost
+    from pacbayes_control.run import check_free
+    from pacbayes_control.tasks import Vehicle
+
+    if task != "vehicle":
+        raise ValueError(f"task {task!r} is unknown: choose vehicle")
+    Budget(delta)  # an error for a delta that is none, before the rollouts
+    folder = out_folder or Path("runs") / task
+    check_free(folder, force)
+    check_writable(json_file)
+    _refuse_unused(context, policy, prior, certify)
+    checkpoint = folder.with_name(f"{folder.name}.checkpoint")
+    if policy == "grid":
+        vehicle = Vehicle(wheel_slip=wheel_slip, range_noise=range_noise)
+        train = vehicle.environments(environments, stream="train", seed=seed)
+        run: Any = _learn_grid(vehicle, train, delta, method, objective, prior)
+    else:
+        recipe = Recipe(
+            policy=policy,
+            prior=prior,
+            family=family,
+            certify=certify,
+            delta=delta,
+            sampling_delta=sampling_delta,
+            method=method,
+            objective=objective,
+            share=share,
+            prior_steps=prior_steps,
+            candidates=candidates,
+            draws=draws,
+            shared_draws=shared_draws,
+            settings=Settings(estimator=estimator, steps=steps),
+            seed=seed,
+        )
+        vehicle = Vehicle(
+            controller=CONTROLLERS[policy], wheel_slip=wheel_slip, range_noise=range_noise
+        )
+        train = vehicle.environments(environments, stream="train", seed=seed)
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        with watch() as watching:
+            run = learn_vehicle(vehicle, train, recipe, checkpoint, watching)
+    test = vehicle.environments(max(3, test_environments), stream="test", seed=seed)
+    picture = BytesIO()
+    draw_vehicle(vehicle, run, test[:3], picture)
+    run.save(folder, force, {"picture.svg": picture.getvalue()})
+    for file in checkpoint.parent.glob(f"{checkpoint.name}.*"):
+        file.unlink()  # the run holds what they led to
+
+    result = {**run.certificate.to_dict(), "run": str(folder)}
+    show_certificate(run)
+    if test_environments:
+        result["true_cost"] = estimate_true_cost(vehicle, run, test[:test_environments], [train])
+        result["test_environments"] = test_environments
+        say(
+            f"Estimated on {test_environments:,} environments that it has never seen: "
+            f"{result['true_cost']:.4f}."
+        )
+    say(f"\nThe run is in {folder} (picture: {folder / 'picture.svg'}).")
+    say(f"Anybody can check it: pbc verify {folder}")
+    write_json(json_file, result)
+
+
+SAMPLED = ("draws", "shared_draws", "sampling_delta")
+SEARCHED = ("family", "estimator", "steps", "objective", "method")
+
+
+def _refuse_unused(context: typer.Context, policy: str, prior: str | None, certify: str) -> None:
+    """An error for an option that has no effect: none is accepted and ignored."""
+    unused: dict[str, str] = {}
+    if policy == "grid":
+        names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", "share", "prior_steps")
+        unused |= dict.fromkeys(names, "is for --policy linear or network")
+        if prior in ("paper", "elsewhere", "split", "imitation"):
+            raise ValueError(f"the prior {prior!r} is for --policy linear or network: give a file")
+    else:
+        if certify != "posterior":
+            unused |= dict.fromkeys(SAMPLED, "is for --certify posterior")
+        if certify == "one":
+            unused |= dict.fromkeys(SEARCHED, "has no use where one of a few is certified")
+        else:
+            unused["candidates"] = "is for --certify one"
+        if certify == "draw":
+            unused["method"] = "has no use: one draw has a bound of its own"
+        if prior != "split":
+            unused["share"] = "is for --prior split"
+        if prior != "split" and (prior != "elsewhere" or policy == "network"):
+            unused["prior_steps"] = "is for priors that are learnt on the spot"
+    for name, reason in unused.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name.replace('_', '-')} {reason}")
+
+
+def _learn_grid(
+    vehicle: Any,
+    train: Any,
+    delta: float,
+    method: str,
+    objective: str | None,
+    prior: str | None,
+) -> Any:
+    """The paper's fifty policies."""
+    from pacbayes_control.learn import learn_best, learn_finite
+    from pacbayes_control.learn.finite import check_method
+    from pacbayes_control.reading import read_prior
+    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.rollouts import evaluate
+
+    if method == "best" and objective:
+        raise ValueError("best takes no objective: it minimises each method's own bound")
+    if method != "best":
+        check_method(method, objective)
+    policies, names = vehicle.gain_grid(), vehicle.gain_names()
+    weights = read_prior(Path(prior), names) if prior else None
+    with bar("training rollouts (compiled once)", len(train) * len(policies)) as progress:
+        costs = evaluate(vehicle, policies, train, names, progress)
+    if method == "best":
+        return learn_best(costs, delta, weights)
+    return learn_finite(costs, delta, method, objective, weights)
+
+
+@app.command()
+def pretrain(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
+    steps: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Steps, of 16,384 rollouts each.")
+    ] = 4000,
+    seed: Seed = 0,
+    out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = Path(
+        "prior.json"
+    ),
+) -> None:
+    """Learn a prior for network policies on environments from elsewhere, and keep it in a file.
+
+    The prior that ships with the library is the result of this command with its defaults. An
+    interrupted search is taken up where it was.
+
+    Example: pbc pretrain vehicle --out prior.json
+    """
+    from pacbayes_control.recipes import pretrain as learn_prior
+    from pacbayes_control.report.terminal import say, watch
+
+    if task != "vehicle":
+        raise ValueError(f"task {task!r} is unknown: choose vehicle")
+    check_writable(out_file)
+    checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
+    with watch() as watching:
+        prior = learn_prior(steps, seed, checkpoint, watching("learning elsewhere"))
+    record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
+    out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    checkpoint.unlink(missing_ok=True)
+    say(f"{out_file}: a prior over {len(prior.distribution)} parameters, {prior.origin}.")
+    say(f"Use it: pbc learn {task} --policy network --prior {out_file}")

@@ -1,0 +1,50 @@
+"""Options that several commands have, and what they write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for the terminal."),
+]
+Delta = Annotated[
+    float, typer.Option(help="Probability that the certificate may be wrong: 1 - confidence.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of every random stream.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
+Prior = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
+]
+MOST = 1_000_000_000  # of anything that is counted
+METHODS = (
+    "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
+    "occam (one policy), or best (the smaller of kl and occam, paid for)."
+)
+
+
+def check_writable(json_file: Path | None, *inputs: Path) -> None:
+    """Before the work, not after it."""
+    if json_file and json_file.resolve() in [path.resolve() for path in inputs]:
+        raise ValueError(f"{json_file} is the input: write the JSON to another file")
+    if json_file and not json_file.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {json_file.parent} to write {json_file.name} in")
+    if json_file and json_file.is_dir():
+        raise ValueError(f"{json_file} is a folder, not a file to write JSON to")
+
+
+def write_json(json_file: Path | None, record: Any) -> None:
+    """The result of a command, for machines, where it was asked for."""
+    if json_file is None:
+        return
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if str(json_file) == "-":
+        sys.stdout.write(text)
+    else:
+        json_file.write_text(text, encoding="utf-8")

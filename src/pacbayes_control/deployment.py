@@ -1,0 +1,99 @@
+"""A certified policy on the robot: drawn once an episode, as the certificate means it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.run import Run
+
+
+class Actor(Protocol):
+    """A task, as far as deployment needs it."""
+
+    @property
+    def policy_class(self) -> str:
+        """What a row of parameters means, in a word."""
+        ...
+
+    def act(self, policy: NDArray, observation: NDArray) -> float | NDArray:
+        """The action of one policy for one observation."""
+        ...
+
+
+class DeployedPolicy:
+    """What a run certifies, with the `predict` that everyone knows.
+
+    A certificate for a posterior is about policies drawn from it, one for each environment: call
+    `reset` when an episode begins, and a policy is drawn and kept until the next. The mean of the
+    posterior is another policy, for which nothing was proved.
+
+    >>> import pacbayes_control as pbc
+    >>> from pacbayes_control.tasks import Vehicle
+    >>> task = Vehicle()
+    >>> costs = pbc.evaluate(task, task.gain_grid(), task.environments(100, stream="train"))
+    >>> robot = DeployedPolicy(pbc.learn_finite(costs), task, seed=0)
+    >>> robot.reset()
+    >>> action, _ = robot.predict(np.full(20, 5.0))  # depths along the rays: turn or go straight
+    """
+
+    def __init__(self, run: Run[Any] | str | Path, task: Actor, seed: int | None = None) -> None:
+        """Deploy a run, or the run in a folder; a seed repeats the draws."""
+        self.run = run if isinstance(run, Run) else Run.load(run)
+        self.task = task
+        trained = self.run.costs.origin.get("policy_class", task.policy_class)
+        if trained != task.policy_class:
+            raise ValueError(
+                f"the run is about {trained} policies, and the task has {task.policy_class} ones"
+            )
+        if isinstance(self.run.posterior, Categorical) and self.run.costs.parameters is None:
+            raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
+        self._rng = np.random.default_rng(seed)
+        self._policy: NDArray | None = None
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the certificate is for one policy, the same in every episode."""
+        return self.run.certificate.policy is not None
+
+    @property
+    def policy(self) -> NDArray:
+        """The parameters of the policy of this episode."""
+        if self._policy is None:
+            self.reset()
+        assert self._policy is not None
+        return self._policy
+
+    def reset(self) -> None:
+        """Begin an episode: draw a policy from the posterior, and keep it until the next."""
+        run = self.run
+        if run.certificate.policy is not None:
+            self._policy = run.costs.parameters[run.certificate.policy]  # type: ignore[index]
+        elif isinstance(run.posterior, Categorical):
+            self._policy = run.costs.parameters[run.posterior.sample(self._rng)]  # type: ignore[index]
+        else:
+            self._policy = run.posterior.sample(self._rng, 1)[0]
+
+    def predict(
+        self,
+        observation: NDArray,
+        state: None = None,  # noqa: ARG002 - for the habit: nothing is carried between steps
+        episode_start: bool = False,
+        deterministic: bool = False,
+    ) -> tuple[NDArray, None]:
+        """The action for an observation; `episode_start` draws a new policy first.
+
+        deterministic: an error unless the certificate is for one policy.
+        """
+        if deterministic and not self.deterministic:
+            raise ValueError(
+                "the certificate is for policies drawn from the posterior, not for one of them: "
+                "certify one policy (method occam or single-draw) to act without chance"
+            )
+        if episode_start:
+            self.reset()
+        return np.asarray(self.task.act(self.policy, np.asarray(observation))), None

@@ -1,0 +1,224 @@
+"""Theorems applied to recorded costs: the one place where certificates are made.
+
+r̂ and KL are computed here, from the distributions themselves, and enter a theorem rounded upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.bounds import (
+    fresh_draws,
+    maurer,
+    maurer_xi,
+    mcallester_pinsker,
+    occam_exact_tail,
+    occam_kl,
+    shared_draws,
+    single_draw,
+)
+from pacbayes_control.certificate import Budget, Certificate, versions
+from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import Categorical, DiagonalGaussian
+
+PAC_BAYES = {"kl": maurer_xi, "kl-maurer": maurer, "pinsker": mcallester_pinsker}
+METHODS = (*PAC_BAYES, "occam")
+SAMPLING = "sampling"  # the budget's name for what sampled policies may miss
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a certificate says of how its posterior came about."""
+
+    objective: str  # what was minimised
+    prior: str = "given in advance"
+    constraints: Sequence[str] = ()
+    set_aside: int = 0  # environments used before, which the bound does not count
+
+
+def issue(
+    costs: Costs,
+    prior: Categorical,
+    posterior: Categorical,
+    method: str,
+    budget: Budget,
+    provenance: Provenance,
+) -> Certificate:
+    """Certify a posterior over finitely many policies, at the budget's share for the method.
+
+    The PAC-Bayes methods hold for every posterior; occam for a single policy.
+    """
+    if costs.draws is not None:
+        raise ValueError(
+            "these are costs of draws from a posterior, not of policies to choose from"
+        )
+    empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
+    kl = posterior.kl(prior)
+    policy = None
+    if method == "occam":
+        policy = posterior.single()
+        bound = occam_bounds(costs, prior, budget.spent[method])[policy]
+    else:
+        loss = _rounding(costs)
+        cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
+        bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, budget.spent[method])
+    return _certificate(
+        costs,
+        prior,
+        posterior,
+        method,
+        budget,
+        provenance,
+        bound=float(bound),
+        empirical_cost=empirical_cost,
+        kl=kl,
+        policies=costs.policies,
+        policy=policy,
+        policy_name=costs.names[policy] if policy is not None and costs.names else None,
+    )
+
+
+def issue_sampled(
+    costs: Costs,
+    prior: DiagonalGaussian,
+    posterior: DiagonalGaussian,
+    method: str,
+    budget: Budget,
+    provenance: Provenance,
+) -> Certificate:
+    """Certify a Gaussian posterior from the costs of policies drawn from it (paper: eq. 24).
+
+    The budget has a share for the method, and one for `sampling`. The costs know whether their
+    draws were fresh or shared.
+    """
+    if costs.draws is None:
+        raise ValueError("a Gaussian posterior is certified from draws: use sample_costs")
+    if method not in PAC_BAYES or not {method, SAMPLING} <= budget.spent.keys():
+        raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
+    loss, shared = _rounding(costs), costs.draws == "shared"
+    empirical_cost = min(1.0, float(costs.means.mean()))
+    cost_up = min(1.0, empirical_cost * (1 + loss))
+    kl = posterior.kl(prior)
+    kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(_kl_terms(posterior, prior))))
+    if shared:
+        cost_bound = float(shared_draws(cost_up, costs.policies, budget.spent[SAMPLING]))
+    else:
+        cost_bound = float(fresh_draws(cost_up, costs.values.size, budget.spent[SAMPLING]))
+    bound = PAC_BAYES[method](cost_bound, kl_up, costs.environments, budget.spent[method])
+    return _certificate(
+        costs,
+        prior,
+        posterior,
+        method,
+        budget,
+        provenance,
+        bound=float(bound),
+        empirical_cost=empirical_cost,
+        kl=kl,
+        parameters=len(posterior),
+        training_cost_bound=cost_bound,
+        draws=costs.policies,
+        shared_draws=shared,
+    )
+
+
+def issue_single_draw(
+    costs: Costs,
+    prior: DiagonalGaussian,
+    posterior: DiagonalGaussian,
+    budget: Budget,
+    provenance: Provenance,
+) -> Certificate:
+    """Certify the one policy that was drawn from a Gaussian posterior, and is kept for good.
+
+    The costs are of that policy alone, and carry its parameters.
+    """
+    if costs.policies != 1 or costs.parameters is None or costs.draws is not None:
+        raise ValueError("a single draw is certified from the costs of one policy of known weights")
+    policy = costs.parameters[0]
+    ratio = posterior.log_ratio(prior, policy)
+    terms = _ratio_terms(posterior, policy) + _ratio_terms(prior, policy)
+    ratio_up = ratio + 1e-13 * (len(posterior) + float(np.sum(np.abs(terms))))
+    empirical_cost = min(1.0, float(costs.means[0]))
+    cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
+    bound = single_draw(cost_up, ratio_up, costs.environments, budget.spent["single-draw"])
+    return _certificate(
+        costs,
+        prior,
+        posterior,
+        "single-draw",
+        budget,
+        provenance,
+        bound=float(bound),
+        empirical_cost=empirical_cost,
+        kl=ratio,
+        parameters=len(posterior),
+        policy=0,
+        policy_name=costs.names[0] if costs.names else None,
+    )
+
+
+def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:
+    """Occam's bound for every policy, all valid at once; shape (policies,)."""
+    n, loss = costs.environments, _rounding(costs)
+    weights = prior.probabilities * (1 - loss)
+    if costs.binary:
+        return occam_exact_tail(costs.failures, n, weights, delta)
+    return occam_kl(np.minimum(costs.means * (1 + loss), 1), n, weights, delta)
+
+
+def _certificate(
+    costs: Costs,
+    prior: Categorical | DiagonalGaussian,
+    posterior: Categorical | DiagonalGaussian,
+    method: str,
+    budget: Budget,
+    provenance: Provenance,
+    bound: float,
+    empirical_cost: float,
+    kl: float,
+    **fields: Any,
+) -> Certificate:
+    """What every certificate has; None for the fields that a kind of posterior lacks."""
+    if not 0 <= bound <= 1:
+        raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
+    absent = ("policies", "parameters", "training_cost_bound", "draws", "shared_draws")
+    absent += ("policy", "policy_name")
+    return Certificate(
+        bound=bound,
+        method=method,
+        delta=budget.total,
+        environments=costs.environments,
+        set_aside=provenance.set_aside,
+        empirical_cost=empirical_cost,
+        kl=kl,
+        binary=costs.binary,
+        noise=costs.noise,
+        prior=provenance.prior,
+        objective=provenance.objective,
+        constraints=tuple(provenance.constraints),
+        budget=dict(budget.spent),
+        hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
+        versions=versions(),
+        **(dict.fromkeys(absent) | fields),
+    )
+
+
+def _rounding(costs: Costs) -> float:
+    """More than what a sum over the environments and one over the policies lose, relatively."""
+    return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)
+
+
+def _kl_terms(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> NDArray[np.float64]:
+    """Sizes of what is added up in a divergence: its rounding is far below 1e-13 of them."""
+    ratio = posterior.variance / prior.variance
+    return ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
+
+
+def _ratio_terms(gaussian: DiagonalGaussian, policy: NDArray) -> NDArray[np.float64]:
+    return (policy - gaussian.mean) ** 2 / gaussian.variance + np.abs(np.log(gaussian.variance))

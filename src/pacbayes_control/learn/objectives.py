@@ -1,0 +1,97 @@
+"""What a learner may minimise: bounds as functions of r̂ and KL, and their slopes in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacbayes_control.bounds import maurer, maurer_xi, mcallester_pinsker, quadratic, thiemann
+from pacbayes_control.bounds.theorems import log_two_root, thiemann_lambda
+
+Floats = NDArray[np.float64]
+Slope = Callable[[float, float, int, float], float]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A bound to minimise, and its slopes at given r̂ and KL."""
+
+    bound: Callable[[ArrayLike, ArrayLike, int, float], Floats]
+    kl_slope: Slope  # ∂bound/∂KL
+    exchange: Slope  # (∂bound/∂r̂) / (∂bound/∂KL): how much KL a unit of training cost is worth
+
+    def slopes(self, cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+        """∂bound/∂r̂ and ∂bound/∂KL.
+
+        >>> [round(s, 4) for s in OBJECTIVES["pinsker"].slopes(0.1, 2.0, 100, 0.01)]
+        [1.0, 0.0114]
+        """
+        by_kl = self.kl_slope(cost, kl, n, delta)
+        return self.exchange(cost, kl, n, delta) * by_kl, by_kl
+
+
+def _kl_objective(bound: Callable) -> Objective:
+    # With p = kl⁻¹(q, c): ∂p/∂c = 1/D, D = (1-q)/(1-p) - q/p; ∂p/∂q over it is logit p - logit q.
+    def capped(cost: float, kl: float, n: int, delta: float) -> float:
+        return min(float(bound(cost, kl, n, delta)), 1 - (1 - cost) * 1e-6)
+
+    def exchange(cost: float, kl: float, n: int, delta: float) -> float:
+        return n * (_logit(capped(cost, kl, n, delta)) - _logit(cost))
+
+    def kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+        p = capped(cost, kl, n, delta)
+        return 1 / (n * ((1 - cost) / (1 - p) - cost / p))
+
+    return Objective(bound, kl_slope, exchange)
+
+
+def _logit(p: float) -> float:
+    return float(np.log(p) - np.log1p(-p)) if 0 < p < 1 else (np.inf if p else -np.inf)
+
+
+def _half_complexity(kl: float, n: int, delta: float) -> float:
+    """b = (KL + ln(2√N/δ)) / (2N), for one number in the innermost loop of a search."""
+    return (kl + log_two_root(n) - math.log(delta)) / (2 * n)
+
+
+def _pinsker_exchange(_: float, kl: float, n: int, delta: float) -> float:
+    return 4 * n * math.sqrt(_half_complexity(kl, n, delta))
+
+
+def _pinsker_kl_slope(_: float, kl: float, n: int, delta: float) -> float:
+    return 1 / (4 * n * math.sqrt(_half_complexity(kl, n, delta)))
+
+
+def _quadratic_exchange(cost: float, kl: float, n: int, delta: float) -> float:
+    return 2 * n / (1 + math.sqrt(cost / _half_complexity(kl, n, delta) + 1))
+
+
+def _quadratic_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+    b = _half_complexity(kl, n, delta)
+    inner, outer = math.sqrt(b), math.sqrt(cost + b)
+    return (outer + inner) * (1 / outer + 1 / inner) / (2 * n)
+
+
+# λ is chosen anew for each r̂ and KL, where its own slope is zero: only the direct slopes remain.
+
+
+def _lambda_exchange(cost: float, kl: float, n: int, delta: float) -> float:
+    return n * float(thiemann_lambda(cost, 2 * _half_complexity(kl, n, delta)))
+
+
+def _lambda_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+    lam = float(thiemann_lambda(cost, 2 * _half_complexity(kl, n, delta)))
+    return 1 / (lam * (1 - lam / 2) * n)
+
+
+OBJECTIVES = {
+    "kl": _kl_objective(maurer_xi),
+    "kl-maurer": _kl_objective(maurer),
+    "pinsker": Objective(mcallester_pinsker, _pinsker_kl_slope, _pinsker_exchange),
+    "quadratic": Objective(quadratic, _quadratic_kl_slope, _quadratic_exchange),
+    "lambda": Objective(thiemann, _lambda_kl_slope, _lambda_exchange),
+}

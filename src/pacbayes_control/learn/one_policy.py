@@ -1,0 +1,89 @@
+"""One certified policy from a continuous class, to be deployed as it is.
+
+`learn_one` takes a finite sample of policies from a prior, and certifies the best of them (Occam
+with the exact tail) or a posterior over them (PAC-Bayes). `certify_draw` certifies the one policy
+that is drawn from a Gaussian posterior.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pacbayes_control.certificate import Budget
+from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.issuing import Provenance, issue_single_draw
+from pacbayes_control.learn.finite import learn_finite
+from pacbayes_control.learn.priors import GaussianPrior
+from pacbayes_control.rollouts import Progress, evaluate
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import generator
+
+
+def learn_one(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior,
+    delta: float = 0.01,
+    candidates: int = 1,
+    method: str = "occam",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Run[Categorical]:
+    """The best of a few policies: the prior's mean, and others drawn from it.
+
+    The mean has half of the weight and the draws share the other half; alone, it has all, and the
+    bound is that of a policy chosen in advance. method: "occam" for one policy, or one of
+    `learn_finite` for a posterior over the candidates.
+
+    >>> from pacbayes_control.tasks import Vehicle
+    >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
+    >>> task = Vehicle(controller=Linear())
+    >>> train = task.environments(100, stream="train")
+    >>> learn_one(task, train, GaussianPrior(paper_prior())).certificate.policy
+    0
+    """
+    if candidates < 1:
+        raise ValueError(f"{candidates} candidates were asked for: at least one is needed")
+    prior.check_unseen(environments)
+    gaussian, others = prior.distribution, candidates - 1
+    drawn = gaussian.sample(generator(seed, "candidates", of="policies"), others)
+    policies = np.concatenate([gaussian.mean[None], drawn])
+    weights = np.append(0.5, np.full(others, 0.5 / others)) if others else np.ones(1)
+    names = ["mean of the prior", *(f"draw {i + 1} from the prior" for i in range(others))]
+    costs = evaluate(task, policies, environments, names, progress)
+    return learn_finite(
+        costs,
+        delta,
+        method,
+        prior=Categorical(weights),
+        origin=f"{'its mean' if not others else f'{candidates} policies from it'}: {prior.origin}",
+        set_aside=prior.set_aside(environments),
+    )
+
+
+def certify_draw(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior,
+    posterior: DiagonalGaussian,
+    delta: float = 0.01,
+    objective: str = "kl",
+    seed: int = 0,
+) -> Run[DiagonalGaussian]:
+    """Draw one policy from a posterior, keep it for good, and certify it (Rivasplata's bound).
+
+    The draw is a function of the seed. To draw again because a draw turned out badly voids the
+    confidence: that is choosing by the data.
+    """
+    prior.check_unseen(environments)
+    budget = Budget(delta)
+    budget.spend("single-draw")
+    policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
+    rolled_out = evaluate(task, policy, environments, noise=Noise("single draw noise", seed))
+    origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": seed}}
+    costs = Costs(rolled_out.values, origin=origin, parameters=policy)
+    provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))
+    certificate = issue_single_draw(costs, prior.distribution, posterior, budget, provenance)
+    return Run(certificate, costs, prior.distribution, posterior)

@@ -1,0 +1,91 @@
+"""A search put to work: rollouts for what it asks, checkpoints, and what to do with a bad cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.learn.search import GaussianSearch
+from pacbayes_control.rollouts import mean_costs
+from pacbayes_control.tasks import Environments, Noise, Task
+
+CHECKPOINT_EVERY = 10  # steps
+
+Watch = Callable[[GaussianSearch], None]  # called after each step, for progress
+
+
+class SearchStopped(ValueError):  # noqa: N818 - a state of the search, which can go on
+    """A search that met a cost that is none. `search` is as it was before that step."""
+
+    def __init__(self, message: str, search: GaussianSearch) -> None:
+        super().__init__(message)
+        self.search = search
+
+
+def search_posterior(
+    task: Task,
+    environments: Environments | Callable[[int], Environments],
+    search: GaussianSearch,
+    checkpoint: Path | None = None,
+    progress: Watch | None = None,
+) -> None:
+    """Run a search to its end, with the task's rollouts.
+
+    environments: to train on, or a function from the step to those of that step. The search is
+    saved as it goes, and taken up where a checkpoint left it: to be killed at any moment changes
+    nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
+    """
+    fixed = environments if isinstance(environments, Environments) else environments(0)
+    if search.settings.estimator == "gradient" and not hasattr(task, "gradients"):
+        raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
+    fingerprint = search.fingerprint(task=_identity(task), environments=fixed.origin)
+    if checkpoint and checkpoint.exists():
+        search.load(checkpoint, fingerprint)
+    while not search.done:
+        here = environments if isinstance(environments, Environments) else environments(search.step)
+        policies = search.ask()
+        try:
+            costs, gradients = _training_costs(task, policies, here, search)
+        except ValueError as error:
+            kept = ""
+            if checkpoint:
+                search.save(checkpoint, fingerprint)
+                kept = f"; the state before this step is in {checkpoint}"
+            raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
+        search.tell(costs, gradients)
+        if checkpoint and (search.done or search.step % CHECKPOINT_EVERY == 0):
+            search.save(checkpoint, fingerprint)
+        if progress:
+            progress(search)
+
+
+def _identity(task: Task) -> str:
+    """Words that tell a task from others, also in another process."""
+    if type(task).__repr__ is object.__repr__:  # would hold an address in memory
+        return f"{type(task).__qualname__} {task.name}"
+    return repr(task)
+
+
+def _training_costs(
+    task: Task, policies: NDArray, environments: Environments, search: GaussianSearch
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """The mean training cost of each policy; noise of the rollouts is drawn anew in each step."""
+    estimator = search.settings.estimator
+    if estimator == "gradient":
+        pair = getattr(task, "gradients")(policies, environments)  # noqa: B009 - not every task has it
+        costs, gradients = np.asarray(pair[0], float), np.asarray(pair[1], float)
+        wrong = ~((costs >= 0) & (costs <= 1)) | ~np.isfinite(gradients).all(axis=-1)
+        if wrong.any():
+            policy = int(np.argmax(wrong))
+            raise ValueError(
+                f"the surrogate {costs[policy]:g} of policy {policy} is outside [0, 1], or its "
+                "gradient is not finite"
+            )
+        return costs, gradients
+    noise = Noise(f"{search.stream} noise {search.step}", search.seed)
+    surrogate = estimator == "differences" and hasattr(task, "surrogate")
+    costs = mean_costs(task, policies, environments, noise=noise, surrogate=surrogate)
+    return costs, None

@@ -1,0 +1,250 @@
+"""Where priors may come from, and what they remember to have seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from toys import Reach
+
+from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.learn import (
+    GaussianPrior,
+    Settings,
+    imitate,
+    learn_elsewhere,
+    learn_gaussian,
+    learn_one,
+    set_aside,
+)
+from pacbayes_control.learn.priors import LEARN_ELSEWHERE, scaled
+from pacbayes_control.verification import verify
+
+TASK = Reach(radius=1.5)
+TRAIN = TASK.environments(200, stream="train")
+START = DiagonalGaussian([0.0, 0.0], 0.25)
+QUICK = Settings(steps=40, pairs=8, step_size=0.25, natural=False, ranks=True, variance=False)
+
+
+# ---- setting environments aside -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "cut"), [(0.2, 40), (0.5, 100), (0.004, 1)])
+def test_environments_are_cut_in_two_parts_that_have_nothing_in_common(share: float, cut: int):
+    part, rest = set_aside(TRAIN, share)
+    assert (part.start, part.stop, rest.start, rest.stop) == (0, cut, cut, 200)
+    assert not part.overlaps(rest)
+    goals = np.concatenate([part.arrays()["goal"], rest.arrays()["goal"]])
+    np.testing.assert_array_equal(goals, TRAIN.arrays()["goal"])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 2.0, 0.001, 0.999])
+def test_a_share_that_leaves_a_part_empty_is_refused(share: float):
+    with pytest.raises(
+        ValueError, match=f"a share of {share:g} of 200 environments leaves one part empty"
+    ):
+        set_aside(TRAIN, share)
+
+
+def test_only_environments_of_the_same_sequence_count_as_set_aside():
+    part, rest = set_aside(TRAIN, 0.25)
+    seen = (
+        part,
+        TASK.environments(500, stream="elsewhere"),
+        TASK.environments(500, stream="train", seed=1),
+        Reach(centre=2.0).environments(500, stream="train"),
+    )
+    prior = GaussianPrior(START, seen=seen)
+    prior.check_unseen(rest)
+    assert prior.set_aside(rest) == 50
+    assert GaussianPrior(START).set_aside(rest) == 0
+
+
+def test_a_part_of_the_data_is_the_price_of_a_prior_that_learnt_from_it(tmp_path: Path):
+    part, rest = set_aside(TRAIN, 0.25)
+    actions = part.arrays()["goal"].ravel()  # an expert goes to the goals
+    prior = imitate(towards, np.tile([0, 1], len(part)), actions, START, seen=(part,))
+    runs = [
+        learn_gaussian(TASK, rest, prior, settings=Settings(steps=5, pairs=4), draws=10),
+        learn_one(TASK, rest, prior),
+    ]
+    for number, run in enumerate(runs):
+        c = verify(run.save(tmp_path / str(number))).certificate
+        assert (c.environments, c.set_aside) == (150, 50)
+        assert "imitates an expert over 100 recorded observations" in c.prior
+        assert "certified on" in c.sentence
+    for learn in (learn_gaussian, learn_one):
+        with pytest.raises(ValueError, match="has seen some of these environments"):
+            learn(TASK, TRAIN, prior)
+
+
+def towards(policy: NDArray, which: NDArray) -> NDArray:
+    """The policy's coordinate in a direction."""
+    return policy[which.astype(int)]
+
+
+# ---- learning elsewhere -------------------------------------------------------------------------
+
+
+def test_a_prior_learnt_elsewhere_finds_where_to_go_and_keeps_the_variances():
+    prior = learn_elsewhere(TASK, START, QUICK, per_step=16)
+    np.testing.assert_allclose(prior.distribution.mean, 1, atol=0.3)
+    assert np.array_equal(prior.distribution.variance, START.variance)
+    half = learn_elsewhere(TASK, START, QUICK, per_step=16, width=0.5).distribution
+    assert np.array_equal(half.mean, prior.distribution.mean)
+    assert np.array_equal(half.variance, START.variance / 4)
+    assert prior.origin == "learnt on 640 environments from elsewhere (reach 1)"
+
+
+def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
+    prior = learn_elsewhere(TASK, START, QUICK, per_step=16, seen=(TRAIN[:10],), seed=3)
+    given, used = prior.seen
+    assert given == TRAIN[:10]
+    assert (used.stream, used.seed, used.start, used.stop) == ("elsewhere", 3, 0, 640)
+    prior.check_unseen(TRAIN[10:])
+    for environments in (TRAIN, TASK.environments(5000, "elsewhere", 3)[639:]):
+        with pytest.raises(ValueError, match="has seen some of these environments"):
+            prior.check_unseen(environments)
+
+
+def test_a_prior_learnt_elsewhere_is_free_and_helps(tmp_path: Path):
+    task, elsewhere = Reach(radius=1.2), Reach(radius=1.2, centre=0.9)
+    train = task.environments(200, stream="train")
+    prior = learn_elsewhere(elsewhere, START, QUICK, per_step=16, origin="from another room")
+    settings = Settings(steps=40, pairs=8, natural=False)
+    informed = learn_gaussian(task, train, prior, settings=settings, draws=10)
+    c = verify(informed.save(tmp_path / "run")).certificate
+    assert (c.prior, c.set_aside, c.environments) == ("from another room", 0, 200)
+    naive = learn_gaussian(task, train, START, settings=settings, draws=10)
+    assert c.bound < 0.8 * naive.certificate.bound
+
+
+def test_learning_elsewhere_repeats_and_goes_on_from_a_checkpoint(tmp_path: Path):
+    def learn(seed: int = 0, **options) -> DiagonalGaussian:
+        return learn_elsewhere(TASK, START, QUICK, 16, seed=seed, **options).distribution
+
+    def interrupt(search) -> None:
+        if search.step == 25:
+            raise KeyboardInterrupt
+
+    whole, checkpoint = learn(), tmp_path / "checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        learn(checkpoint=checkpoint, progress=interrupt)
+    assert learn(checkpoint=checkpoint).to_bytes() == whole.to_bytes()
+    assert learn(seed=1).to_bytes() != whole.to_bytes()
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
+def test_a_width_that_is_none_is_refused(width: float):
+    with pytest.raises(ValueError, match=f"width = {width} must be positive"):
+        learn_elsewhere(TASK, START, QUICK, width=width)
+
+
+def test_a_search_elsewhere_takes_all_its_steps_at_the_width_it_was_given():
+    assert LEARN_ELSEWHERE.variance is False
+    assert LEARN_ELSEWHERE.ranks is True
+    assert LEARN_ELSEWHERE.estimator == "evolution"
+
+
+# ---- imitation ----------------------------------------------------------------------------------
+
+
+def linear(policy: NDArray, observations: NDArray) -> NDArray:
+    return observations @ policy
+
+
+def nonlinear(policy: NDArray, observations: NDArray) -> NDArray:
+    return policy[0] * np.tanh(observations @ policy[1:])
+
+
+@pytest.mark.parametrize(
+    ("act", "expert"),
+    [(linear, [0.5, -2.0, 3.0, 1.0]), (nonlinear, [1.5, 0.5, -1.0, 0.3])],
+    ids=["linear", "nonlinear"],
+)
+def test_an_expert_of_the_same_class_is_recovered(act, expert: list[float]):
+    rng = np.random.default_rng(0)
+    observations = rng.standard_normal((400, len(expert) - (act is nonlinear)))
+    actions = act(np.array(expert), observations)
+    start = DiagonalGaussian(np.full(4, 0.5), [1.0, 0.5, 2.0, 4.0])
+    prior = imitate(act, observations, actions, start, ridge=1e-6)
+    np.testing.assert_allclose(prior.distribution.mean, expert, atol=1e-4)
+    assert np.array_equal(prior.distribution.variance, start.variance)
+    assert prior.origin == "imitates an expert over 400 recorded observations"
+    assert prior.seen == ()
+
+
+def test_an_expert_with_noise_is_recovered_as_least_squares_would():
+    rng = np.random.default_rng(1)
+    observations = rng.standard_normal((300, 3))
+    actions = observations @ [1.0, 2.0, -1.0] + 0.3 * rng.standard_normal(300)
+    prior = imitate(linear, observations, actions, DiagonalGaussian(np.zeros(3), 1.0), ridge=1e-6)
+    expected = np.linalg.lstsq(observations, actions, rcond=None)[0]
+    np.testing.assert_allclose(prior.distribution.mean, expected, atol=1e-5)
+
+
+def test_parameters_that_the_recordings_leave_open_stay_where_they_were():
+    rng = np.random.default_rng(2)
+    observations = rng.standard_normal((100, 3))
+    observations[:, 1] = 0  # never anything to see
+    actions = observations @ [1.0, 5.0, -1.0]
+    start = DiagonalGaussian([0.0, 7.0, 0.0], 1.0)
+    mean = imitate(linear, observations, actions, start).distribution.mean
+    np.testing.assert_allclose(mean, [1.0, 7.0, -1.0], atol=1e-3)
+
+
+def test_the_ridge_is_that_of_ridge_regression_in_units_of_the_start():
+    rng = np.random.default_rng(3)
+    observations, spread = rng.standard_normal((50, 2)), np.array([0.5, 3.0])
+    actions = observations @ [2.0, -1.0] + rng.standard_normal(50)
+    start = DiagonalGaussian([1.0, 1.0], spread**2)
+    mean = imitate(linear, observations, actions, start, ridge=0.4).distribution.mean
+    scaled_ridge = 0.4**2 * 50 * np.var(actions)
+    design = observations * spread
+    moves = np.linalg.solve(
+        design.T @ design + scaled_ridge * np.eye(2),
+        design.T @ (actions - observations.sum(axis=1)),
+    )
+    np.testing.assert_allclose(mean, 1 + spread * moves, rtol=1e-5)
+    far = imitate(linear, observations, actions, start, ridge=1e4).distribution.mean
+    np.testing.assert_allclose(far, [1, 1], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions", "message"),
+    [
+        (np.zeros((3, 2)), np.zeros(4), r"3 observations and \(4,\) actions: one each is needed"),
+        (np.zeros((3, 2)), np.zeros((3, 1)), r"3 observations and \(3, 1\) actions"),
+        (np.zeros((0, 2)), np.zeros(0), r"0 observations and \(0,\) actions"),
+        (np.full((3, 2), np.nan), np.zeros(3), "the recordings hold a NaN or an infinity"),
+        (np.zeros((3, 2)), np.array([0, np.inf, 0]), "the recordings hold a NaN or an infinity"),
+    ],
+)
+def test_bad_recordings_get_a_clear_error(observations: NDArray, actions: NDArray, message: str):
+    with pytest.raises(ValueError, match=message):
+        imitate(linear, observations, actions, START)
+
+
+# ---- families -----------------------------------------------------------------------------------
+
+
+def test_a_scaled_family_differs_in_its_variances_only():
+    prior = GaussianPrior(DiagonalGaussian([1.0, 2.0], [0.5, 4.0]), "learnt", (TRAIN[:10],))
+    family = scaled(prior, (0.25, 1.0, 2.0))
+    assert [member.origin for member in family] == [
+        "learnt, variances × 0.25",
+        "learnt, variances × 1",
+        "learnt, variances × 2",
+    ]
+    for member, factor in zip(family, (0.25, 1.0, 2.0), strict=True):
+        assert np.array_equal(member.distribution.mean, prior.distribution.mean)
+        assert np.array_equal(member.distribution.variance, factor * prior.distribution.variance)
+        assert member.seen == prior.seen
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0])
+def test_a_factor_that_leaves_no_variance_is_refused(factor: float):
+    with pytest.raises(ValueError, match="it must be positive"):
+        scaled(GaussianPrior(START), (1.0, factor))

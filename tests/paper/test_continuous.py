@@ -1,0 +1,55 @@
+"""The experiment with continuous policies, at a size that a test can afford."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pacbayes_control.learn.search import Settings
+from pacbayes_control.paper import continuous as module
+from pacbayes_control.paper.continuous import continuous, to_dict
+
+KEYS = {"setting", "environments", "bound", "bound_std", "true_cost", "paper_bound"}
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of a few steps."""
+    brief = [
+        (name, n, replace(recipe, settings=Settings(steps=2), prior_steps=2, draws=None))
+        for name, n, recipe in module.SETTINGS
+        if n == 100 or name == "split"
+    ]
+    monkeypatch.setattr(module, "SETTINGS", tuple(brief))
+    monkeypatch.setattr(module, "_PAPER", replace(module._PAPER, settings=Settings(steps=2)))
+    monkeypatch.setattr(module, "BETTER_PRIOR_STEPS", 2)
+
+
+@pytest.mark.usefixtures("short")
+def test_every_setting_has_a_row_that_keeps_the_contract():
+    result = continuous(draws=2, test_environments=1000)
+    rows = to_dict(result)["rows"]
+    assert [row["setting"] for row in rows] == ["paper", "ours", "deterministic", "split"]
+    for row in rows:
+        assert row.keys() >= KEYS
+        assert 0 < row["true_cost"] < row["bound"] < 1
+        assert row["violations"] == 0
+        assert row["draws"] == 2
+    assert [row["paper_bound"] for row in rows] == [0.224, 0.224, 0.178, 0.121]
+    assert len(result.gains) == 3
+    for gains in result.gains.values():
+        np.testing.assert_allclose(gains, -gains[::-1])  # odd
+
+
+@pytest.mark.usefixtures("short")
+def test_ours_is_tighter_than_the_papers_setting():
+    rows = {row.setting: row for row in continuous(draws=2, test_environments=1000).rows}
+    assert rows["deterministic"].bound < rows["ours"].bound < rows["paper"].bound
+    assert rows["ours"].true_cost < rows["paper"].true_cost / 2
+
+
+def test_no_draws_is_an_error():
+    with pytest.raises(ValueError, match="at least one is needed"):
+        continuous(draws=0)

@@ -1,0 +1,140 @@
+"""Continuous policies from the command line: what is learnt, how it resumes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pacbayes_control.cli import app
+
+Pbc = Callable[..., subprocess.CompletedProcess[str]]
+SMALL = ("--environments", 60, "--test-environments", 200, "--out", "run")
+QUICK = ("--steps", 3, "--draws", 10)
+
+
+def certificate(tmp_path: Path) -> dict:
+    return json.loads((tmp_path / "run" / "certificate.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--policy", "linear", *QUICK), {"method": "kl", "parameters": 10, "draws": 10}),
+        (
+            ("--policy", "linear", *QUICK, "--shared-draws", "--objective", "pinsker"),
+            {"shared_draws": True, "objective": "pinsker"},
+        ),
+        (("--policy", "linear", "--steps", 2, "--draws", 5, "--family"), {"method": "kl"}),
+        (
+            ("--policy", "linear", "--certify", "draw", "--steps", 3),
+            {"method": "single-draw", "policy": 0},
+        ),
+        (
+            ("--policy", "linear", "--prior", "split", "--share", 0.5, "--prior-steps", 2, *QUICK),
+            {"environments": 30, "set_aside": 30},
+        ),
+        (("--policy", "linear", "--prior", "imitation", *QUICK), {"parameters": 10}),
+        (("--policy", "network", "--certify", "one"), {"method": "occam", "policies": 1}),
+        (
+            ("--policy", "network", *QUICK, "--wheel-slip", 0.05, "--range-noise", 0.02),
+            {"noise": "wheel slip 0.05, range noise 0.02"},
+        ),
+        (("--range-noise", 0.1), {"noise": "range noise 0.1", "policies": 50}),
+    ],
+    ids=["posterior", "shared", "family", "draw", "split", "imitation", "one", "noise", "grid"],
+)
+def test_every_way_to_learn_leaves_a_run_that_verifies(
+    pbc: Pbc, tmp_path: Path, options: tuple, expected: dict
+):
+    learnt = pbc("learn", "vehicle", *SMALL, *options)
+    assert learnt.returncode == 0, learnt.stderr
+    record = certificate(tmp_path)
+    assert {key: record[key] for key in expected} == expected
+    assert abs(sum(record["budget"].values()) - 0.01) < 1e-12
+    verified = pbc("verify", "run")
+    assert verified.returncode == 0, verified.stderr
+    assert record["sentence"] in verified.stdout.replace("\n", " ")
+    assert not list(tmp_path.glob("run.checkpoint*"))
+
+
+def test_a_killed_command_is_taken_up_where_it_was(pbc: Pbc, tmp_path: Path):
+    options = ("learn", "vehicle", "--policy", "linear", "--environments", 60)
+    options += ("--test-environments", 0, "--steps", 150, "--draws", 5)
+    whole = pbc(*options, "--out", "whole")
+    assert whole.returncode == 0, whole.stderr
+    command = [sys.executable, "-m", "pacbayes_control.cli", *map(str, options), "--out", "killed"]
+    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("killed.checkpoint*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    assert not (tmp_path / "killed").exists()
+    assert list(tmp_path.glob("killed.checkpoint*"))
+    resumed = pbc(*options, "--out", "killed")
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("certificate.json", "posterior.json", "costs.npy"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_prior_can_be_learnt_kept_and_used(pbc: Pbc, tmp_path: Path):
+    learnt = pbc("pretrain", "vehicle", "--steps", 2, "--out", "prior.json")
+    assert learnt.returncode == 0, learnt.stderr
+    assert not list(tmp_path.glob("prior.json.checkpoint*"))
+    used = pbc(
+        *("learn", "vehicle", "--policy", "network", "--prior", "prior.json"),
+        *("--certify", "one", *SMALL),
+    )
+    assert used.returncode == 0, used.stderr
+    assert "from elsewhere" in certificate(tmp_path)["prior"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--policy", "quadratic"), "policy 'quadratic' is unknown: choose from grid, linear"),
+        (("--policy", "network", "--prior", "paper"), "paper's prior is over linear policies"),
+        (("--policy", "linear", "--prior", "nowhere.json"), "nowhere.json"),
+        (("--policy", "linear", "--sampling-delta", 0.01), "overspends"),
+        (("--policy", "linear", "--sampling-delta", 0.5), "overspends"),
+        (("--policy", "linear", "--method", "occam"), "method 'occam' is unknown"),
+        (("--policy", "linear", "--certify", "mean"), "'mean' cannot be certified"),
+        (("--policy", "linear", "--prior", "split", "--share", 1.0), "leaves one part empty"),
+        (("--policy", "linear", "--estimator", "guess"), "estimator 'guess' is unknown"),
+        (("--policy", "linear", "--wheel-slip", 2.0), "must lie between 0 and 0.25"),
+        (("--policy", "linear", "--share", 0.5), "--share is for --prior split"),
+        (("--policy", "linear", "--candidates", 3), "--candidates is for --certify one"),
+        (("--draws", 3), "--draws is for --policy linear or network"),
+        (("--family",), "--family is for --policy linear or network"),
+        (("--prior", "elsewhere"), "is for --policy linear or network"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(pbc: Pbc, tmp_path: Path, options: tuple, message: str):
+    result = pbc("learn", "vehicle", *SMALL, *options)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert message in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prior_of_another_class_of_policies_is_refused(pbc: Pbc, tmp_path: Path):
+    prior = {"kind": "diagonal gaussian", "mean": [0.0] * 7, "variance": [1.0] * 7}
+    (tmp_path / "seven.json").write_text(json.dumps(prior))
+    result = pbc("learn", "vehicle", *SMALL, "--policy", "linear", "--prior", "seven.json")
+    assert result.returncode == 2
+    assert "need 10 parameters each" in result.stderr
+
+
+def test_the_experiment_and_the_command_for_priors_are_there(pbc: Pbc):
+    assert "continuous" in str(pbc("reproduce", "--help").stdout)
+    result = pbc("reproduce", "table9")
+    assert "choose table1 or continuous" in result.stderr
+    assert {c.callback.__name__ for c in app.registered_commands if c.callback} >= {"pretrain"}
