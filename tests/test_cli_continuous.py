@@ -126,11 +126,21 @@ def test_bad_input_gets_one_clear_line(pbc: Pbc, tmp_path: Path, options: tuple,
 
 
 def test_a_prior_of_another_class_of_policies_is_refused(pbc: Pbc, tmp_path: Path):
-    prior = {"kind": "diagonal gaussian", "mean": [0.0] * 7, "variance": [1.0] * 7}
+    prior = {"kind": "diagonal gaussian", "mean": [0.0] * 7, "variance": [1.0] * 7, "seen": []}
     (tmp_path / "seven.json").write_text(json.dumps(prior))
     result = pbc("learn", "vehicle", *SMALL, "--policy", "linear", "--prior", "seven.json")
     assert result.returncode == 2
     assert "need 10 parameters each" in result.stderr
+
+
+def test_a_posterior_is_refused_as_the_prior_of_what_it_learnt_from(pbc: Pbc, tmp_path: Path):
+    first = pbc("learn", "vehicle", *SMALL, "--policy", "linear", *QUICK)
+    assert first.returncode == 0, first.stderr
+    options = ("--policy", "linear", *QUICK, "--prior", "run/posterior.json")
+    again = pbc("learn", "vehicle", *SMALL[:-1], "again", *options)
+    assert again.returncode == 2
+    assert "the prior has seen some of these environments" in again.stderr
+    assert not (tmp_path / "again").exists()
 
 
 def test_the_experiment_and_the_command_for_priors_are_there(pbc: Pbc):

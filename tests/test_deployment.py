@@ -106,10 +106,17 @@ def test_a_policy_is_drawn_when_an_episode_begins(make: Any):
 
 
 @POSTERIORS
-def test_the_first_step_of_all_draws_without_being_told(make: Any):
+def test_nothing_is_done_before_an_episode_begins(make: Any):
     robot = DeployedPolicy(make(), Parrot(), seed=3)
-    action, _ = robot.predict(NOTHING)
+    with pytest.raises(ValueError, match="no episode has begun"):
+        robot.predict(NOTHING)
+    with pytest.raises(ValueError, match="no episode has begun"):
+        _ = robot.policy
+    action, _ = robot.predict(NOTHING, episode_start=True)
     assert np.array_equal(robot.predict(NOTHING)[0], action)
+    other = DeployedPolicy(make(), Parrot(), seed=3)
+    other.reset()
+    assert np.array_equal(other.predict(NOTHING)[0], action)
 
 
 @POSTERIORS
@@ -150,7 +157,7 @@ def test_nobody_may_act_without_chance_under_a_certificate_for_a_posterior(make:
     assert not robot.deterministic
     with pytest.raises(ValueError, match="for policies drawn from the posterior, not for one"):
         robot.predict(NOTHING, deterministic=True)
-    robot.predict(NOTHING, deterministic=False)
+    robot.predict(NOTHING, episode_start=True, deterministic=False)
 
 
 def test_a_posterior_with_all_mass_on_one_policy_is_still_a_posterior():
@@ -168,6 +175,8 @@ def test_one_certified_policy_is_the_same_in_every_episode(make: Any, policy: li
     for seed in (0, 1, None):
         robot = DeployedPolicy(make(), Parrot(), seed=seed)
         assert robot.deterministic
+        assert np.array_equal(robot.policy, policy)  # at once: there is nothing to draw
+        assert np.array_equal(robot.predict(NOTHING)[0], policy)
         assert np.all(episodes(robot, 30) == policy)
         for deterministic in (False, True):
             action, _ = robot.predict(NOTHING, deterministic=deterministic)
@@ -253,6 +262,7 @@ def test_an_observation_that_is_none_is_an_error():
     task = Vehicle()
     run = learn_finite(evaluate(task, task.gain_grid()[:3], task.environments(20, stream="train")))
     robot = DeployedPolicy(run, task, seed=0)
+    robot.reset()
     with pytest.raises(ValueError, match="an observation is 20 depths"):
         robot.predict(np.ones(3))
     with pytest.raises(ValueError, match="depths lie between 0 and 5 m"):

@@ -14,6 +14,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 from pacbayes_control.distributions import (
     Categorical,
     DiagonalGaussian,
+    Seen,
     distribution_from_record,
 )
 
@@ -261,12 +262,12 @@ def test_what_is_no_gaussian_is_rejected(mean: object, variance: object, message
         {},
         {"kind": "diagonal gaussian"},
         {"kind": "diagonal gaussian", "mean": [0.0]},
-        {"kind": "diagonal gaussian", "mean": 0.0, "variance": 1.0},
-        {"kind": "diagonal gaussian", "mean": "0", "variance": [1.0]},
-        {"kind": "diagonal gaussian", "mean": {"0": 0.0}, "variance": [1.0]},
-        {"kind": "categorical", "mean": [0.0], "variance": [1.0]},
-        {"kind": ["diagonal gaussian"], "mean": [0.0], "variance": [1.0]},
-        {"mean": [0.0], "variance": [1.0]},
+        {"kind": "diagonal gaussian", "mean": 0.0, "variance": 1.0, "seen": []},
+        {"kind": "diagonal gaussian", "mean": "0", "variance": [1.0], "seen": []},
+        {"kind": "diagonal gaussian", "mean": {"0": 0.0}, "variance": [1.0], "seen": []},
+        {"kind": "categorical", "mean": [0.0], "variance": [1.0], "seen": []},
+        {"kind": ["diagonal gaussian"], "mean": [0.0], "variance": [1.0], "seen": []},
+        {"mean": [0.0], "variance": [1.0], "seen": []},
     ],
 )
 def test_any_record_at_all_gets_a_clear_error(record: object):
@@ -280,7 +281,7 @@ def test_a_record_with_junk_of_any_size_gets_a_clear_error():
     junk = [{"kind": "diagonal gaussian"}] * 100_000
     with pytest.raises(ValueError, match=NO_ROW):
         DiagonalGaussian.from_record(
-            {"kind": "diagonal gaussian", "mean": junk, "variance": junk}, "prior"
+            {"kind": "diagonal gaussian", "mean": junk, "variance": junk, "seen": []}, "prior"
         )
 
 
@@ -300,3 +301,95 @@ def test_gaussians_over_other_parameters_are_not_compared():
         p.log_ratio(q, np.zeros(2))
     with pytest.raises(ValueError, match="a policy of 2 parameters is needed"):
         p.log_ratio(p, np.zeros(3))
+
+
+def test_a_ratio_beyond_the_range_of_numbers_is_an_error():
+    p, q = DiagonalGaussian([0.0], 1.0), DiagonalGaussian([1e200], 1.0)
+    for policy in (0.0, 1e200):
+        with pytest.raises(ValueError, match="so far from the prior that their ratio overflows"):
+            p.log_ratio(q, np.array([policy]))
+
+
+# ---- the environments that a Gaussian has seen --------------------------------------------------
+
+PART, OTHER = Seen("train", 0, 0, 50), Seen("elsewhere", 7, 10, 20)
+
+
+def test_a_gaussian_has_seen_nothing_unless_it_says_so():
+    assert DiagonalGaussian([0.0], 1.0).seen == ()
+    assert DiagonalGaussian([0.0], 1.0, seen=[PART]).seen == (PART,)
+
+
+def test_what_was_seen_adds_up_and_the_distribution_stays():
+    before = DiagonalGaussian([1.0, 2.0], [3.0, 4.0])
+    after = before.having_seen(PART).having_seen(OTHER, PART)
+    assert before.seen == ()
+    assert after.seen == (OTHER, PART)  # sorted, each once
+    assert after.kl(before) == 0
+    assert before.having_seen(OTHER, PART).to_bytes() == after.to_bytes()
+    assert after.having_seen().to_bytes() == after.to_bytes()
+
+
+def test_what_was_seen_is_kept_in_files_and_in_the_digest():
+    before = DiagonalGaussian([1.0, 2.0], [3.0, 4.0]).having_seen(PART, OTHER)
+    record = json.loads(before.to_bytes())
+    assert record["seen"] == [["elsewhere", 7, 10, 20], ["train", 0, 0, 50]]
+    for after in (DiagonalGaussian.from_record(record), distribution_from_record(record, "prior")):
+        assert isinstance(after, DiagonalGaussian)
+        assert after.seen == before.seen
+        assert all(isinstance(part, Seen) for part in after.seen)
+        assert after.digest == before.digest
+    assert before.digest != DiagonalGaussian(before.mean, before.variance).digest
+
+
+@pytest.mark.parametrize(
+    ("other", "overlaps"),
+    [
+        (PART, True),
+        (Seen("train", 0, 49, 60), True),
+        (Seen("train", 0, 10, 11), True),
+        (Seen("train", 0, 0, 500), True),
+        (Seen("train", 0, 50, 60), False),
+        (Seen("train", 1, 0, 50), False),
+        (Seen("test", 0, 0, 50), False),
+    ],
+)
+def test_ranges_overlap_if_they_share_an_environment(other: Seen, overlaps: bool):
+    assert PART.overlaps(other) is overlaps
+    assert other.overlaps(PART) is overlaps
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        {},
+        "train",
+        0,
+        ["train", 0, 0, 50],
+        [[]],
+        [None],
+        [{"stream": "train", "seed": 0, "start": 0, "stop": 50}],
+        [["train", 0, 0]],
+        [["train", 0, 0, 50, 1]],
+        [[0, 0, 0, 50]],
+        [["train", "0", 0, 50]],
+        [["train", None, 0, 50]],
+        [["train", 0, 0.0, 50]],
+        [["train", 0, 0, 50.0]],
+        [["train", 0, False, True]],
+        [["train", 0, -1, 50]],
+        [["train", 0, 51, 50]],
+        [["train", 0, 0, 50], ["train", 0, 50]],
+    ],
+    ids=str,
+)
+def test_a_record_must_say_what_was_seen(seen: object):
+    record = {"kind": "diagonal gaussian", "mean": [0.0], "variance": [1.0]}
+    message = "the prior does not say which environments it has seen"
+    for bad in ({**record, "seen": seen}, record):
+        with pytest.raises(ValueError, match=message):
+            DiagonalGaussian.from_record(bad, "prior")
+        with pytest.raises(ValueError, match=message):
+            distribution_from_record(bad, "prior")
+    assert DiagonalGaussian.from_record({**record, "seen": []}, "prior").seen == ()

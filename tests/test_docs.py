@@ -53,12 +53,13 @@ def test_every_link_leads_to_a_file(page: Path):
         assert (page.parent / target).exists(), target
 
 
-def test_the_readmes_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/continuous.md"])
+def test_the_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert examples
     for example in examples:
-        exec(compile(example, "README.md", "exec"), {})
+        exec(compile(example, page, "exec"), {})
 
 
 def test_the_readmes_commands_are_commands():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import chi2, multivariate_normal, norm
 
 from pacbayes_control.certificate import Budget, Certificate
 from pacbayes_control.costs import Costs
@@ -19,6 +19,7 @@ from pacbayes_control.issuing import (
     PAC_BAYES,
     SAMPLING,
     Provenance,
+    check_typical,
     issue,
     issue_sampled,
     issue_single_draw,
@@ -30,6 +31,7 @@ DELTA, SAMPLING_DELTA = 0.05, 0.01
 PRIOR = DiagonalGaussian([0.0, 0.0, 0.0], [1.0, 0.5, 2.0])
 POSTERIOR = DiagonalGaussian([0.3, -0.2, 0.6], [0.5, 0.7, 1.2])
 POLICY = np.array([0.1, -0.9, 1.3])
+NEAR = POSTERIOR.mean + 0.02  # the posterior's mean, as near as a draw may come
 LEARNT = Provenance("pinsker")
 
 
@@ -236,7 +238,7 @@ def exact_ratio(policy: NDArray) -> float:
 
 
 @pytest.mark.parametrize("kind", ["failures", "grades"])
-@pytest.mark.parametrize("policy", [POLICY, POSTERIOR.mean, np.array([-2.0, 1.0, 0.0])])
+@pytest.mark.parametrize("policy", [POLICY, NEAR, np.array([-2.0, 1.0, 0.0])])
 def test_a_single_draw_is_charged_the_ratio_of_the_densities(
     request: pytest.FixtureRequest, kind: str, policy: NDArray
 ):
@@ -257,14 +259,16 @@ def test_a_single_draw_that_never_failed_has_a_bound_in_closed_form():
 def test_a_draw_that_the_prior_likes_better_is_charged_less_than_nothing(failures: NDArray):
     unlikely = np.array([-2.0, 1.0, 0.0])
     assert exact_ratio(unlikely) < 0
-    assert single(failures[:, :1], unlikely).bound < single(failures[:, :1], POSTERIOR.mean).bound
+    assert single(failures[:, :1], unlikely).bound < single(failures[:, :1], NEAR).bound
 
 
 def test_a_negative_complexity_counts_as_none():
-    wide, narrow = DiagonalGaussian(np.zeros(9), 100.0), DiagonalGaussian(np.zeros(9), 1.0)
+    """An unlikely draw, once in a million, right where the prior is."""
+    prior, posterior = DiagonalGaussian([5.0], 1.0), DiagonalGaussian([0.0], 1.0)
     values = np.repeat([[0.0], [1.0]], 50, axis=0)
-    c = single(values, np.zeros(9), prior=narrow, posterior=wide)
-    assert c.kl == pytest.approx(-9 * np.log(10))
+    c = single(values, prior.mean, prior=prior, posterior=posterior)
+    assert c.kl == pytest.approx(-12.5)
+    assert c.kl < -float(mp.log(xi(100) / mp.mpf(DELTA)))
     assert c.bound == pytest.approx(0.5)
     assert c.bound >= 0.5
 
@@ -291,6 +295,49 @@ def test_a_single_draw_is_one_policy_of_known_weights(failures: NDArray):
 def test_a_single_draw_has_as_many_parameters_as_the_posterior(failures: NDArray):
     with pytest.raises(ValueError, match="a policy of 3 parameters is needed"):
         single(failures[:, :1], np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        POSTERIOR.mean,
+        POSTERIOR.mean + 1e-4,
+        POSTERIOR.mean + np.array([0, 0, 10]),
+        POSTERIOR.mean + 1e10,
+        np.full(3, 1e200),
+        np.array([0.1, 1e308, -1e308]),
+    ],
+    ids=["the mean", "all but the mean", "far", "farther", "the square overflows", "the end"],
+)
+def test_a_policy_that_no_draw_is_like_is_refused(failures: NDArray, policy: NDArray):
+    with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+        single(failures[:, :1], policy)
+
+
+@pytest.mark.parametrize("policy", [PRIOR.mean, np.zeros(300)])
+def test_the_mean_of_a_prior_that_is_the_posterior_too_is_no_draw(policy: NDArray):
+    prior = DiagonalGaussian(policy, 1.0)
+    with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+        single(np.zeros((50, 1)), policy, prior=prior, posterior=prior)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 20, 500, 5000])
+def test_draws_from_the_posterior_are_never_taken_for_others(size: int):
+    rng = np.random.default_rng(size)
+    posterior = DiagonalGaussian(rng.normal(size=size), 10 ** rng.uniform(-6, 3, size))
+    for policy in posterior.sample(rng, 300):
+        check_typical(posterior, policy)
+
+
+@pytest.mark.parametrize("size", [1, 3, 40, 1000])
+def test_a_thousand_million_draws_have_one_that_is_refused(size: int):
+    """Half of it at either side: the χ² is placed just inside of the limits, and just outside."""
+    posterior = DiagonalGaussian(np.full(size, 2.0), 0.25)
+    for limit, out in ((chi2(size).ppf(5e-10), 1 - 1e-6), (chi2(size).isf(5e-10), 1 + 1e-6)):
+        at_limit = 0.5 * np.sqrt(limit / size)
+        check_typical(posterior, 2 + np.full(size, at_limit / out))
+        with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+            check_typical(posterior, 2 + np.full(size, at_limit * out))
 
 
 # ---- what all of them say -----------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pacbayes_control.issuing import Provenance, issue_sampled, issue_single_dra
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.rollouts import (
     CHUNK,
+    certifying_draws,
     estimate_true_cost,
     evaluate,
     mean_costs,
@@ -321,6 +322,23 @@ def test_the_same_seed_and_stream_give_the_same_draws(shared: bool):
     assert not np.any(values() == values(stream="other"))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_draws_of_a_certificate_are_nobody_elses(shared: bool):
+    task = Meeting()
+    environments = task.environments(30, stream="train")
+    with pytest.raises(ValueError, match="the stream 'certify' is kept for certificates"):
+        sample_costs(task, POSTERIOR, environments, 3, "certify", shared=shared)
+    for seed in (0, 5):
+        certified = certifying_draws(task, POSTERIOR, environments, 3, seed, shared)
+        again = certifying_draws(task, POSTERIOR, environments, 3, seed, shared)
+        looked = sample_costs(task, POSTERIOR, environments, 3, seed=seed, shared=shared)
+        assert np.array_equal(certified.values, again.values)
+        assert not np.any(certified.values == looked.values)
+        assert certified.draws == looked.draws == ("shared" if shared else "fresh")
+        assert certified.origin["policies"] == {"stream": "certify", "seed": seed}
+        assert looked.origin["policies"] == {"stream": "sample", "seed": seed}
+
+
 @pytest.mark.parametrize("cells", [1, 16, 1000])
 @pytest.mark.parametrize("chunk", [1, 7, 1024])
 def test_fresh_draws_do_not_depend_on_the_chunks(
@@ -485,7 +503,7 @@ def test_the_sampled_mean_is_of_draws_of_its_own():
     estimate = sampled_mean(task, POSTERIOR, environments, draws=3)
     assert estimate == sampled_mean(task, POSTERIOR, environments, draws=3)
     assert estimate != sampled_mean(task, POSTERIOR, environments, draws=3, seed=1)
-    certified = sample_costs(task, POSTERIOR, environments, draws=3, shared=True)
+    certified = certifying_draws(task, POSTERIOR, environments, draws=3, shared=True)
     assert estimate != pytest.approx(certified.means.mean())
 
 
@@ -527,7 +545,7 @@ def test_the_true_cost_is_estimated_of_what_the_run_certifies():
     for name in ("sampling", "kl", "single-draw"):
         budget.spend(name, 0.01)
     provenance = Provenance("kl")
-    drawn = sample_costs(task, POSTERIOR, train, draws=2)
+    drawn = certifying_draws(task, POSTERIOR, train, draws=2)
     certificate = issue_sampled(drawn, POSTERIOR, POSTERIOR, "kl", budget, provenance)
     sampled = Run(certificate, drawn, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, sampled, test) == sampled_mean(task, POSTERIOR, test)
@@ -578,10 +596,15 @@ def test_noise_may_be_named_by_the_caller():
 def test_noise_of_sampled_rollouts_has_a_stream_of_its_own(shared: bool):
     task = Windy()
     environments = task.environments(20, stream="train")
-    costs = sample_costs(task, POSTERIOR, environments, 3, "certify", 6, shared)
-    assert costs.origin["noise"] == {"stream": "certify noise", "seed": 6, "of": "wind"}
-    assert costs.noise == "wind"
-    assert not np.any(costs.values == evaluate(task, np.zeros((3, 2)), environments).values)
+    looked = sample_costs(task, POSTERIOR, environments, 3, seed=6, shared=shared)
+    named = sample_costs(task, POSTERIOR, environments, 3, "mine", 6, shared)
+    certified = certifying_draws(task, POSTERIOR, environments, 3, 6, shared)
+    trained = evaluate(task, np.zeros((3, 2)), environments)
+    for costs, stream in ((looked, "sample"), (named, "mine"), (certified, "certify")):
+        assert costs.origin["noise"] == {"stream": f"{stream} noise", "seed": 6, "of": "wind"}
+        assert costs.noise == "wind"
+    everything = [costs.values for costs in (looked, named, certified, trained)]
+    assert np.unique(everything).size == 4 * 20 * 3
 
 
 def test_every_rollout_has_noise_of_its_own():

@@ -10,11 +10,12 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pacbayes_control.bounds import log_xi
 from pacbayes_control.certificate import Budget, Certificate
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.issuing import Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.run import Run, json_bytes, seal
@@ -225,8 +226,12 @@ def drawn_costs(
     return Costs(values, draws="shared" if shared else "fresh", origin=origin)
 
 
+def one_drawn(policy: NDArray, graded: bool = False, **options: Any) -> Costs:
+    return Costs(drawn_costs(graded=graded).values[:, :1], parameters=policy, **options)
+
+
 def costs_of_one(graded: bool = False) -> Costs:
-    return Costs(drawn_costs(graded=graded).values[:, :1], parameters=POLICY)
+    return one_drawn(POLICY, graded)
 
 
 def rehash(folder: Path, *names: str) -> None:
@@ -262,6 +267,26 @@ def test_honest_runs_of_a_single_draw_are_verified(tmp_path: Path, graded: bool)
     assert "the one policy drawn from the posterior over 3 parameters" in str(verification)
 
 
+def test_a_single_draw_that_the_prior_likes_far_better_is_verified(tmp_path: Path):
+    """Where the complexity is none, the bound is the cost itself."""
+    prior, posterior = DiagonalGaussian([5.0], 1.0), DiagonalGaussian([0.0], 1.0)
+    costs = Costs(np.zeros((50, 1)), parameters=prior.mean[None])  # drawn once in a million
+    run = gaussian_run(costs, "single-draw", prior, posterior)
+    assert run.certificate.kl == pytest.approx(-12.5)
+    assert run.certificate.bound == 0
+    verify(run.save(tmp_path / "run"))
+
+
+def test_a_single_draw_may_have_a_name(tmp_path: Path):
+    run = gaussian_run(one_drawn(POLICY, names=["named"]), "single-draw")
+    assert run.certificate.policy_name == "named"
+    folder = run.save(tmp_path / "run")
+    assert verify(folder).certificate.policy_name == "named"
+    forge(folder, lambda record: record.update(policy_name="another"))
+    with pytest.raises(InvalidCertificate, match="is named 'named', not 'another'"):
+        verify(folder)
+
+
 def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # As above: r̂, KL, the ratio and both bounds must be rounded upwards, whatever their sizes.
     rng = np.random.default_rng(1)
@@ -286,10 +311,14 @@ def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path
 def test_a_ratio_of_large_terms_that_cancel_is_rounded_upwards(tmp_path: Path):
     rng = np.random.default_rng(2)
     for i in range(20):
-        posterior = DiagonalGaussian(rng.normal(0, 1, 5), 1e-4)
-        prior = DiagonalGaussian(posterior.mean, 1e-4 * (1 + 1e-9 * rng.standard_normal(5)))
-        costs = Costs(drawn_costs().values[:, :1], parameters=posterior.mean[None] + 10)
-        run = gaussian_run(costs, "single-draw", prior, posterior)
+        size = int(rng.integers(1, 400))
+        variance = 10 ** rng.uniform(-250, 250, size)  # logarithms of hundreds each
+        posterior = DiagonalGaussian(np.sqrt(variance) * rng.normal(0, 1, size), variance)
+        factor = 1 + 1e-9 * rng.standard_normal(size)
+        prior = DiagonalGaussian(posterior.mean, variance * factor)
+        policy = posterior.sample(rng, 1)
+        run = gaussian_run(one_drawn(policy), "single-draw", prior, posterior)
+        assert abs(run.certificate.kl) < 1e-5
         verify(run.save(tmp_path / str(i)))
 
 
@@ -297,8 +326,8 @@ def test_a_ratio_of_large_terms_that_cancel_is_rounded_upwards(tmp_path: Path):
 def test_runs_whose_bound_is_one_are_verified(tmp_path: Path, method: str):
     single = method == "single-draw"
     far = DiagonalGaussian([400.0, 0.0, 0.0], 1.0)
-    drawn = Costs(drawn_costs().values[:, :1], parameters=far.mean[None])
-    run = gaussian_run(drawn if single else drawn_costs(), method, posterior=far)
+    drawn = one_drawn(far.mean[None] + 1) if single else drawn_costs()
+    run = gaussian_run(drawn, method, posterior=far)
     assert run.certificate.bound == 1
     assert verify(run.save(tmp_path / "far")).recomputed == pytest.approx(1)
     ones = np.ones((20, 1 if single else 4))
@@ -462,6 +491,42 @@ def test_another_policy_than_the_one_drawn_is_refused_however_well_it_is_hidden(
 
 
 @pytest.mark.parametrize(
+    "policy",
+    [
+        POSTERIOR.mean,
+        POSTERIOR.mean + np.array([0, 0, 10]),
+        POSTERIOR.mean + 1e10,
+        np.full(3, 1e100),
+    ],
+    ids=["the mean", "far", "farther", "farthest"],
+)
+def test_a_policy_that_no_draw_is_like_is_refused_even_if_all_else_is_right(
+    tmp_path: Path, policy: NDArray
+):
+    folder = gaussian_run(costs_of_one(), "single-draw").save(tmp_path / "run")
+    np.save(folder / "policies.npy", policy[None])
+    rehash(folder, "policies.npy")
+    kl = POSTERIOR.log_ratio(PRIOR, policy)
+    forge(folder, lambda record: record.update(kl=kl, bound=1.0))
+    with pytest.raises(InvalidCertificate, match="the policy is no draw from the posterior"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+def test_a_draw_pulled_towards_the_mean_or_away_is_refused(tmp_path: Path, share: float):
+    rng = np.random.default_rng(3)
+    posterior = DiagonalGaussian(rng.normal(size=500), 10 ** rng.uniform(-3, 1, 500))
+    drawn = posterior.sample(rng, 1)
+    run = gaussian_run(one_drawn(drawn), "single-draw", posterior, posterior)  # of ratio 1 anywhere
+    folder = run.save(tmp_path / "run")
+    verify(folder)
+    np.save(folder / "policies.npy", posterior.mean + share * (drawn - posterior.mean))
+    rehash(folder, "policies.npy")
+    with pytest.raises(InvalidCertificate, match="the policy is no draw from the posterior"):
+        verify(folder)
+
+
+@pytest.mark.parametrize(
     "policies",
     [np.zeros((1, 2)), np.zeros((1, 4)), np.zeros((1, 3, 1)), np.zeros(1)],
     ids=lambda array: str(array.shape),
@@ -574,7 +639,9 @@ def test_a_divergence_beyond_all_floats_is_refused(tmp_path: Path, tiny: float):
         verify(folder)
 
 
-GAUSSIAN = '"kind": "diagonal gaussian", "mean": [0, 0, 0]'
+UNSAID = '"kind": "diagonal gaussian", "mean": [0, 0, 0]'
+GAUSSIAN = f'{UNSAID}, "seen": []'
+DOES_NOT_SAY = "does not say which environments it has seen"
 HOSTILE = [
     (f'{{{GAUSSIAN}, "variance": [1, Infinity, 1]}}', "corrupt: it is not JSON"),
     (f'{{{GAUSSIAN}, "variance": [1, NaN, 1]}}', "corrupt: it is not JSON"),
@@ -592,6 +659,13 @@ HOSTILE = [
     (f'{{{GAUSSIAN}, "variance": {"[" * 100_000}', "corrupt: it is not JSON"),
     (f'{{{GAUSSIAN}, "mean": [9, 9, 9], "variance": [1, 1, 1]}}', "corrupt: it is not JSON"),
     (f"{{{GAUSSIAN}}}", "holds no Gaussian distribution"),
+    (f'{{{UNSAID}, "variance": [1, 1, 1]}}', DOES_NOT_SAY),
+    (f'{{{UNSAID}, "variance": [1, 1, 1], "seen": null}}', DOES_NOT_SAY),
+    (f'{{{UNSAID}, "variance": [1, 1, 1], "seen": {{}}}}', DOES_NOT_SAY),
+    (f'{{{UNSAID}, "variance": [1, 1, 1], "seen": [["train", 0, 5]]}}', DOES_NOT_SAY),
+    (f'{{{UNSAID}, "variance": [1, 1, 1], "seen": [["train", 0, 5, 1]]}}', DOES_NOT_SAY),
+    (f'{{{UNSAID}, "variance": [1, 1, 1], "seen": [["train", 0, 0, 1e3]]}}', DOES_NOT_SAY),
+    (f'{{{GAUSSIAN}, "variance": [1, 1, 1], "seen": []}}', "corrupt: it is not JSON"),
     ('{"kind": "cauchy", "mean": [0], "variance": [1]}', "holds no categorical distribution"),
     ('{"kind": {}, "mean": [0], "variance": [1]}', "holds no categorical distribution"),
     ("[]", "holds no categorical distribution"),
@@ -599,13 +673,103 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), HOSTILE, ids=lambda part: part[40:70])
+@pytest.mark.parametrize(("text", "message"), HOSTILE, ids=lambda part: part[40:90])
 @pytest.mark.parametrize("name", ["prior", "posterior"])
 def test_hostile_gaussians_get_a_clear_error(tmp_path: Path, name: str, text: str, message: str):
     folder = gaussian_run(drawn_costs()).save(tmp_path / "run")
     (folder / f"{name}.json").write_text(text)
     rehash(folder, f"{name}.json")
     with pytest.raises(ValueError, match=message):
+        verify(folder)
+
+
+# ---- priors that have seen environments ---------------------------------------------------------
+
+ORIGIN: dict[str, object] = {"task": "test", "stream": "train", "seed": 2, "start": 0, "stop": 100}
+ALL_METHODS = pytest.mark.parametrize("method", ["kl", "single-draw"])
+
+
+def run_of_seen(
+    method: str, origin: dict[str, object] | None, *seen: Seen
+) -> Run[DiagonalGaussian]:
+    """Right in every number, whatever its prior has seen."""
+    costs = drawn_costs(origin=origin)
+    if method == "single-draw":
+        costs = one_drawn(POLICY, origin=origin)
+    return gaussian_run(costs, method, PRIOR.having_seen(*seen))
+
+
+@ALL_METHODS
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [Seen("train", 2, 0, 100)],
+        [Seen("train", 2, 99, 300)],
+        [Seen("train", 2, 0, 1)],
+        [Seen("train", 2, 0, 1000)],
+        [Seen("elsewhere", 2, 0, 100), Seen("train", 2, 200, 300), Seen("train", 2, 40, 41)],
+    ],
+)
+def test_a_prior_that_has_seen_what_the_bound_counts_is_refused(
+    tmp_path: Path, method: str, seen: list[Seen]
+):
+    folder = run_of_seen(method, ORIGIN, *seen).save(tmp_path / "run")
+    with pytest.raises(InvalidCertificate, match="the prior has seen environments that the bound"):
+        verify(folder)
+
+
+@ALL_METHODS
+def test_a_prior_that_has_seen_others_is_verified(tmp_path: Path, method: str):
+    others = [
+        Seen("train", 2, 100, 300),
+        Seen("train", 3, 0, 100),
+        Seen("elsewhere", 2, 0, 100),
+    ]
+    verify(run_of_seen(method, ORIGIN, *others).save(tmp_path / "run"))
+
+
+@ALL_METHODS
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stream": None},
+        {"stream": 7},
+        {"seed": None},
+        {"seed": "2"},
+        {"seed": True},
+        {"start": None},
+        {"start": 0.0},
+        {"stop": None},
+        {"stop": [100]},
+    ],
+    ids=str,
+)
+def test_costs_of_unknown_environments_and_a_prior_that_saw_some_are_refused(
+    tmp_path: Path, method: str, change: dict[str, object]
+):
+    seen = Seen("elsewhere", 0, 0, 10)
+    spoilt = {**ORIGIN, **change}
+    missing = {name: value for name, value in spoilt.items() if value is not None}
+    for i, origin in enumerate((spoilt, missing, None)):
+        folder = run_of_seen(method, origin, seen).save(tmp_path / str(i))
+        with pytest.raises(InvalidCertificate, match="the costs do not tell their environments"):
+            verify(folder)
+
+
+@ALL_METHODS
+def test_a_prior_that_has_seen_nothing_needs_no_origin(tmp_path: Path, method: str):
+    verify(run_of_seen(method, None).save(tmp_path / "run"))
+
+
+@ALL_METHODS
+def test_what_a_prior_has_seen_cannot_be_struck_out(tmp_path: Path, method: str):
+    folder = run_of_seen(method, ORIGIN, Seen("train", 2, 0, 10)).save(tmp_path / "run")
+    (folder / "prior.json").write_bytes(PRIOR.to_bytes())
+    with pytest.raises(ValueError, match=r"prior.json was altered"):
+        verify(folder)
+    digest = hashlib.sha256(PRIOR.to_bytes()).hexdigest()
+    reseal(folder, lambda manifest: manifest["files"].update({"prior.json": digest}))
+    with pytest.raises(InvalidCertificate, match="about other prior"):
         verify(folder)
 
 
@@ -639,13 +803,3 @@ def test_the_binomial_tail_encloses_the_direct_sum(k: int, n: int, p: float):
     assert tail.a <= direct * (1 + mpmath.mpf(10) ** -24)
     assert tail.b >= direct * (1 - mpmath.mpf(10) ** -40)
     assert tail.delta < 1e-20
-
-
-def test_a_single_draw_that_the_prior_likes_far_better_is_verified(tmp_path: Path):
-    """Where the complexity is none, the bound is the cost itself."""
-    prior, posterior = DiagonalGaussian(np.zeros(20), 1.0), DiagonalGaussian(np.zeros(20), 100.0)
-    costs = Costs(np.zeros((50, 1)), ["named"], parameters=np.zeros((1, 20)))
-    run = gaussian_run(costs, "single-draw", prior, posterior)
-    assert run.certificate.bound == 0
-    assert run.certificate.policy_name == "named"
-    verify(run.save(tmp_path / "run"))

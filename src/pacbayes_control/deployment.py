@@ -54,6 +54,8 @@ class DeployedPolicy:
             raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
         self._rng = np.random.default_rng(seed)
         self._policy: NDArray | None = None
+        if self.deterministic:
+            self.reset()
 
     @property
     def deterministic(self) -> bool:
@@ -64,8 +66,7 @@ class DeployedPolicy:
     def policy(self) -> NDArray:
         """The parameters of the policy of this episode."""
         if self._policy is None:
-            self.reset()
-        assert self._policy is not None
+            raise ValueError("no episode has begun: call reset(), or predict with episode_start")
         return self._policy
 
     def reset(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,9 +141,26 @@ class Categorical:
         return cls(probabilities, name=name)
 
 
+class Seen(NamedTuple):
+    """Environments that a distribution depends on: a range of a stream."""
+
+    stream: str
+    seed: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Seen) -> bool:
+        """Whether any environment was drawn by the same random numbers as one of the other's."""
+        same = (self.stream, self.seed) == (other.stream, other.seed)
+        return same and self.start < other.stop and other.start < self.stop
+
+
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
     """Independent normal distributions of a policy's parameters, N(μ, diag(s)).
+
+    It carries with it which environments it depends on, into files too: as a prior, it may only be
+    used where the bound counts others.
 
     >>> DiagonalGaussian([1.0, 2.0], 0.01).variance
     array([0.01, 0.01])
@@ -150,9 +168,14 @@ class DiagonalGaussian:
 
     mean: NDArray[np.float64]  # (parameters,)
     variance: NDArray[np.float64]  # (parameters,), positive
+    seen: tuple[Seen, ...] = ()  # sorted, and joined where ranges meet
 
     def __init__(
-        self, mean: ArrayLike, variance: ArrayLike, name: str = "Gaussian distribution"
+        self,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        name: str = "Gaussian distribution",
+        seen: Iterable[Seen] = (),
     ) -> None:
         mean = _numbers(mean, f"mean of the {name}")
         variance = np.asarray(variance)
@@ -172,12 +195,17 @@ class DiagonalGaussian:
             array.setflags(write=False)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "variance", variance)
+        object.__setattr__(self, "seen", merged_ranges(seen))
 
     def __len__(self) -> int:
         return self.mean.size
 
     def __repr__(self) -> str:
         return f"DiagonalGaussian({len(self)} parameters)"
+
+    def having_seen(self, *more: Seen) -> DiagonalGaussian:
+        """The same distribution, which depends on further environments."""
+        return DiagonalGaussian(self.mean, self.variance, seen=(*self.seen, *more))
 
     def kl(self, prior: DiagonalGaussian) -> float:
         """KL(self‖prior) (paper: eq. 6).
@@ -204,9 +232,13 @@ class DiagonalGaussian:
         policy = np.asarray(policy, float)
         if policy.shape != self.mean.shape:
             raise ValueError(f"a policy of {len(self)} parameters is needed, not {policy.shape}")
-        here = (policy - self.mean) ** 2 / self.variance + np.log(self.variance)
-        there = (policy - prior.mean) ** 2 / prior.variance + np.log(prior.variance)
-        return float(np.sum(there - here)) / 2
+        with np.errstate(all="ignore"):
+            here = (policy - self.mean) ** 2 / self.variance + np.log(self.variance)
+            there = (policy - prior.mean) ** 2 / prior.variance + np.log(prior.variance)
+            ratio = float(np.sum(there - here)) / 2
+        if not np.isfinite(ratio):
+            raise ValueError("the posterior is so far from the prior that their ratio overflows")
+        return ratio
 
     def sample(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
         """Draw policies; shape (size, parameters)."""
@@ -218,6 +250,7 @@ class DiagonalGaussian:
             "kind": "diagonal gaussian",
             "mean": self.mean.tolist(),
             "variance": self.variance.tolist(),
+            "seen": [list(part) for part in self.seen],
         }
         return (json.dumps(record) + "\n").encode()
 
@@ -234,7 +267,13 @@ class DiagonalGaussian:
         variance = record.get("variance") if known else None
         if not isinstance(mean, list) or not isinstance(variance, list):
             raise ValueError(f"the {name} holds no Gaussian distribution")
-        return cls(mean, variance, name=name)
+        seen = record.get("seen")
+        if not isinstance(seen, list) or not all(_is_range(part) for part in seen):
+            raise ValueError(
+                f"the {name} does not say which environments it has seen: add "
+                '"seen": [], or a list of [stream, seed, start, stop]'
+            )
+        return cls(mean, variance, name, [Seen(*part) for part in seen])
 
 
 def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGaussian:
@@ -242,6 +281,26 @@ def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGa
     if isinstance(record, dict) and record.get("kind") == "diagonal gaussian":
         return DiagonalGaussian.from_record(record, name)
     return Categorical.from_record(record, name)
+
+
+def merged_ranges(ranges: Iterable[Seen]) -> tuple[Seen, ...]:
+    """The same environments, in as few ranges as possible."""
+    merged: list[Seen] = []
+    for part in sorted(ranges):
+        last = merged[-1] if merged else None
+        if last and last[:2] == part[:2] and part.start <= last.stop:
+            merged[-1] = last._replace(stop=max(last.stop, part.stop))
+        else:
+            merged.append(part)
+    return tuple(merged)
+
+
+def _is_range(part: Any) -> bool:
+    return (
+        isinstance(part, list)
+        and [type(value) for value in part] == [str, int, int, int]
+        and 0 <= part[2] <= part[3]
+    )
 
 
 def _check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc
 
 from pacbayes_control.bounds import (
     fresh_draws,
@@ -141,6 +142,7 @@ def issue_single_draw(
     if costs.policies != 1 or costs.parameters is None or costs.draws is not None:
         raise ValueError("a single draw is certified from the costs of one policy of known weights")
     policy = costs.parameters[0]
+    check_typical(posterior, policy)
     ratio = posterior.log_ratio(prior, policy)
     terms = _ratio_terms(posterior, policy) + _ratio_terms(prior, policy)
     ratio_up = ratio + 1e-13 * (len(posterior) + float(np.sum(np.abs(terms))))
@@ -161,6 +163,21 @@ def issue_single_draw(
         policy=0,
         policy_name=costs.names[0] if costs.names else None,
     )
+
+
+def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
+    """An error for a policy that is hardly a draw from the posterior, such as its mean.
+
+    Σ (w - μ)²/s is χ² distributed with as many degrees of freedom as there are parameters: one draw
+    in a thousand million lies outside of these limits.
+    """
+    if policy.shape != posterior.mean.shape:
+        raise ValueError(f"a policy of {len(posterior)} parameters is needed, not {policy.shape}")
+    with np.errstate(all="ignore"):
+        distance = float(np.sum((policy - posterior.mean) ** 2 / posterior.variance))
+    size = len(posterior)
+    if not min(chdtr(size, distance), chdtrc(size, distance)) > 5e-10:
+        raise ValueError("the policy is no draw from the posterior: it lies where none ever does")
 
 
 def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:

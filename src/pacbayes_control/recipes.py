@@ -103,6 +103,11 @@ def learn_vehicle(
         return watch(title) if watch else None
 
     prior, counted = _prior(task, environments, recipe, checkpoint, watching("learning the prior"))
+    if len(prior.distribution) != task.controller.parameters:
+        raise ValueError(
+            f"the prior has {len(prior.distribution)} parameters: {recipe.policy} policies need "
+            f"{task.controller.parameters} parameters each"
+        )
     if recipe.certify == "one":
         return learn_one(task, counted, prior, recipe.delta, recipe.candidates, seed=recipe.seed)
     common: dict[str, Any] = {
@@ -115,14 +120,14 @@ def learn_vehicle(
         "seed": recipe.seed,
         "progress": watching("learning the posterior"),
     }
+    if recipe.certify == "posterior":
+        common["shared"] = recipe.shared_draws
     if recipe.family:
         common["checkpoint"] = _named(checkpoint, "family")
         return learn_family(task, counted, scaled(prior, FAMILY), **common)
     file = _named(checkpoint, "search")
     if recipe.certify == "posterior":
-        return learn_gaussian(
-            task, counted, prior, shared=recipe.shared_draws, checkpoint=file, **common
-        )
+        return learn_gaussian(task, counted, prior, checkpoint=file, **common)
     objective = recipe.objective or recipe.method
     search = GaussianSearch(
         prior.distribution, len(counted), recipe.delta, objective, recipe.settings, recipe.seed
@@ -167,6 +172,8 @@ def _prior(
     if name == "elsewhere" and recipe.policy == "network":
         return GaussianPrior(*pretrained()), environments
     if name not in PRIORS:
+        if not Path(name).is_file():
+            raise ValueError(f"there is no prior {name!r}: choose {', '.join(PRIORS)}, or a file")
         record = read_json(Path(name))
         gaussian = DiagonalGaussian.from_record(record, f"prior in {name}")
         return GaussianPrior(gaussian, str(record.get("origin", f"from {name}"))), environments
@@ -196,7 +203,6 @@ def _prior(
         settings,
         width=WIDTH,
         seed=seed,
-        seen=(part,),
         origin=words,
         checkpoint=file,
         progress=progress,
@@ -211,7 +217,7 @@ def _imitation(
     recorded = elsewhere.environments(50, stream="expert", seed=seed)
     expert = replace(elsewhere, controller=Gains())
     observations, actions = expert.recordings(reactive_gains(2.5, 10, ray_angles()), recorded)
-    return imitate(task.respond, observations, actions, start, seen=(recorded,))
+    return imitate(task.respond, observations, actions, start, [recorded])
 
 
 def _start(controller: Any, seed: int) -> DiagonalGaussian:

@@ -12,7 +12,7 @@ from pacbayes_control.costs import Costs, checked_costs
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import generator, noise_of
+from pacbayes_control.tasks.base import KEPT_STREAMS, generator, noise_of
 
 CHUNK = 1024  # environments handed to a task at a time
 CELLS = 1 << 22  # numbers of sampled policies held at a time
@@ -80,16 +80,48 @@ def sample_costs(
     posterior: DiagonalGaussian,
     environments: Environments,
     draws: int,
-    stream: str = "certify",
+    stream: str = "sample",
     seed: int = 0,
     shared: bool = False,
     progress: Progress | None = None,
 ) -> Costs:
-    """Costs of policies drawn from a posterior that is fixed by now; shape (environments, draws).
+    """Costs of policies drawn from a posterior; shape (environments, draws).
 
     A fresh policy for every environment and draw, or with `shared` the same `draws` policies in
     every environment: the record knows which, because the bound on what sampling misses differs.
+    For looking around: draws that a posterior was chosen by cannot certify it.
     """
+    if stream in KEPT_STREAMS:
+        raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
+    return _sample(task, posterior, environments, draws, stream, seed, shared, progress)
+
+
+def certifying_draws(
+    task: Task,
+    posterior: DiagonalGaussian,
+    environments: Environments,
+    draws: int,
+    seed: int = 0,
+    shared: bool = False,
+    progress: Progress | None = None,
+) -> Costs:
+    """As `sample_costs`, for a certificate: from a stream that nothing else draws from.
+
+    The posterior is fixed by now, and these are the first draws that are made from it.
+    """
+    return _sample(task, posterior, environments, draws, "certify", seed, shared, progress)
+
+
+def _sample(
+    task: Task,
+    posterior: DiagonalGaussian,
+    environments: Environments,
+    draws: int,
+    stream: str,
+    seed: int,
+    shared: bool,
+    progress: Progress | None,
+) -> Costs:
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     noise = noise_of(task, environments, Noise(f"{stream} noise", seed))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certificate import Certificate, round_up
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.run import Run, read_json
 
 PAC_BAYES = ("kl", "kl-maurer", "pinsker")
@@ -86,6 +86,7 @@ def _check_record(run: Run, sentence: str | None) -> None:
     _check_kind(run)
     if c.noise != run.costs.noise:
         raise InvalidCertificate("the certificate is wrong about the noise of the rollouts")
+    _check_unseen(run)
     if c.set_aside < 0:
         raise InvalidCertificate("a negative number of environments is said to be set aside")
     if c.binary != run.costs.binary:
@@ -106,6 +107,18 @@ def _check_record(run: Run, sentence: str | None) -> None:
         raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
     if sentence != c.sentence:
         raise InvalidCertificate("the sentence does not say what the numbers say")
+
+
+def _check_unseen(run: Run) -> None:
+    """Whether the prior, as far as its file tells, depends on environments that are counted."""
+    if not isinstance(run.prior, DiagonalGaussian) or not run.prior.seen:
+        return
+    origin = run.costs.origin
+    fields = [origin.get(name) for name in ("stream", "seed", "start", "stop")]
+    if [type(value) for value in fields] != [str, int, int, int]:
+        raise InvalidCertificate("the costs do not tell their environments, and the prior saw some")
+    if any(Seen(*fields).overlaps(part) for part in run.prior.seen):  # type: ignore[arg-type]
+        raise InvalidCertificate("the prior has seen environments that the bound counts")
 
 
 def _check_kind(run: Run) -> None:
@@ -189,6 +202,7 @@ def _gaussian(run: Run, means: list[Interval]) -> Condition:
     _check_agrees("empirical_cost", c.empirical_cost, cost)
     if c.method == "single-draw":
         assert run.costs.parameters is not None
+        _check_drawn(posterior, run.costs.parameters[0])
         ratio = _log_ratio(posterior, prior, run.costs.parameters[0])
         _check_agrees("kl", c.kl, ratio)
         excess = ratio + iv.log(_xi(c.environments) / iv.mpf(c.budget[c.method]))
@@ -209,6 +223,16 @@ def _gaussian(run: Run, means: list[Interval]) -> Condition:
             "these draws do not support"
         )
     return cost_bound, _pac_bayes(c, cost_bound, kl)
+
+
+def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> None:
+    """Whether a policy can be a draw from the posterior: its χ² is not among the rarest 1e-9."""
+    mp.dps = DIGITS
+    rows = zip(policy, posterior.mean, posterior.variance, strict=True)
+    distance = mp.fsum((mp.mpf(float(w)) - mp.mpf(m)) ** 2 / mp.mpf(s) for w, m, s in rows)
+    below = mp.gammainc(mp.mpf(len(policy)) / 2, 0, distance / 2, regularized=True)
+    if not 5e-10 < below < 1 - 5e-10:
+        raise InvalidCertificate("the policy is no draw from the posterior: none ever lies there")
 
 
 def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:

@@ -236,7 +236,7 @@ def test_environments_share_no_randomness_with_draws_from_a_stream_of_the_same_n
 
 def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
     task = Recorder()
-    prior = GaussianPrior(PRIOR, "learnt on a part", (TRAIN[:50],))
+    prior = GaussianPrior(PRIOR.having_seen(TRAIN[:50].range), "learnt on a part")
     message = r"has seen some of these environments \(stream 'train', 0 to 50\)"
     with pytest.raises(ValueError, match=message):
         learn_gaussian(task, TRAIN, prior, settings=QUICK)
@@ -252,7 +252,7 @@ def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
 def test_a_prior_that_has_seen_others_is_allowed_and_they_are_counted_as_set_aside(tmp_path: Path):
     part, rest = set_aside(TRAIN, 0.25)
     elsewhere = TASK.environments(1000, stream="elsewhere")
-    prior = GaussianPrior(PRIOR, "learnt on a part", (part, elsewhere))
+    prior = GaussianPrior(PRIOR.having_seen(part.range, elsewhere.range), "learnt on a part")
     run = learn_gaussian(TASK, rest, prior, settings=QUICK, draws=5)
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.environments, c.set_aside, c.prior) == (150, 50, "learnt on a part")
@@ -289,14 +289,17 @@ def test_a_posterior_over_other_policies_than_the_prior_gets_a_clear_error():
 
 # ---- bad options --------------------------------------------------------------------------------
 
+OVERSPENDS = "overspends: it must be positive, and leave some of delta = 0.01"
+
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampling_delta": 0.01}, "delta = 0 for 'kl' overspends: 0 is left"),
-        ({"sampling_delta": 0.02}, "delta = 0.02 for 'sampling' overspends: 0.01 is left"),
-        ({"sampling_delta": 0.0}, "delta = 0 for 'sampling' overspends"),
-        ({"sampling_delta": -0.1}, "delta = -0.1 for 'sampling' overspends"),
+        ({"sampling_delta": 0.01}, f"sampling_delta = 0.01 {OVERSPENDS}"),
+        ({"sampling_delta": 0.02}, f"sampling_delta = 0.02 {OVERSPENDS}"),
+        ({"sampling_delta": 0.0}, f"sampling_delta = 0 {OVERSPENDS}"),
+        ({"sampling_delta": -0.1}, f"sampling_delta = -0.1 {OVERSPENDS}"),
+        ({"sampling_delta": np.nan}, f"sampling_delta = nan {OVERSPENDS}"),
         ({"delta": 0.0}, "delta = 0.0 must lie strictly between 0 and 1"),
         ({"delta": 1.0}, "delta = 1.0 must lie strictly between 0 and 1"),
         ({"method": "magic"}, "method 'magic' is unknown: choose from kl, kl-maurer, pinsker"),
@@ -367,6 +370,12 @@ def test_a_family_of_one_costs_no_more_than_the_prior_alone():
     assert c.training_cost_bound is not None
     bound = maurer_xi(c.training_cost_bound, c.kl, 200, 0.009)
     assert c.bound == pytest.approx(float(bound), rel=1e-9)
+
+
+def test_a_family_may_share_its_draws(tmp_path: Path):
+    run = learn_family(TASK, TRAIN, [GaussianPrior(PRIOR)], settings=QUICK, draws=5, shared=True)
+    assert run.costs.draws == "shared"
+    assert verify(run.save(tmp_path / "run")).certificate.shared_draws is True
 
 
 def test_a_family_without_priors_is_refused():

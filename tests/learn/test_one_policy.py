@@ -129,7 +129,7 @@ def test_bad_options_get_a_clear_error(options: dict, message: str):
 
 
 def test_a_prior_that_has_seen_the_environments_is_refused():
-    prior = GaussianPrior(PRIOR.distribution, seen=(TRAIN[:20],))
+    prior = GaussianPrior(PRIOR.distribution.having_seen(TRAIN[:20].range))
     with pytest.raises(ValueError, match="has seen some of these environments"):
         learn_one(TASK, TRAIN, prior)
     with pytest.raises(ValueError, match="has seen some of these environments"):
@@ -205,8 +205,22 @@ def test_a_learnt_posterior_can_be_certified_by_its_one_draw(tmp_path: Path):
     settings = Settings(steps=40, pairs=8, natural=False)
     learnt = learn_gaussian(TASK, TRAIN, PRIOR, settings=settings, draws=5).posterior
     run = certify_draw(TASK, TRAIN, PRIOR, learnt)
-    assert run.posterior is learnt
+    assert run.posterior.to_bytes() == learnt.to_bytes()
     assert verify(run.save(tmp_path / "run")).certificate.bound < 0.5
+
+
+def test_a_draw_remembers_what_its_posterior_and_its_prior_have_seen(tmp_path: Path):
+    part, rest = TRAIN[:50], TRAIN[50:]
+    run = certify_draw(TASK, rest, PRIOR.distribution.having_seen(part.range), POSTERIOR)
+    assert run.posterior.seen == (TRAIN.range,)
+    c = verify(run.save(tmp_path / "run")).certificate
+    assert (c.set_aside, c.prior) == (50, "given in advance")
+
+
+def test_a_distribution_alone_is_a_prior_that_was_given_in_advance():
+    run = learn_one(TASK, TRAIN, PRIOR.distribution)
+    assert run.certificate.prior == "its mean: given in advance"
+    assert run.certificate.bound == learn_one(TASK, TRAIN, PRIOR).certificate.bound
 
 
 def test_a_posterior_over_other_policies_than_the_prior_is_refused():

@@ -20,6 +20,11 @@ from pacbayes_control.learn import (
     set_aside,
 )
 from pacbayes_control.learn.priors import LEARN_ELSEWHERE, scaled
+from pacbayes_control.learn.search import GaussianSearch
+from pacbayes_control.learn.training import search_posterior
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Vehicle
+from pacbayes_control.tasks.vehicle import Linear, Reshuffled, paper_prior
 from pacbayes_control.verification import verify
 
 TASK = Reach(radius=1.5)
@@ -54,9 +59,8 @@ def test_only_environments_of_the_same_sequence_count_as_set_aside():
         part,
         TASK.environments(500, stream="elsewhere"),
         TASK.environments(500, stream="train", seed=1),
-        Reach(centre=2.0).environments(500, stream="train"),
     )
-    prior = GaussianPrior(START, seen=seen)
+    prior = GaussianPrior(START.having_seen(*(environments.range for environments in seen)))
     prior.check_unseen(rest)
     assert prior.set_aside(rest) == 50
     assert GaussianPrior(START).set_aside(rest) == 0
@@ -65,7 +69,7 @@ def test_only_environments_of_the_same_sequence_count_as_set_aside():
 def test_a_part_of_the_data_is_the_price_of_a_prior_that_learnt_from_it(tmp_path: Path):
     part, rest = set_aside(TRAIN, 0.25)
     actions = part.arrays()["goal"].ravel()  # an expert goes to the goals
-    prior = imitate(towards, np.tile([0, 1], len(part)), actions, START, seen=(part,))
+    prior = imitate(towards, np.tile([0, 1], len(part)), actions, START, [part])
     runs = [
         learn_gaussian(TASK, rest, prior, settings=Settings(steps=5, pairs=4), draws=10),
         learn_one(TASK, rest, prior),
@@ -99,10 +103,11 @@ def test_a_prior_learnt_elsewhere_finds_where_to_go_and_keeps_the_variances():
 
 
 def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
-    prior = learn_elsewhere(TASK, START, QUICK, per_step=16, seen=(TRAIN[:10],), seed=3)
-    given, used = prior.seen
-    assert given == TRAIN[:10]
-    assert (used.stream, used.seed, used.start, used.stop) == ("elsewhere", 3, 0, 640)
+    start = START.having_seen(TRAIN[:10].range)
+    prior = learn_elsewhere(TASK, start, QUICK, per_step=16, seed=3)
+    used, given = prior.distribution.seen
+    assert given == ("train", TRAIN.seed, 0, 10)
+    assert used == ("elsewhere", 3, 0, 640)
     prior.check_unseen(TRAIN[10:])
     for environments in (TRAIN, TASK.environments(5000, "elsewhere", 3)[639:]):
         with pytest.raises(ValueError, match="has seen some of these environments"):
@@ -169,18 +174,18 @@ def test_an_expert_of_the_same_class_is_recovered(act, expert: list[float]):
     observations = rng.standard_normal((400, len(expert) - (act is nonlinear)))
     actions = act(np.array(expert), observations)
     start = DiagonalGaussian(np.full(4, 0.5), [1.0, 0.5, 2.0, 4.0])
-    prior = imitate(act, observations, actions, start, ridge=1e-6)
+    prior = imitate(act, observations, actions, start, [], ridge=1e-6)
     np.testing.assert_allclose(prior.distribution.mean, expert, atol=1e-4)
     assert np.array_equal(prior.distribution.variance, start.variance)
     assert prior.origin == "imitates an expert over 400 recorded observations"
-    assert prior.seen == ()
+    assert prior.distribution.seen == ()
 
 
 def test_an_expert_with_noise_is_recovered_as_least_squares_would():
     rng = np.random.default_rng(1)
     observations = rng.standard_normal((300, 3))
     actions = observations @ [1.0, 2.0, -1.0] + 0.3 * rng.standard_normal(300)
-    prior = imitate(linear, observations, actions, DiagonalGaussian(np.zeros(3), 1.0), ridge=1e-6)
+    prior = imitate(linear, observations, actions, DiagonalGaussian(np.zeros(3), 1.0), [], 1e-6)
     expected = np.linalg.lstsq(observations, actions, rcond=None)[0]
     np.testing.assert_allclose(prior.distribution.mean, expected, atol=1e-5)
 
@@ -191,7 +196,7 @@ def test_parameters_that_the_recordings_leave_open_stay_where_they_were():
     observations[:, 1] = 0  # never anything to see
     actions = observations @ [1.0, 5.0, -1.0]
     start = DiagonalGaussian([0.0, 7.0, 0.0], 1.0)
-    mean = imitate(linear, observations, actions, start).distribution.mean
+    mean = imitate(linear, observations, actions, start, []).distribution.mean
     np.testing.assert_allclose(mean, [1.0, 7.0, -1.0], atol=1e-3)
 
 
@@ -200,7 +205,7 @@ def test_the_ridge_is_that_of_ridge_regression_in_units_of_the_start():
     observations, spread = rng.standard_normal((50, 2)), np.array([0.5, 3.0])
     actions = observations @ [2.0, -1.0] + rng.standard_normal(50)
     start = DiagonalGaussian([1.0, 1.0], spread**2)
-    mean = imitate(linear, observations, actions, start, ridge=0.4).distribution.mean
+    mean = imitate(linear, observations, actions, start, [], ridge=0.4).distribution.mean
     scaled_ridge = 0.4**2 * 50 * np.var(actions)
     design = observations * spread
     moves = np.linalg.solve(
@@ -208,7 +213,7 @@ def test_the_ridge_is_that_of_ridge_regression_in_units_of_the_start():
         design.T @ (actions - observations.sum(axis=1)),
     )
     np.testing.assert_allclose(mean, 1 + spread * moves, rtol=1e-5)
-    far = imitate(linear, observations, actions, start, ridge=1e4).distribution.mean
+    far = imitate(linear, observations, actions, start, [], ridge=1e4).distribution.mean
     np.testing.assert_allclose(far, [1, 1], atol=1e-4)
 
 
@@ -224,14 +229,15 @@ def test_the_ridge_is_that_of_ridge_regression_in_units_of_the_start():
 )
 def test_bad_recordings_get_a_clear_error(observations: NDArray, actions: NDArray, message: str):
     with pytest.raises(ValueError, match=message):
-        imitate(linear, observations, actions, START)
+        imitate(linear, observations, actions, START, [])
 
 
 # ---- families -----------------------------------------------------------------------------------
 
 
 def test_a_scaled_family_differs_in_its_variances_only():
-    prior = GaussianPrior(DiagonalGaussian([1.0, 2.0], [0.5, 4.0]), "learnt", (TRAIN[:10],))
+    gaussian = DiagonalGaussian([1.0, 2.0], [0.5, 4.0], seen=[TRAIN[:10].range])
+    prior = GaussianPrior(gaussian, "learnt")
     family = scaled(prior, (0.25, 1.0, 2.0))
     assert [member.origin for member in family] == [
         "learnt, variances × 0.25",
@@ -241,10 +247,57 @@ def test_a_scaled_family_differs_in_its_variances_only():
     for member, factor in zip(family, (0.25, 1.0, 2.0), strict=True):
         assert np.array_equal(member.distribution.mean, prior.distribution.mean)
         assert np.array_equal(member.distribution.variance, factor * prior.distribution.variance)
-        assert member.seen == prior.seen
+        assert member.distribution.seen == prior.distribution.seen
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0])
 def test_a_factor_that_leaves_no_variance_is_refused(factor: float):
     with pytest.raises(ValueError, match="it must be positive"):
         scaled(GaussianPrior(START), (1.0, factor))
+
+
+# ---- what learnt distributions remember ---------------------------------------------------------
+
+
+def test_a_posterior_cannot_be_the_prior_of_the_environments_that_it_learnt_from(tmp_path: Path):
+    quick = Settings(steps=2)
+    run = learn_gaussian(TASK, TRAIN, START, settings=quick, draws=2)
+    kept = Run.load(run.save(tmp_path / "run")).posterior
+    for posterior in (run.posterior, kept):
+        with pytest.raises(ValueError, match="has seen some of these environments"):
+            learn_gaussian(TASK, TRAIN, posterior, settings=quick, draws=2)
+    others = TASK.environments(50, stream="others")
+    again = learn_gaussian(TASK, others, kept, settings=quick, draws=2)
+    assert {part.stream for part in again.posterior.seen} == {"train", "others"}
+    with pytest.raises(ValueError, match="has seen some"):
+        learn_one(TASK, TRAIN, again.posterior)
+
+
+def test_a_prior_from_reshuffled_environments_has_seen_the_recorded_ones():
+    task = Vehicle(controller=Linear())
+    train = task.environments(20, stream="train")
+    reshuffled = Vehicle(controller=Linear(), obstacles=Reshuffled(train))
+    settings = Settings(steps=1, pairs=2)
+    prior = learn_elsewhere(reshuffled, paper_prior(), settings, per_step=4)
+    with pytest.raises(ValueError, match="has seen some of these environments"):
+        learn_one(task, train, prior)
+    assert prior.set_aside(train) == 20
+
+
+def test_a_search_remembers_what_it_has_learnt_from(tmp_path: Path):
+    start = START.having_seen(TRAIN[:10].range)
+    search = GaussianSearch(start, 10, 0.01, settings=Settings(steps=12))
+    search_posterior(TASK, lambda step: TRAIN[10 + step : 11 + step], search, tmp_path / "c")
+    assert search.posterior.seen == (("train", TRAIN.seed, 0, 22),)
+    with pytest.raises(ValueError, match="has seen some of these environments"):
+        learn_gaussian(TASK, TRAIN[21:], search.posterior)
+    resumed = GaussianSearch(start, 10, 0.01, settings=Settings(steps=12))
+    search_posterior(TASK, lambda step: TRAIN[10 + step : 11 + step], resumed, tmp_path / "c")
+    assert resumed.posterior.to_bytes() == search.posterior.to_bytes()
+
+
+def test_ranges_that_meet_are_one():
+    seen = [TRAIN[:20].range, TRAIN[10:50].range, TRAIN[50:60].range, TRAIN[70:80].range]
+    gaussian = DiagonalGaussian([0.0], 1.0, seen=seen)
+    assert [(part.start, part.stop) for part in gaussian.seen] == [(0, 60), (70, 80)]
+    assert GaussianPrior(gaussian).set_aside(TRAIN) == 70

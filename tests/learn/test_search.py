@@ -131,7 +131,7 @@ def test_the_gradient_of_a_bound_agrees_with_numerical_differentiation(
     search.coordinates = np.array(point)
     tell_waves(search)
     np.testing.assert_allclose(slope_of_first_step(search), exact, rtol=1e-5, atol=1e-7)
-    assert search.last_value == pytest.approx(value, rel=1e-12)
+    assert search.value == pytest.approx(value, rel=1e-12)
     assert value < 1  # where it is cut off, differences know of no slope
 
 
@@ -182,7 +182,7 @@ def test_a_search_ends_at_the_smallest_bound(natural: bool):
         policies = search.ask()
         search.tell(valley(policies), valley_gradients(policies))
     assert best_bound_in_the_valley(prior, 1000) < 0.15
-    assert search.last_value < best_bound_in_the_valley(prior, 1000) + 0.005
+    assert search.best_value < best_bound_in_the_valley(prior, 1000) + 0.005
 
 
 @pytest.mark.parametrize("natural", [False, True])
@@ -352,6 +352,7 @@ def test_before_its_first_step_a_search_has_found_its_prior():
         ({"estimator": "magic"}, "'magic' is unknown: choose from evolution, differences, grad"),
         ({"schedule": "linear"}, "'linear' is unknown: choose from constant, cosine"),
         ({"pairs": 0}, "pairs = 0: at least 1 is needed"),
+        ({"pairs": 1}, "one pair says nothing about the variances: at least 2 are needed"),
         ({"steps": -1}, "steps = -1: at least 1 is needed"),
         ({"patience": 0}, "patience = 0: at least 1 is needed"),
         ({"step_size": 0.0}, "step_size = 0.0 must be positive"),
@@ -362,6 +363,23 @@ def test_before_its_first_step_a_search_has_found_its_prior():
 def test_bad_settings_get_a_clear_error(settings: dict, message: str):
     with pytest.raises(ValueError, match=message):
         Settings(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"variance": False}, {"estimator": "differences"}, {"estimator": "gradient"}],
+)
+def test_one_pair_is_enough_where_it_tells_all_that_is_learnt(settings: dict):
+    search = GaussianSearch(PRIOR, 100, 0.01, "kl", Settings(pairs=1, **settings))
+    policies = search.ask()
+    search.tell(waves(policies), waves_gradients(policies))
+    assert search.step == 1
+
+
+@pytest.mark.parametrize("stream", ["certify", "single draw", "candidates"])
+def test_a_search_does_not_use_the_draws_of_certificates(stream: str):
+    with pytest.raises(ValueError, match=f"the stream '{stream}' is kept for certificates"):
+        GaussianSearch(PRIOR, 100, 0.01, stream=stream)
 
 
 def test_an_unknown_objective_gets_a_clear_error():
@@ -422,8 +440,8 @@ def written(write, *arrays: NDArray, **named: NDArray) -> bytes:
 
 
 def state(search: GaussianSearch) -> list:
-    numbers = [search.step, search.best_step, search.best_value, search.value, search.last_value]
-    arrays = (search.coordinates, search.average, search.moments)
+    numbers = [search.step, search.best_step, search.best_value, search.cost, search.value]
+    arrays = (search.coordinates, search.average, search.best, search.moments)
     return [*map(repr, numbers), *(array.tobytes() for array in arrays)]
 
 
@@ -518,3 +536,28 @@ def test_the_old_checkpoint_stays_until_the_new_one_is_whole(
     search.save(path, search.fingerprint())  # what is left of the attempt is in nobody's way
     assert path.read_bytes() != old
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_search_that_finds_nothing_better_returns_the_prior():
+    prior = DiagonalGaussian(np.zeros(300), 1.0)
+    search = GaussianSearch(prior, 100, 0.01, "kl", Settings(pairs=2, steps=40))
+    rng = np.random.default_rng(0)
+    while not search.done:
+        search.ask()
+        search.tell(rng.random(search.population) * 0.1 + 0.1)  # noise alone
+    assert search.posterior.kl(prior) < 0.05
+
+
+def test_what_is_returned_is_the_average_where_the_objective_was_lowest():
+    search = GaussianSearch(
+        DiagonalGaussian([0.0, 0.0], 1.0), 100, 0.01, settings=Settings(steps=60)
+    )
+    lowest, best = np.inf, search.posterior
+    while not search.done:
+        policies = search.ask()
+        here = search._gaussian(search._averaged())
+        search.tell(np.mean(np.abs(policies - 1) > 1.5, axis=1))
+        if search.value < lowest - 1e-5:
+            lowest, best = search.value, here
+    assert search.best_value == lowest
+    assert search.posterior.to_bytes() == best.to_bytes()

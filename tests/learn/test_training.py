@@ -156,8 +156,9 @@ class Plain:
 
     name = "plain"
 
-    def __init__(self) -> None:
-        self.reach = Reach()
+    def __init__(self, radius: float = 1.0) -> None:
+        self.reach = Reach(radius=radius)
+        self.secret = object()  # shown by its address
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         return self.reach.environments(n, stream, seed)
@@ -171,6 +172,13 @@ def test_the_search_of_any_task_can_be_taken_up_by_another_process(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         train(first, checkpoint=checkpoint, progress=Alarm(CHECKPOINT_EVERY))
     assert train(second, checkpoint=checkpoint).step == STEPS
+
+
+def test_a_task_that_does_not_say_how_it_is_shown_is_told_by_its_settings(tmp_path: Path):
+    checkpoint = tmp_path / "checkpoint"
+    train(Plain(), checkpoint=checkpoint)
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(Plain(radius=1.5), checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +216,22 @@ def test_a_bad_cost_stops_a_search_which_can_go_on_once_the_task_is_mended(
     assert stopped.value.search.step == 15
     mended = train(Spoilt(), checkpoint=checkpoint)
     assert mended.posterior.to_bytes() == train(Spoilt()).posterior.to_bytes()
+
+
+def test_a_bad_cost_in_the_first_step_leaves_no_checkpoint(tmp_path: Path):
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(SearchStopped, match="step 0: the cost at environment 6") as stopped:
+        train(Spoilt(at=(0,)), checkpoint=checkpoint)
+    assert "state before" not in str(stopped.value)
+    assert list(tmp_path.iterdir()) == []
+    train(Reach(radius=1.1), checkpoint=checkpoint)  # another task, and nothing in its way
+
+
+def test_a_bad_cost_in_the_second_step_does(tmp_path: Path):
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(SearchStopped, match=r"step 1: .*; the state before this step is in"):
+        train(Spoilt(at=(1,)), checkpoint=checkpoint)
+    assert checkpoint.exists()
 
 
 def test_the_state_that_is_saved_is_the_one_before_the_bad_step(tmp_path: Path):
@@ -251,13 +275,13 @@ def test_a_tasks_own_gradients_are_used():
     search = new_search(estimator="gradient", steps=60, natural=False)
     train(Smooth(), search)
     assert search.posterior.mean.min() > 0.5  # the goals are about 1
-    assert search.last_value < new_value(Smooth())
+    assert search.value < new_value(Smooth())
 
 
 def new_value(task: Task) -> float:
     """The objective at the prior."""
     search = new_search(steps=1, pairs=64)
-    return train(task, search).last_value
+    return train(task, search).value
 
 
 def test_a_task_without_gradients_says_what_to_use_instead():

@@ -265,12 +265,12 @@ def test_keys_of_noise_look_random():
 
 def test_a_generator_of_noise_belongs_to_one_rollout():
     noise = Noise("world", 3)
-    drawn = {(e, p): noise.generator(e, p).random() for e in range(12) for p in range(12)}
+    drawn = {(e, p): noise.generator(ALL, e, p).random() for e in range(12) for p in range(12)}
     assert len(set(drawn.values())) == 144  # environment 1, column 11 is not 11 and 1
-    assert noise.generator(4, 7).random() == drawn[4, 7]
-    assert noise.shifted(5).generator(4, 2).random() == drawn[4, 7]
-    assert Noise("world", 4).generator(4, 7).random() != drawn[4, 7]
-    assert Noise("other", 3).generator(4, 7).random() != drawn[4, 7]
+    assert noise.generator(ALL[3:], 1, 7).random() == drawn[4, 7]
+    assert noise.shifted(5).generator(ALL, 4, 2).random() == drawn[4, 7]
+    assert Noise("world", 4).generator(ALL, 4, 7).random() != drawn[4, 7]
+    assert Noise("other", 3).generator(ALL, 4, 7).random() != drawn[4, 7]
 
 
 class Quiet:

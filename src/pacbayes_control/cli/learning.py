@@ -231,6 +231,7 @@ def pretrain(
     out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = Path(
         "prior.json"
     ),
+    json_file: JsonFile = None,
 ) -> None:
     """Learn a prior for network policies on environments from elsewhere, and keep it in a file.
 
@@ -245,6 +246,7 @@ def pretrain(
     if task != "vehicle":
         raise ValueError(f"task {task!r} is unknown: choose vehicle")
     check_writable(out_file)
+    check_writable(json_file, out_file)
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
     with watch() as watching:
         prior = learn_prior(steps, seed, checkpoint, watching("learning elsewhere"))
@@ -253,3 +255,5 @@ def pretrain(
     checkpoint.unlink(missing_ok=True)
     say(f"{out_file}: a prior over {len(prior.distribution)} parameters, {prior.origin}.")
     say(f"Use it: pbc learn {task} --policy network --prior {out_file}")
+    size, origin = len(prior.distribution), prior.origin
+    write_json(json_file, {"prior": str(out_file), "parameters": size, "origin": origin})

@@ -22,7 +22,7 @@ from pacbayes_control.issuing import (
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
-from pacbayes_control.rollouts import Progress, sample_costs
+from pacbayes_control.rollouts import Progress, certifying_draws
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Task
 
@@ -60,7 +60,7 @@ def learn_gaussian(
     >>> run.certificate.bound < 0.5
     True
     """
-    prior = prior if isinstance(prior, GaussianPrior) else GaussianPrior(prior)
+    prior = GaussianPrior.of(prior)
     budget = split_budget(delta, method, sampling_delta)
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
@@ -93,6 +93,7 @@ def learn_family(
     settings: Settings | None = None,
     sampling_delta: float | None = None,
     draws: int | None = None,
+    shared: bool = False,
     seed: int = 0,
     checkpoint: Path | None = None,
     progress: Watch | None = None,
@@ -125,7 +126,7 @@ def learn_family(
     )
     posterior = searches[best].posterior
     return certify_posterior(
-        task, environments, chosen, posterior, budget, method, objective, draws, seed=seed
+        task, environments, chosen, posterior, budget, method, objective, draws, shared, seed
     )
 
 
@@ -151,6 +152,11 @@ def split_budget(
     if method not in PAC_BAYES:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join(PAC_BAYES)}")
     budget = Budget(delta)
+    if sampling_delta is not None and not 0 < sampling_delta < delta:
+        raise ValueError(
+            f"sampling_delta = {sampling_delta:g} overspends: it must be positive, and leave some "
+            f"of delta = {delta:g}"
+        )
     budget.spend(SAMPLING, SAMPLING_SHARE * delta if sampling_delta is None else sampling_delta)
     budget.spend(method, budget.left / priors)
     if priors > 1:
@@ -171,12 +177,15 @@ def certify_posterior(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Run[DiagonalGaussian]:
-    """The final bound (paper: eq. 24) on a posterior that is fixed by now, from new draws."""
+    """The final bound (paper: eq. 24) on a posterior that is fixed by now, from new draws.
+
+    To certify several posteriors, or with several numbers of draws, and keep the best is choosing
+    by the data: divide δ' by how many there are.
+    """
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
-    costs = sample_costs(
-        task, posterior, environments, draws, "certify", seed, shared, progress=progress
-    )
+    posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
+    costs = certifying_draws(task, posterior, environments, draws, seed, shared, progress)
     provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))
     certificate = issue_sampled(costs, prior.distribution, posterior, method, budget, provenance)
     return Run(certificate, costs, prior.distribution, posterior)

@@ -24,7 +24,7 @@ from pacbayes_control.tasks.base import generator
 def learn_one(
     task: Task,
     environments: Environments,
-    prior: GaussianPrior,
+    prior: GaussianPrior | DiagonalGaussian,
     delta: float = 0.01,
     candidates: int = 1,
     method: str = "occam",
@@ -46,6 +46,7 @@ def learn_one(
     """
     if candidates < 1:
         raise ValueError(f"{candidates} candidates were asked for: at least one is needed")
+    prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
     gaussian, others = prior.distribution, candidates - 1
     drawn = gaussian.sample(generator(seed, "candidates", of="policies"), others)
@@ -66,7 +67,7 @@ def learn_one(
 def certify_draw(
     task: Task,
     environments: Environments,
-    prior: GaussianPrior,
+    prior: GaussianPrior | DiagonalGaussian,
     posterior: DiagonalGaussian,
     delta: float = 0.01,
     objective: str = "kl",
@@ -77,7 +78,9 @@ def certify_draw(
     The draw is a function of the seed. To draw again because a draw turned out badly voids the
     confidence: that is choosing by the data.
     """
+    prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
+    posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
     budget = Budget(delta)
     budget.spend("single-draw")
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)

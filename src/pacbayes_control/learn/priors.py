@@ -14,7 +14,7 @@ one of several        `learn_family` in `learn.gaussian`: a finite family declar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,16 +35,20 @@ LEARN_ELSEWHERE = Settings(
 
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
-    """A prior, and what it has seen."""
+    """A prior, and in words where it came from. Its distribution knows what it has seen."""
 
     distribution: DiagonalGaussian
-    origin: str = "given in advance"  # in words, for the certificate
-    seen: tuple[Environments, ...] = ()  # environments that it depends on
+    origin: str = "given in advance"  # for the certificate
+
+    @classmethod
+    def of(cls, prior: GaussianPrior | DiagonalGaussian) -> GaussianPrior:
+        """A prior, from a distribution that was given in advance."""
+        return prior if isinstance(prior, GaussianPrior) else cls(prior)
 
     def check_unseen(self, environments: Environments) -> None:
         """An error if the prior depends on environments that a bound is about to count."""
-        for other in self.seen:
-            if environments.overlaps(other):
+        for other in self.distribution.seen:
+            if environments.range.overlaps(other):
                 raise ValueError(
                     f"the prior has seen some of these environments (stream {other.stream!r}, "
                     f"{other.start} to {other.stop}): the bound may count only the others"
@@ -52,8 +56,9 @@ class GaussianPrior:
 
     def set_aside(self, environments: Environments) -> int:
         """How many environments of the same stream it used up: the price of a part of the data."""
-        same = (environments.task, environments.stream, environments.seed)
-        return sum(len(e) for e in self.seen if (e.task, e.stream, e.seed) == same)
+        mine = environments.stream, environments.seed
+        ranges = [s for s in self.distribution.seen if (s.stream, s.seed) == mine]
+        return sum(s.stop - s.start for s in ranges)
 
 
 def set_aside(environments: Environments, share: float) -> tuple[Environments, Environments]:
@@ -79,7 +84,6 @@ def learn_elsewhere(
     per_step: int = 256,
     width: float = 1.0,
     seed: int = 0,
-    seen: tuple[Environments, ...] = (),
     origin: str | None = None,
     checkpoint: Path | None = None,
     progress: Watch | None = None,
@@ -89,8 +93,7 @@ def learn_elsewhere(
     The task should be another than the one to certify: other obstacles, another simulator. Its
     environments come from the stream "elsewhere". The mean is learnt by an evolution strategy on
     the cost alone, from the mean of `start` and with its spread; the prior's standard deviations
-    are `width` times those of `start`. If the task itself was made from recorded environments,
-    name them as `seen`.
+    are `width` times those of `start`.
     """
     if not 0 < width < np.inf:
         raise ValueError(f"width = {width} must be positive")
@@ -103,8 +106,10 @@ def learn_elsewhere(
     search_posterior(task, environments, search, checkpoint, progress)
     used = task.environments(steps * per_step, "elsewhere", seed)
     words = origin or f"learnt on {len(used):,} environments from elsewhere ({used.task})"
-    learnt = DiagonalGaussian(search.posterior.mean, width**2 * start.variance, "prior")
-    return GaussianPrior(learnt, words, (*seen, used))
+    recorded: tuple[Environments, ...] = getattr(task, "depends_on", ())
+    seen = (*search.posterior.seen, *(part.range for part in recorded))
+    learnt = DiagonalGaussian(search.posterior.mean, width**2 * start.variance, "prior", seen)
+    return GaussianPrior(learnt, words)
 
 
 def imitate(
@@ -112,17 +117,18 @@ def imitate(
     observations: NDArray,
     actions: NDArray,
     start: DiagonalGaussian,
-    seen: tuple[Environments, ...] = (),
+    recorded_on: Sequence[Environments],
     ridge: float = 1e-3,
 ) -> GaussianPrior:
     """A prior centred on the policy that comes closest to an expert's actions, by least squares.
 
     act(policy, observations) gives the actions of a policy; observations: (n, …), actions: (n,) as
     recorded from the expert. Parameters that the recordings leave open stay near `start`, in units
-    of its standard deviations; its variances are kept. `seen`: where the recordings were made.
+    of its standard deviations; its variances are kept. recorded_on: the environments that the
+    recordings were made on, which no bound may count; none if they are of another kind.
 
     >>> start = DiagonalGaussian([0.0], 1.0)
-    >>> expert = imitate(lambda w, x: x[:, 0] * w, np.ones((5, 1)), np.full(5, 3.0), start)
+    >>> expert = imitate(lambda w, x: x[:, 0] * w, np.ones((5, 1)), np.full(5, 3.0), start, [])
     >>> round(float(expert.distribution.mean[0]), 2)
     3.0
     """
@@ -143,7 +149,8 @@ def imitate(
     found = least_squares(misfit, np.zeros(len(start)), method="trf")
     mean = start.mean + spread * found.x
     words = f"imitates an expert over {len(actions):,} recorded observations"
-    return GaussianPrior(DiagonalGaussian(mean, start.variance, "prior"), words, seen)
+    seen = (*start.seen, *(environments.range for environments in recorded_on))
+    return GaussianPrior(DiagonalGaussian(mean, start.variance, "prior", seen), words)
 
 
 def scaled(prior: GaussianPrior, factors: tuple[float, ...]) -> list[GaussianPrior]:
@@ -152,7 +159,10 @@ def scaled(prior: GaussianPrior, factors: tuple[float, ...]) -> list[GaussianPri
         replace(
             prior,
             distribution=DiagonalGaussian(
-                prior.distribution.mean, prior.distribution.variance * factor, "prior"
+                prior.distribution.mean,
+                prior.distribution.variance * factor,
+                "prior",
+                prior.distribution.seen,
             ),
             origin=f"{prior.origin}, variances × {factor:g}",
         )

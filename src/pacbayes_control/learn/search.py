@@ -32,7 +32,7 @@ from scipy.stats import rankdata
 
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.tasks.base import generator
+from pacbayes_control.tasks.base import KEPT_STREAMS, generator
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,8 @@ class Settings:
         for name in ("pairs", "steps", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: at least 1 is needed")
+        if self.estimator == "evolution" and self.variance and self.pairs < 2:
+            raise ValueError("one pair says nothing about the variances: at least 2 are needed")
         for name in ("step_size", "stencil"):
             if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} = {getattr(self, name)} must be positive")
@@ -102,15 +104,19 @@ class GaussianSearch:
             raise ValueError(
                 f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}"
             )
+        if stream in KEPT_STREAMS:
+            raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
         self.prior, self.n, self.delta, self.objective = prior, n, delta, objective
         self.settings, self.seed, self.stream = settings or Settings(), seed, stream
         d = len(prior)
+        self.seen = prior.seen  # environments that the search has learnt from, and its prior
         self.step = 0
         self.best_value, self.best_step = np.inf, 0
-        self.value = np.nan  # the objective, smoothed over steps
-        self.last_value = np.nan
+        self.cost = np.nan  # of the policies asked for, smoothed over steps
+        self.value = np.nan  # the objective at this cost and at the averaged iterate
         self.coordinates = np.zeros((2, d))  # m and ρ
-        self.average = np.zeros((2, d))  # of the coordinates, towards the end
+        self.average = np.zeros((2, d))  # of the coordinates, with the weight on the last
+        self.best = np.zeros((2, d))  # the average where the objective was lowest
         self.moments = np.zeros((2, 2, d))  # Adam's: mean and square of the gradient
 
     # ---- the two moves --------------------------------------------------------------------------
@@ -138,7 +144,8 @@ class GaussianSearch:
         self._record(float(costs.mean()))
         m, rho = self.coordinates
         if self.objective is not None:
-            by_cost, by_kl = OBJECTIVES[self.objective].slopes(*self._point(costs.mean()))
+            point = self._point(float(costs.mean()), self.coordinates)
+            by_cost, by_kl = OBJECTIVES[self.objective].slopes(*point)
             slope = by_cost * slope + by_kl * np.array([m, np.expm1(rho) / 2])
         if self.settings.natural:
             slope[0] *= np.exp(rho)
@@ -160,9 +167,12 @@ class GaussianSearch:
 
     @property
     def posterior(self) -> DiagonalGaussian:
-        """What has been found: the iterates, averaged with the weight on the last."""
-        weight = 1 - self.SMOOTHING**self.step
-        return self._gaussian(self.average / weight if self.step else self.coordinates)
+        """What has been found: where the objective was lowest, which may be the prior itself.
+
+        Steps are noisy, so it is not the iterates that count but their average, with the weight on
+        the last. Without an objective there is nothing to compare, and the last average is it.
+        """
+        return self._gaussian(self._averaged() if self.objective is None else self.best)
 
     # ---- its parts ------------------------------------------------------------------------------
 
@@ -170,8 +180,14 @@ class GaussianSearch:
         m, rho = coordinates
         prior = self.prior
         return DiagonalGaussian(
-            prior.mean + np.sqrt(prior.variance) * m, prior.variance * np.exp(rho), "posterior"
+            prior.mean + np.sqrt(prior.variance) * m,
+            prior.variance * np.exp(rho),
+            "posterior",
+            self.seen,
         )
+
+    def _averaged(self) -> Floats:
+        return self.average / (1 - self.SMOOTHING**self.step) if self.step else self.coordinates
 
     def _noise(self) -> Floats:
         rng = generator(self.seed, self.stream, self.step, of="policies")
@@ -200,22 +216,23 @@ class GaussianSearch:
             by_noise = np.asarray(gradients, float) * width * np.sqrt(self.prior.variance)
         return np.array([(by_noise / width).mean(axis=0), (by_noise * noise).mean(axis=0) / 2])
 
-    def _point(self, cost: float) -> tuple[float, float, int, float]:
-        m, rho = self.coordinates
+    def _point(self, cost: float, coordinates: Floats) -> tuple[float, float, int, float]:
+        m, rho = coordinates
         kl = float(np.sum(np.expm1(rho) - rho + m**2)) / 2
         return float(np.clip(cost, 1e-6, 1 - 1e-6)), max(kl, 0.0), self.n, self.delta
 
     def _record(self, cost: float) -> None:
-        chosen = OBJECTIVES[self.objective] if self.objective else None
-        self.last_value = float(chosen.bound(*self._point(cost))) if chosen else cost
-        first = np.isnan(self.value)
+        """The objective where the search stands, and whether it was ever lower."""
         smooth = self.SMOOTHING
-        self.value = (
-            self.last_value if first else smooth * self.value + (1 - smooth) * self.last_value
-        )
-        vacuous = chosen is not None and self.value >= 1  # cut off there, it cannot show progress
+        self.cost = cost if self.step == 0 else smooth * self.cost + (1 - smooth) * cost
+        if self.objective is None:
+            self.value = self.cost
+            return
+        here = self._averaged()
+        self.value = float(OBJECTIVES[self.objective].bound(*self._point(self.cost, here)))
+        vacuous = self.value >= 1  # cut off there, it cannot show progress
         if vacuous or self.value < self.best_value - 1e-5:
-            self.best_value, self.best_step = self.value, self.step
+            self.best_value, self.best_step, self.best = self.value, self.step, here.copy()
 
     def _move(self, slope: Floats) -> None:
         """One step of Adam."""
@@ -253,7 +270,7 @@ class GaussianSearch:
 
     def save(self, path: Path, fingerprint: str) -> None:
         """Write a checkpoint; the old one stays until the new one is whole."""
-        numbers = [self.step, self.best_step, self.best_value, self.value, self.last_value]
+        numbers = [self.step, self.best_step, self.best_value, self.cost, self.value]
         unfinished = path.with_name(path.name + ".part")
         with unfinished.open("wb") as file:
             np.savez(
@@ -262,6 +279,7 @@ class GaussianSearch:
                 numbers=np.array(numbers, float),
                 coordinates=self.coordinates,
                 average=self.average,
+                best=self.best,
                 moments=self.moments,
             )
         os.replace(unfinished, path)
@@ -280,7 +298,7 @@ class GaussianSearch:
                 "delete it to start anew, or choose another folder"
             )
         self.step, self.best_step = int(numbers[0]), int(numbers[1])
-        self.best_value, self.value, self.last_value = map(float, numbers[2:])
-        self.coordinates, self.average, self.moments = arrays
+        self.best_value, self.cost, self.value = map(float, numbers[2:])
+        self.coordinates, self.average, self.best, self.moments = arrays
 
-    _ARRAYS = ("coordinates", "average", "moments")
+    _ARRAYS = ("coordinates", "average", "best", "moments")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.distributions import merged_ranges
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -38,24 +39,30 @@ def search_posterior(
     saved as it goes, and taken up where a checkpoint left it: to be killed at any moment changes
     nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
     """
-    fixed = environments if isinstance(environments, Environments) else environments(0)
+
+    def at(step: int) -> Environments:
+        return environments if isinstance(environments, Environments) else environments(step)
+
     if search.settings.estimator == "gradient" and not hasattr(task, "gradients"):
         raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
-    fingerprint = search.fingerprint(task=_identity(task), environments=fixed.origin)
+    fingerprint = search.fingerprint(task=_identity(task), environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
+    done = [at(step).range for step in range(search.step)]
+    search.seen = merged_ranges([*search.prior.seen, *done])
     while not search.done:
-        here = environments if isinstance(environments, Environments) else environments(search.step)
+        here = at(search.step)
         policies = search.ask()
         try:
             costs, gradients = _training_costs(task, policies, here, search)
         except ValueError as error:
             kept = ""
-            if checkpoint:
+            if checkpoint and search.step:
                 search.save(checkpoint, fingerprint)
                 kept = f"; the state before this step is in {checkpoint}"
             raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
         search.tell(costs, gradients)
+        search.seen = merged_ranges([*search.seen, here.range])
         if checkpoint and (search.done or search.step % CHECKPOINT_EVERY == 0):
             search.save(checkpoint, fingerprint)
         if progress:
@@ -65,7 +72,9 @@ def search_posterior(
 def _identity(task: Task) -> str:
     """Words that tell a task from others, also in another process."""
     if type(task).__repr__ is object.__repr__:  # would hold an address in memory
-        return f"{type(task).__qualname__} {task.name}"
+        settings = {name: repr(value) for name, value in vars(task).items()}
+        known = {name: words for name, words in settings.items() if " at 0x" not in words}
+        return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
     return repr(task)
 
 

@@ -12,25 +12,43 @@ split           one network, learnt from a fifth of the environments and certifi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control import __version__
+from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.learn.training import Watch
 from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
 from pacbayes_control.rollouts import estimate_true_cost
+from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Vehicle
 from pacbayes_control.tasks.vehicle import paper_prior
+from pacbayes_control.tasks.vehicle.pretrained import pretrained
 
 DELTA, SAMPLING_DELTA = 0.01, 0.001  # δ = 0.009 and δ' = 0.001 in the paper
 PAPER_CONTINUOUS = 0.224  # bound at N = 100; true cost 0.075
 PAPER_FINITE = {100: 0.178, 1000: 0.121}  # over 50 policies: the paper has no other at N = 1000
 
-_OURS = Recipe("network", "elsewhere", delta=DELTA, sampling_delta=SAMPLING_DELTA)
+Titles = Callable[[str], Watch | None] | None  # from the title of a search to who watches it
+
+REPEATS = {100: 3, 1000: 1}  # times as many draws of a small N, whose bounds vary the most
+
+_OURS = Recipe(
+    "network",
+    "elsewhere",
+    delta=DELTA,
+    sampling_delta=SAMPLING_DELTA,
+    settings=Settings(steps=20, step_size=0.05),
+)
 _PAPER = Recipe(
     "linear",
     "paper",
@@ -38,18 +56,19 @@ _PAPER = Recipe(
     sampling_delta=SAMPLING_DELTA,
     method="kl-maurer",
     objective="pinsker",
+    draws=3000,  # fresh for each environment: a tenth of the paper's rollouts
+    settings=Settings(steps=100, step_size=0.2),
 )
 _ONE = Recipe("network", "elsewhere", certify="one", delta=DELTA)
 _SPLIT = replace(_ONE, prior="split")
-_SHORT = Settings(steps=40, step_size=0.2)  # a thousand environments say more in each step
 
 BETTER_PRIOR_STEPS = 400
 
 # setting, environments, recipe
 SETTINGS: tuple[tuple[str, int, Recipe], ...] = (
     ("paper", 100, _PAPER),
-    ("ours", 100, _OURS),
-    ("ours", 1000, replace(_OURS, settings=_SHORT)),
+    ("ours", 100, replace(_OURS, draws=3000)),
+    ("ours", 1000, replace(_OURS, draws=300)),
     ("deterministic", 100, _ONE),
     ("deterministic", 1000, _ONE),
     ("split", 1000, _SPLIT),
@@ -89,42 +108,93 @@ def continuous(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    settings: tuple[str, ...] = ("paper", "ours", "deterministic", "split"),
-    watch: Callable[[str], Watch | None] | None = None,
+    kept: Path | None = None,
+    watch: Titles = None,
 ) -> Continuous:
-    """Every setting over so many draws of its training environments."""
+    """Every setting over so many draws of its training environments, more for a small N.
+
+    kept: a file in which every finished draw is kept, and from which an interrupted experiment is
+    taken up.
+    """
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
+    finished = _Finished(kept)
     rows = []
     gains = {"prior": CONTROLLERS["linear"].weights(paper_prior().mean)}
     for setting, n, recipe in SETTINGS:
-        if setting not in settings:
-            continue
         task = Vehicle(controller=CONTROLLERS[recipe.policy])
         test = task.environments(test_environments, stream="continuous test", seed=seed)
-        results, run = [], None
-        for draw, train in _training_sets(task, n, draws, seed):
-            title = f"{setting}, N = {n:,}, draw {draw + 1} of {draws}"
-            run = learn_vehicle(
-                task,
-                train,
-                replace(recipe, seed=seed + draw),
-                watch=_titled(watch, title) if watch else None,
-            )
+        truths = _Truths(task, test)
+        results = []
+        repeats = draws * REPEATS[n]
+        for draw in range(repeats):
+            train = task.environments(n, stream=f"continuous train {n} {draw}", seed=seed)
+            title = f"{setting}, N = {n:,}, draw {draw + 1} of {repeats}"
+            name = f"{setting} {n} {draw} {seed} {test_environments} {_fingerprint(recipe)}"
+            mine = replace(recipe, seed=seed + draw)
             results.append(
-                (
-                    run.certificate.bound,
-                    estimate_true_cost(task, run, test, [train]),
-                    run.certificate.kl,
-                )
+                finished.get(name, partial(_one, truths, train, mine, _titled(watch, title)))
             )
-            if setting == "paper" and draw == 0:
-                gains["paper's prior, optimised"] = task.controller.weights(run.posterior.mean)
-        assert run is not None
-        rows.append(_row(setting, n, recipe, run.certificate.prior, np.array(results)))
-    if "paper" in settings:
-        gains["prior from elsewhere, optimised"] = _better_prior(seed, watch)
+        rows.append(_row(setting, n, recipe, results))
+        if setting == "paper":
+            name = "the paper's prior, optimised"
+            gains[name] = task.controller.weights(np.array(results[0]["mean"]))
+    better = replace(_PAPER, prior="elsewhere", prior_steps=BETTER_PRIOR_STEPS, seed=seed)
+    mean = finished.get(f"better {seed} {_fingerprint(better)}", partial(_better, better, watch))
+    gains["a prior from elsewhere, optimised"] = CONTROLLERS["linear"].weights(np.array(mean))
     return Continuous(rows, gains)
+
+
+class _Finished:
+    """Results by name, one a line of a file; what is there is not computed again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.known: dict[str, Any] = {}
+        for line in path.read_text().splitlines() if path and path.exists() else []:
+            try:
+                self.known |= json.loads(line)
+            except ValueError:  # the line that an interruption cut short
+                continue
+
+    def get(self, name: str, compute: Callable[[], Any]) -> Any:
+        if name not in self.known:
+            self.known[name] = compute()
+            if self.path:
+                with self.path.open("a") as file:
+                    file.write("\n" + json.dumps({name: self.known[name]}))
+        return self.known[name]
+
+
+def _fingerprint(recipe: Recipe) -> str:
+    """What decides a result beside its seed."""
+    words = f"{__version__} {recipe!r} {pretrained()[0].digest}"
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+def _one(truths: _Truths, train: Environments, recipe: Recipe, watch: Titles) -> dict[str, Any]:
+    """One draw of the training environments, learnt from and certified."""
+    run = learn_vehicle(truths.task, train, recipe, watch=watch)
+    c, true_cost = run.certificate, truths.of(run, train)
+    linear = isinstance(run.posterior, DiagonalGaussian) and len(run.posterior) <= 20
+    mean = run.posterior.mean.tolist() if linear else None
+    return {"bound": c.bound, "true_cost": true_cost, "kl": c.kl, "prior": c.prior, "mean": mean}
+
+
+class _Truths:
+    """Estimates of true costs; a policy that is certified again is not rolled out again."""
+
+    def __init__(self, task: Vehicle, test: Environments) -> None:
+        self.task, self.test = task, test
+        self.known: dict[str, float] = {}
+
+    def of(self, run: Run[Any], train: Environments) -> float:
+        key = run.certificate.hashes.get("policies", "")
+        if isinstance(run.posterior, DiagonalGaussian):
+            key += run.posterior.mean.tobytes().hex() + run.posterior.variance.tobytes().hex()
+        if key not in self.known:
+            self.known[key] = estimate_true_cost(self.task, run, self.test, [train])
+        return self.known[key]
 
 
 def to_dict(result: Continuous) -> dict[str, Any]:
@@ -135,35 +205,28 @@ def to_dict(result: Continuous) -> dict[str, Any]:
     }
 
 
-def _training_sets(
-    task: Vehicle, n: int, draws: int, seed: int
-) -> Iterator[tuple[int, Environments]]:
-    for draw in range(draws):
-        yield draw, task.environments(n, stream=f"continuous train {draw}", seed=seed)
+def _titled(watch: Titles, title: str) -> Titles:
+    return (lambda part: watch(f"{title}: {part}")) if watch else None
 
 
-def _titled(watch: Callable[[str], Watch | None], title: str) -> Callable[[str], Watch | None]:
-    return lambda part: watch(f"{title}: {part}")
-
-
-def _better_prior(seed: int, watch: Callable[[str], Watch | None] | None) -> NDArray[np.float64]:
-    """The optimised K of the paper's policy class from a prior that was learnt elsewhere."""
+def _better(recipe: Recipe, watch: Titles) -> list[float]:
+    """The mean of the paper's policy class, optimised from a prior that was learnt elsewhere."""
     task = Vehicle(controller=CONTROLLERS["linear"])
-    train = task.environments(100, stream="continuous train 0", seed=seed)
-    recipe = replace(_PAPER, prior="elsewhere", prior_steps=BETTER_PRIOR_STEPS, seed=seed)
-    titled = _titled(watch, "linear, better prior") if watch else None
-    return task.controller.weights(learn_vehicle(task, train, recipe, watch=titled).posterior.mean)
+    train = task.environments(100, stream="continuous train 100 0", seed=recipe.seed)
+    titled = _titled(watch, "linear, better prior")
+    return learn_vehicle(task, train, recipe, watch=titled).posterior.mean.tolist()
 
 
-def _row(setting: str, n: int, recipe: Recipe, prior: str, results: NDArray) -> Row:
-    bounds, truths, kls = results.T
-    spread = results.std(axis=0, ddof=1) if len(results) > 1 else np.zeros(3)
+def _row(setting: str, n: int, recipe: Recipe, results: list[dict[str, Any]]) -> Row:
+    table = np.array([[r["bound"], r["true_cost"], r["kl"]] for r in results])
+    bounds, truths, kls = table.T
+    spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(3)
     continuous_row = n == 100 and recipe.certify == "posterior"
     return Row(
         setting=setting,
         environments=n,
         policy=recipe.policy,
-        prior=prior,
+        prior=results[0]["prior"],
         certified="a posterior" if recipe.certify == "posterior" else "one policy",
         bound=float(bounds.mean()),
         bound_std=float(spread[0]),

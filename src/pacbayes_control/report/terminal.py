@@ -199,10 +199,10 @@ def show_continuous(rows: Sequence[ContinuousRow]) -> None:
         )
     out.print(table)
     say(
-        "paper: linear policies, the paper's prior and method. ours: networks, a prior learnt on "
-        "other environments. deterministic: one network, that prior's mean. split: one network, "
-        "learnt on a fifth of the N and certified on the rest. Last column: the bound published, "
-        "for continuous policies at N = 100 and for 50 policies otherwise."
+        "paper: linear policies, the paper's prior and method, with fresh draws. ours: networks, "
+        "a prior learnt on other environments. deterministic: one network, that prior's mean. "
+        "split: one network, learnt on a fifth of the N and certified on the rest. Last column: "
+        "the bound published, for continuous policies at N = 100 and for 50 policies otherwise."
     )
 
 

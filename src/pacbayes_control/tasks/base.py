@@ -10,7 +10,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.distributions import Seen
+
 Arrays = Mapping[str, NDArray]  # by name; the first axis of each is the environment
+
+# Streams of policies that only a certificate draws from: whoever looked beforehand would void it.
+KEPT_STREAMS = ("certify", "single draw", "candidates")
 
 BLOCK = 1024  # environments drawn from one generator
 
@@ -82,8 +87,12 @@ class Environments:
 
     def overlaps(self, other: Environments) -> bool:
         """Whether any were drawn by the same random numbers: not independent, whatever the task."""
-        same = (self.stream, self.seed) == (other.stream, other.seed)
-        return same and self.start < other.stop and other.start < self.stop
+        return self.range.overlaps(other.range)
+
+    @property
+    def range(self) -> Seen:
+        """What tells them apart, for those that depend on them."""
+        return Seen(self.stream, self.seed, self.start, self.stop)
 
     @property
     def origin(self) -> dict[str, object]:
@@ -130,9 +139,9 @@ class Noise:
         columns = np.arange(self.column, self.column + policies, dtype=np.uint64)
         return _mixed(_mixed(first + rows)[:, None] + columns)
 
-    def generator(self, environment: int, policy: int) -> np.random.Generator:
-        """A generator for one rollout, for a simulator in Python."""
-        name = f"{self.stream} {environment} {self.column + policy}"
+    def generator(self, environments: Environments, row: int, policy: int) -> np.random.Generator:
+        """A generator for one rollout of a chunk, for a simulator in Python."""
+        name = f"{self.stream} {environments.start + row} {self.column + policy}"
         return generator(self.seed, name, of="noise")
 
 
@@ -162,7 +171,8 @@ class Task(Protocol):
     A task may have more: `noise_kind`, words for what is random in its rollouts, and then `costs`
     is also given a `Noise`; `surrogate`, a cost of the same form that varies smoothly with the
     policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
-    derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment.
+    derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
+    `depends_on`, environments that its distribution was made from.
     """
 
     @property

@@ -7,7 +7,7 @@ class's own parameters becomes a row of this formula's `weights`, which is what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -54,25 +54,10 @@ class Controller(Protocol):
 class Gains:
     """u_diff = K · (1/y) with any gains K, one a ray (paper: eq. 40)."""
 
-    @property
-    def name(self) -> str:
-        """A short name, for records."""
-        return "gains"
-
-    @property
-    def parameters(self) -> int:
-        """One gain for each ray."""
-        return RAYS
-
-    @property
-    def hidden(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def offset(self) -> float:
-        """None."""
-        return 0.0
+    name: str = field(default="gains", init=False)
+    parameters: int = field(default=RAYS, init=False)
+    hidden: int = field(default=0, init=False)
+    offset: float = field(default=0.0, init=False)
 
     def weights(self, policies: Floats) -> Floats:
         """The gains themselves."""
@@ -86,25 +71,10 @@ class Linear:
     A policy is the ten gains of the rays to the right, from the innermost to the outermost.
     """
 
-    @property
-    def name(self) -> str:
-        """A short name, for records."""
-        return "linear"
-
-    @property
-    def parameters(self) -> int:
-        """One gain for each ray on one side."""
-        return RAYS // 2
-
-    @property
-    def hidden(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def offset(self) -> float:
-        """None."""
-        return 0.0
+    name: str = field(default="linear", init=False)
+    parameters: int = field(default=RAYS // 2, init=False)
+    hidden: int = field(default=0, init=False)
+    offset: float = field(default=0.0, init=False)
 
     def weights(self, policies: Floats) -> Floats:
         """Both sides, from the left."""

@@ -1,7 +1,7 @@
 """A prior over network policies that ships with the library, and where it was learnt.
 
 It was learnt by `pbc pretrain vehicle` on obstacle fields that are deliberately others than the
-paper's: more cylinders, and wider ones. It has never seen an environment of the paper's
+paper's: other numbers of cylinders, of other radii. It has never seen an environment of the paper's
 distribution, so it costs nothing to use it there.
 """
 

@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 
 from pacbayes_control.tasks.base import Environments, Noise, noise_of
 from pacbayes_control.tasks.vehicle import kernel
-from pacbayes_control.tasks.vehicle.environments import Arena, Distribution, ObstacleField
+from pacbayes_control.tasks.vehicle.environments import (
+    Arena,
+    Distribution,
+    ObstacleField,
+    Reshuffled,
+)
 from pacbayes_control.tasks.vehicle.policies import (
     FAN,
     RAYS,
@@ -83,6 +88,11 @@ class Vehicle:
         """What is random in a rollout; empty where nothing is."""
         kinds = {"wheel slip": self.wheel_slip, "range noise": self.range_noise}
         return ", ".join(f"{name} {size!r}" for name, size in kinds.items() if size > 0)
+
+    @property
+    def depends_on(self) -> tuple[Environments, ...]:
+        """Recorded environments that the obstacle fields are made from."""
+        return (self.obstacles.recorded,) if isinstance(self.obstacles, Reshuffled) else ()
 
     @property
     def policy_class(self) -> str:
