@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.learn.gaussian import (
-    learn_family,
-    learn_gaussian,
-    split_budget,
-)
+from pacbayes_control.learn.gaussian import learn_family, learn_gaussian, split_budget
 from pacbayes_control.learn.one_policy import certify_draw, learn_one
 from pacbayes_control.learn.priors import (
     LEARN_ELSEWHERE,

@@ -42,6 +42,7 @@ def test_every_setting_has_a_row_that_keeps_the_contract(tmp_path: Path):
         assert row["draws"] == 2
     assert [row["paper_bound"] for row in rows] == [0.224, 0.224, 0.178, 0.121]
     assert len(result.gains) == 3
+    assert 0 < result.better["true_cost"] < result.better["bound"] < 1
     for gains in result.gains.values():
         np.testing.assert_allclose(gains, -gains[::-1])  # odd
     by_setting = {row["setting"]: row for row in rows}

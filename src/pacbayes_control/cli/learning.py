@@ -54,7 +54,8 @@ def learn(
     certify: Annotated[
         str,
         typer.Option(
-            help="linear, network: the posterior, one draw from it, or one of a few candidates."
+            help="linear, network: posterior, draw (one policy drawn from it, kept for good) or "
+            "one (the best of a few candidates from the prior)."
         ),
     ] = "posterior",
     candidates: Annotated[

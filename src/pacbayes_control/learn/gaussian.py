@@ -1,8 +1,8 @@
 """Learning over continuous policy spaces (paper: Section 5.2 and Algorithm 2).
 
 A search minimises a bound over Gaussian posteriors by stochastic gradients; its estimates are never
-reported. `certify_posterior` then draws fresh policies from the posterior, now fixed, and
-pays for what sampling may miss.
+reported. `certify_posterior` then draws fresh policies from the posterior, now fixed, and pays for
+what sampling may miss.
 """
 
 from __future__ import annotations
@@ -13,12 +13,7 @@ from pathlib import Path
 
 from pacbayes_control.certificate import Budget
 from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.issuing import (
-    PAC_BAYES,
-    SAMPLING,
-    Provenance,
-    issue_sampled,
-)
+from pacbayes_control.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
@@ -120,7 +115,7 @@ def learn_family(
         file = checkpoint.with_name(f"{checkpoint.name}.{index}") if checkpoint else None
         search_posterior(task, environments, search, file, progress)
         searches.append(search)
-    best = min(range(len(priors)), key=lambda index: searches[index].value)
+    best = min(range(len(priors)), key=lambda index: searches[index].best_value)
     chosen = replace(
         priors[best], origin=f"{priors[best].origin}; one of {len(priors)} declared in advance"
     )

@@ -40,6 +40,10 @@ class GaussianPrior:
     distribution: DiagonalGaussian
     origin: str = "given in advance"  # for the certificate
 
+    def __post_init__(self) -> None:
+        if not self.origin.isprintable():
+            raise ValueError("the origin of a prior is one line of plain text")
+
     @classmethod
     def of(cls, prior: GaussianPrior | DiagonalGaussian) -> GaussianPrior:
         """A prior, from a distribution that was given in advance."""

@@ -87,7 +87,7 @@ class Network:
 
     A policy is the ten gains of the linear part, then a_h (rays), b_h and v_h of each unit. In a
     mirrored scene the robot steers the mirrored way, by construction: it need not learn that, and
-    it cannot avoid every obstacle by driving in circles near the start, as a constant u_diff would.
+    it cannot hold a constant u_diff, which would avoid every obstacle by circling at the start.
     """
 
     hidden: int = 4
