@@ -36,7 +36,7 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper and print its figures beside ours.
 
-    table1 takes a minute; continuous a quarter of an hour on two cores, and an interrupted one is
+    table1 takes a minute; continuous about twenty on two cores, and an interrupted one is
     taken up where it was.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
