@@ -129,7 +129,8 @@ def test_the_sentence_tells_of_the_worlds_own_noise(binary_costs: Costs):
     noisy = learn_finite(Costs(binary_costs.values, origin=origin)).certificate
     assert noisy.noise == "wheel slip 0.1"
     assert noisy.sentence.endswith(
-        " it was learnt from, averaged over the world's own noise (wheel slip 0.1)."
+        " it was learnt from"
+        ", averaged over noise drawn independently of the policy (wheel slip 0.1)."
     )
     assert "noise" not in learn_finite(binary_costs).certificate.sentence
 

@@ -368,7 +368,8 @@ def test_noise_of_the_rollouts_is_told(failures: NDArray):
     c = issue_sampled(costs, PRIOR, POSTERIOR, "kl", shares, LEARNT)
     assert c.noise == "wheel slip 0.1"
     assert c.sentence.endswith(
-        "it was learnt from, averaged over the world's own noise (wheel slip 0.1)."
+        "it was learnt from"
+        ", averaged over noise drawn independently of the policy (wheel slip 0.1)."
     )
     finite = issue(
         Costs(failures, origin=origin),

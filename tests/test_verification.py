@@ -255,7 +255,7 @@ def test_honest_sampled_runs_are_verified(tmp_path: Path, method: str, shared: b
     assert verification.recomputed <= verification.certificate.bound
     assert verification.certificate.bound - verification.recomputed < 1e-9
     assert "a policy drawn afresh from the posterior over 3 parameters" in str(verification)
-    assert "averaged over the world's own noise (wind)" in str(verification)
+    assert "averaged over noise drawn independently of the policy (wind)" in str(verification)
 
 
 @pytest.mark.parametrize("graded", [False, True])

@@ -95,7 +95,9 @@ class Certificate:
             what = f"has an expected cost of at most {round_up(self.bound)} in new environments"
         purpose = "certified on" if self.set_aside else "learnt from"
         source = f"drawn like the {self.environments} it was {purpose}"
-        noise = f", averaged over the world's own noise ({self.noise})" if self.noise else ""
+        noise = ""
+        if self.noise:
+            noise = f", averaged over noise drawn independently of the policy ({self.noise})"
         return f"{confidence}, {who} {what} {source}{noise}."
 
     def __str__(self) -> str:

@@ -95,6 +95,8 @@ def show_certificate(run: Run[Any]) -> None:
         )
     what = "KL from the prior" if c.method != "single-draw" else "log ratio to the prior"
     table.add_row(what, f"{c.kl:.3f} nats")
+    if c.noise:
+        table.add_row("noise", f"{escape(c.noise)}; drawn apart: KL counts the policy alone")
     table.add_row("prior", escape(c.prior))
     if c.set_aside:
         total = c.environments + c.set_aside

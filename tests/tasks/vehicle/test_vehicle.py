@@ -170,7 +170,7 @@ def test_reshuffled_environments_are_told_from_those_of_other_recordings():
     ]
     assert len(set(tasks)) == 4
     assert all(str(RECORDED.task) in task for task in tasks)
-    assert not reshuffled(5).overlaps(Vehicle().environments(5, stream="train"))
+    assert not reshuffled(5).overlaps(Vehicle().environments(5, stream="test"))
 
 
 def test_reshuffled_environments_can_be_rolled_out_in():
