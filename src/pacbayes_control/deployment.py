@@ -13,12 +13,7 @@ from pacbayes_control.run import Run
 
 
 class Actor(Protocol):
-    """A task, as far as deployment needs it."""
-
-    @property
-    def policy_class(self) -> str:
-        """What a row of parameters means, in a word."""
-        ...
+    """A task, as far as deployment needs it; its `policy_class` is compared where it has one."""
 
     def act(self, policy: NDArray, observation: NDArray) -> float | NDArray:
         """The action of one policy for one observation."""
@@ -45,11 +40,12 @@ class DeployedPolicy:
         """Deploy a run, or the run in a folder; a seed repeats the draws."""
         self.run = run if isinstance(run, Run) else Run.load(run)
         self.task = task
-        trained = self.run.costs.origin.get("policy_class", task.policy_class)
-        if trained != task.policy_class:
-            raise ValueError(
-                f"the run is about {trained} policies, and the task has {task.policy_class} ones"
-            )
+        if not hasattr(task, "act"):
+            raise ValueError("to be deployed, a task needs act(policy, observation)")
+        mine = getattr(task, "policy_class", None)
+        trained = self.run.costs.origin.get("policy_class", mine)
+        if mine is not None and trained != mine:
+            raise ValueError(f"the run is about {trained} policies, and the task has {mine} ones")
         if isinstance(self.run.posterior, Categorical) and self.run.costs.parameters is None:
             raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
         self._rng = np.random.default_rng(seed)

@@ -210,7 +210,7 @@ def _imitation(
     task: Vehicle, elsewhere: Vehicle, start: DiagonalGaussian, seed: int
 ) -> GaussianPrior:
     """Imitate the paper's linear policy as it drives on fields from elsewhere."""
-    recorded = elsewhere.environments(50, stream="expert", seed=seed)
+    recorded = elsewhere.environments(10, stream="expert", seed=seed)
     expert = replace(elsewhere, controller=Gains())
     observations, actions = expert.recordings(reactive_gains(2.5, 10, ray_angles()), recorded)
     return imitate(task.respond, observations, actions, start, [recorded])

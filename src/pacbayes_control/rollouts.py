@@ -256,7 +256,12 @@ def _run(
     surrogate: bool,
     first: int,
 ) -> NDArray:
-    """Checked costs of one call to the task; errors count environments from `first`."""
+    """Checked costs of one call to the task; errors count environments from `first`.
+
+    The task gets a view that it cannot write to: what was drawn must stay what is recorded.
+    """
+    policies = policies.view()
+    policies.setflags(write=False)
     roll_out: Any = getattr(task, "surrogate") if surrogate else task.costs  # noqa: B009
     part = np.asarray(roll_out(policies, chunk, noise) if noise else roll_out(policies, chunk))
     expected = len(chunk), policies.shape[-2]
@@ -264,5 +269,6 @@ def _run(
         raise ValueError(
             f"task {task.name} returned costs of shape {part.shape} for "
             f"{expected[0]} environments × {expected[1]} policies"
+            + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
         )
     return checked_costs(part, first=first)

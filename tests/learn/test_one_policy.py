@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import beta, norm
 from toys import Reach, Slippery
 
@@ -20,7 +21,7 @@ from pacbayes_control.learn import (
     learn_gaussian,
     learn_one,
 )
-from pacbayes_control.tasks import Noise
+from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.verification import verify
 
 TASK = Reach(radius=1.5)
@@ -227,3 +228,20 @@ def test_a_posterior_over_other_policies_than_the_prior_is_refused():
     prior = GaussianPrior(DiagonalGaussian(np.zeros(3), 1.0))
     with pytest.raises(ValueError, match="the posterior has 2 parameters and the prior 3"):
         certify_draw(TASK, TRAIN, prior, POSTERIOR)
+
+
+class Clipping(Reach):
+    """A task that writes to what it is given."""
+
+    def costs(self, policies: NDArray, environments: Environments) -> NDArray:
+        np.clip(policies, 0.9, 1.1, out=policies)
+        return super().costs(policies, environments)
+
+
+def test_a_task_cannot_change_the_policy_that_was_drawn():
+    task = Clipping()
+    train = task.environments(50, stream="train")
+    with pytest.raises(ValueError, match="read-only"):
+        certify_draw(task, train, PRIOR, POSTERIOR)
+    with pytest.raises(ValueError, match="read-only"):
+        learn_one(task, train, PRIOR)

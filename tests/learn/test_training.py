@@ -158,7 +158,7 @@ class Plain:
 
     def __init__(self, radius: float = 1.0) -> None:
         self.reach = Reach(radius=radius)
-        self.secret = object()  # shown by its address
+        self.table = np.arange(5000.0)  # shown abbreviated
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         return self.reach.environments(n, stream, seed)
@@ -393,3 +393,25 @@ def test_noise_differs_from_step_to_step_and_from_search_to_search():
 
 def test_noise_is_the_same_in_the_same_step_of_the_same_search():
     assert train(Slippery()).posterior.to_bytes() == train(Slippery()).posterior.to_bytes()
+
+
+def test_a_task_that_cannot_be_told_from_others_has_no_checkpoints(tmp_path: Path):
+    task = Plain()
+    task.rule = lambda cost: cost  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="cannot be told from others by its rule"):
+        train(task, checkpoint=tmp_path / "checkpoint")
+    train(task)
+
+
+def test_tasks_that_differ_in_the_middle_of_an_array_are_told_apart(tmp_path: Path):
+    first, second = Plain(), Plain()
+    second.table[2500] = 9
+    with pytest.raises(KeyboardInterrupt):
+        train(first, checkpoint=tmp_path / "checkpoint", progress=Alarm(CHECKPOINT_EVERY))
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(second, checkpoint=tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_needs_a_folder(tmp_path: Path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        train(Plain(), checkpoint=tmp_path / "nowhere" / "checkpoint")

@@ -37,7 +37,7 @@ def learn_gaussian(
     draws: int | None = None,
     shared: bool = False,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     progress: Watch | None = None,
 ) -> Run[DiagonalGaussian]:
     """Learn a Gaussian posterior over policies and certify it: δ in all, δ' of it for sampling.
@@ -81,7 +81,7 @@ def learn_gaussian(
 def learn_family(
     task: Task,
     environments: Environments,
-    priors: Sequence[GaussianPrior],
+    priors: Sequence[GaussianPrior | DiagonalGaussian],
     delta: float = 0.01,
     method: str = "kl",
     objective: str | None = None,
@@ -90,7 +90,7 @@ def learn_family(
     draws: int | None = None,
     shared: bool = False,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     progress: Watch | None = None,
 ) -> Run[DiagonalGaussian]:
     """Learn from the best of several priors that were declared in advance, such as variances.
@@ -99,8 +99,10 @@ def learn_family(
     all hold at once, and any may be used. The certifying draws are of the chosen posterior only.
     checkpoint: the beginning of the name of a file for each search.
     """
+    checkpoint = Path(checkpoint) if checkpoint else None
     if not priors:
         raise ValueError("a family of priors needs at least one")
+    priors = [GaussianPrior.of(prior) for prior in priors]
     budget = split_budget(delta, method, sampling_delta, len(priors))
     objective, share = objective or method, budget.spent[method]
     for prior in priors:
@@ -145,7 +147,10 @@ def split_budget(
     {'sampling': 0.001, 'kl': 0.009000000000000001}
     """
     if method not in PAC_BAYES:
-        raise ValueError(f"method {method!r} is unknown: choose from {', '.join(PAC_BAYES)}")
+        raise ValueError(
+            f"method {method!r} is unknown for a Gaussian posterior: choose from "
+            f"{', '.join(PAC_BAYES)}, or certify one policy"
+        )
     budget = Budget(delta)
     if sampling_delta is not None and not 0 < sampling_delta < delta:
         raise ValueError(

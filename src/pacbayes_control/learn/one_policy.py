@@ -80,6 +80,11 @@ def certify_draw(
     """
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
+    if len(posterior) != len(prior.distribution):
+        raise ValueError(
+            f"the posterior has {len(posterior)} parameters and the prior "
+            f"{len(prior.distribution)}: both must be over the same policies"
+        )
     posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
     budget = Budget(delta)
     budget.spend("single-draw")

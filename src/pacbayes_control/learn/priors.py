@@ -47,7 +47,11 @@ class GaussianPrior:
     @classmethod
     def of(cls, prior: GaussianPrior | DiagonalGaussian) -> GaussianPrior:
         """A prior, from a distribution that was given in advance."""
-        return prior if isinstance(prior, GaussianPrior) else cls(prior)
+        if isinstance(prior, DiagonalGaussian):
+            return cls(prior)
+        if not isinstance(prior, GaussianPrior):
+            raise ValueError(f"a prior is a GaussianPrior or a DiagonalGaussian, not {prior!r}")
+        return prior
 
     def check_unseen(self, environments: Environments) -> None:
         """An error if the prior depends on environments that a bound is about to count."""
@@ -73,7 +77,7 @@ def set_aside(environments: Environments, share: float) -> tuple[Environments, E
     >>> len(part), len(rest)
     (200, 800)
     """
-    cut = round(len(environments) * share)
+    cut = round(len(environments) * share) if 0 < share < 1 else 0
     if not 0 < cut < len(environments):
         raise ValueError(
             f"a share of {share:g} of {len(environments)} environments leaves one part empty"
@@ -150,7 +154,9 @@ def imitate(
         error = act(start.mean + spread * moves, observations) - actions
         return np.concatenate([error / scale, ridge * moves])
 
-    found = least_squares(misfit, np.zeros(len(start)), method="trf")
+    if np.shape(act(start.mean, observations)) != actions.shape:
+        raise ValueError("act(policy, observations) must give one action for each observation")
+    found = least_squares(misfit, np.zeros(len(start)), method="trf", max_nfev=30)
     mean = start.mean + spread * found.x
     words = f"imitates an expert over {len(actions):,} recorded observations"
     seen = (*start.seen, *(environments.range for environments in recorded_on))

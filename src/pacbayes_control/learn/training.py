@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def search_posterior(
     task: Task,
     environments: Environments | Callable[[int], Environments],
     search: GaussianSearch,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     progress: Watch | None = None,
 ) -> None:
     """Run a search to its end, with the task's rollouts.
@@ -39,13 +40,19 @@ def search_posterior(
     saved as it goes, and taken up where a checkpoint left it: to be killed at any moment changes
     nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
     """
+    if not isinstance(environments, Environments) and not callable(environments):
+        raise ValueError("a search needs Environments, or a function from the step to some")
+    checkpoint = Path(checkpoint) if checkpoint else None
+    if checkpoint and not checkpoint.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {checkpoint.parent} for the checkpoint")
 
     def at(step: int) -> Environments:
         return environments if isinstance(environments, Environments) else environments(step)
 
     if search.settings.estimator == "gradient" and not hasattr(task, "gradients"):
         raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
-    fingerprint = search.fingerprint(task=_identity(task), environments=at(0).origin)
+    words = _identity(task) if checkpoint else ""
+    fingerprint = search.fingerprint(task=words, environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
     done = [at(step).range for step in range(search.step)]
@@ -71,11 +78,19 @@ def search_posterior(
 
 def _identity(task: Task) -> str:
     """Words that tell a task from others, also in another process."""
-    if type(task).__repr__ is object.__repr__:  # would hold an address in memory
-        settings = {name: repr(value) for name, value in vars(task).items()}
-        known = {name: words for name, words in settings.items() if " at 0x" not in words}
-        return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
-    return repr(task)
+    if type(task).__repr__ is not object.__repr__:
+        return repr(task)
+    known = {}
+    for name, value in getattr(task, "__dict__", {}).items():
+        array = isinstance(value, np.ndarray)
+        words = hashlib.sha256(value.tobytes()).hexdigest() if array else repr(value)
+        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
+            raise ValueError(
+                f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
+                "that does, or search without a checkpoint"
+            )
+        known[name] = words
+    return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
 
 
 def _training_costs(

@@ -104,6 +104,8 @@ def show_certificate(run: Run[Any]) -> None:
     if isinstance(run.posterior, Categorical) and c.policy is None:
         table.add_row("posterior", escape(mixture(run)))
     out.print(table)
+    if c.parameters is not None and c.policy is None and c.kl == 0:
+        say("The search found no lower bound than the prior's own: the posterior is the prior.")
 
 
 def mixture(run: Run[Categorical], most: int = 4) -> str:

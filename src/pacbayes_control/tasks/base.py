@@ -71,6 +71,8 @@ class Environments:
         first_block = self.start // BLOCK
         for block in range(first_block, max(first_block + 1, -(-self.stop // BLOCK))):
             drawn = self.draw(generator(self.seed, self.stream, block), BLOCK)
+            if not isinstance(drawn, Mapping) or any(len(a) != BLOCK for a in drawn.values()):
+                raise ValueError(f"draw(rng, n) must return arrays of n = {BLOCK} rows, by name")
             first = max(self.start - block * BLOCK, 0)
             last = min(self.stop - block * BLOCK, BLOCK)
             parts.append({name: array[first:last] for name, array in drawn.items()})
@@ -172,7 +174,8 @@ class Task(Protocol):
     is also given a `Noise`; `surrogate`, a cost of the same form that varies smoothly with the
     policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
-    `depends_on`, environments that its distribution was made from.
+    `policy_class`, a word for what a row of parameters means; `depends_on`, environments that its
+    distribution was made from.
     """
 
     @property
@@ -188,7 +191,7 @@ class Task(Protocol):
         """Costs in [0, 1] of policies, each a row of parameters, in environments.
 
         policies: (policies, parameters), every one to be rolled out in every environment, or
-        (environments, policies, parameters), where each environment has its own. Returns
-        (environments, policies). Called with chunks that fit in memory.
+        (environments, policies, parameters), where each environment has its own; not to be written
+        to. Returns (environments, policies). Called with chunks that fit in memory.
         """
         ...
