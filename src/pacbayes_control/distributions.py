@@ -213,7 +213,7 @@ class DiagonalGaussian:
         >>> DiagonalGaussian([1.0], 1.0).kl(DiagonalGaussian([0.0], 1.0))
         0.5
         """
-        _check_dimensions(self, prior)
+        check_dimensions(self, prior)
         with np.errstate(all="ignore"):
             kl = kl_gaussian(self.mean, self.variance, prior.mean, prior.variance)
         if not np.isfinite(kl):
@@ -228,7 +228,7 @@ class DiagonalGaussian:
         >>> DiagonalGaussian([1.0], 1.0).log_ratio(DiagonalGaussian([0.0], 1.0), np.array([1.0]))
         0.5
         """
-        _check_dimensions(self, prior)
+        check_dimensions(self, prior)
         policy = np.asarray(policy, float)
         if policy.shape != self.mean.shape:
             raise ValueError(f"a policy of {len(self)} parameters is needed, not {policy.shape}")
@@ -303,7 +303,8 @@ def _is_range(part: Any) -> bool:
     )
 
 
-def _check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:
+def check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:
+    """An error if the two are not over as many parameters."""
     if len(posterior) != len(prior):
         raise ValueError(
             f"the posterior has {len(posterior)} parameters and the prior {len(prior)}: "

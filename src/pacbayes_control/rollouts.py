@@ -41,13 +41,10 @@ def evaluate(
     """
     policies = _checked(policies)
     noise = noise_of(task, environments, noise)
-    # Bytes for as long as every cost is 0 or 1, an eighth of the memory.
     values = np.empty((len(environments), len(policies)), np.uint8)
     row = 0
     for part in _chunks(task, policies, environments, progress, noise):
-        if part.dtype != np.uint8 and values.dtype == np.uint8:
-            values = values.astype(np.float64)
-        values[row : row + len(part)] = part
+        values = _stored(values, part, slice(row, row + len(part)))
         row += len(part)
     return Costs(values, names, _origin(task, environments, noise), policies)
 
@@ -131,9 +128,7 @@ def _sample(
 
     def keep(part: NDArray, rows: slice, columns: slice) -> None:
         nonlocal values, done
-        if part.dtype != np.uint8 and values.dtype == np.uint8:
-            values = values.astype(np.float64)
-        values[rows, columns] = part
+        values = _stored(values, part, rows, columns)
         done += part.size
         if progress:
             progress(done, total)
@@ -210,6 +205,14 @@ def _check_unseen(environments: Environments, seen: Sequence[Environments]) -> N
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"
             )
+
+
+def _stored(values: NDArray, part: NDArray, rows: slice, columns: slice = slice(None)) -> NDArray:
+    """The table with a part filled in: of bytes, for as long as every cost is 0 or 1."""
+    if part.dtype != np.uint8 and values.dtype == np.uint8:
+        values = values.astype(np.float64)
+    values[rows, columns] = part
+    return values
 
 
 def _checked(policies: NDArray) -> NDArray:

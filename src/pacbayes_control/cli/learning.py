@@ -100,7 +100,7 @@ def learn(
     from pacbayes_control.learn.search import Settings
     from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
     from pacbayes_control.report.pictures import draw_vehicle
-    from pacbayes_control.report.terminal import say, show_certificate, watch
+    from pacbayes_control.report.terminal import bar, say, show_certificate, watch
     from pacbayes_control.rollouts import estimate_true_cost
     from pacbayes_control.run import check_free
     from pacbayes_control.tasks import Vehicle
@@ -152,7 +152,9 @@ def learn(
     result = {**run.certificate.to_dict(), "run": str(folder)}
     show_certificate(run)
     if test_environments:
-        result["true_cost"] = estimate_true_cost(vehicle, run, test[:test_environments], [train])
+        with bar("test rollouts", test_environments) as progress:
+            new = test[:test_environments]
+            result["true_cost"] = estimate_true_cost(vehicle, run, new, [train], progress)
         result["test_environments"] = test_environments
         say(
             f"Estimated on {test_environments:,} environments that it has never seen: "

@@ -11,7 +11,7 @@ import numpy as np
 
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian, check_dimensions
 from pacbayes_control.issuing import Provenance, issue_single_draw
 from pacbayes_control.learn.finite import learn_finite
 from pacbayes_control.learn.priors import GaussianPrior
@@ -80,11 +80,7 @@ def certify_draw(
     """
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
-    if len(posterior) != len(prior.distribution):
-        raise ValueError(
-            f"the posterior has {len(posterior)} parameters and the prior "
-            f"{len(prior.distribution)}: both must be over the same policies"
-        )
+    check_dimensions(posterior, prior.distribution)
     posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
     budget = Budget(delta)
     budget.spend("single-draw")

@@ -27,6 +27,7 @@ from pacbayes_control import __version__
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.learn.training import Watch
+from pacbayes_control.paper.spread import over_draws
 from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
 from pacbayes_control.rollouts import estimate_true_cost
 from pacbayes_control.run import Run
@@ -219,9 +220,7 @@ def _titled(watch: Titles, title: str) -> Titles:
 
 
 def _row(setting: str, n: int, recipe: Recipe, results: list[dict[str, Any]]) -> Row:
-    table = np.array([[r["bound"], r["true_cost"], r["kl"]] for r in results])
-    bounds, truths, kls = table.T
-    spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(3)
+    bounds, truths, kls = ([r[name] for r in results] for name in ("bound", "true_cost", "kl"))
     continuous_row = n == 100 and recipe.certify == "posterior"
     return Row(
         setting=setting,
@@ -229,14 +228,7 @@ def _row(setting: str, n: int, recipe: Recipe, results: list[dict[str, Any]]) ->
         policy=recipe.policy,
         prior=results[0]["prior"],
         certified="a posterior" if recipe.certify == "posterior" else "one policy",
-        bound=float(bounds.mean()),
-        bound_std=float(spread[0]),
-        bound_min=float(bounds.min()),
-        bound_max=float(bounds.max()),
-        true_cost=float(truths.mean()),
-        true_cost_std=float(spread[1]),
-        kl=float(kls.mean()),
-        violations=int(np.sum(bounds < truths)),
-        draws=len(results),
+        kl=float(np.mean(kls)),
         paper_bound=PAPER_CONTINUOUS if continuous_row else PAPER_FINITE[n],
+        **over_draws(bounds, truths),
     )

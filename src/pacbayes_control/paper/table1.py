@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.paper.spread import over_draws
 from pacbayes_control.rollouts import evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
@@ -105,22 +106,13 @@ def table1(
 
 
 def _row(n: int, method: str, pairs: NDArray[np.float64]) -> Row:
-    bounds, truths = pairs.T
-    spread = pairs.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
     paper_bound, paper_true_cost = PAPER[n]
     return Row(
         environments=n,
         method=method,
-        bound=float(bounds.mean()),
-        bound_std=float(spread[0]),
-        bound_min=float(bounds.min()),
-        bound_max=float(bounds.max()),
-        true_cost=float(truths.mean()),
-        true_cost_std=float(spread[1]),
-        violations=int(np.sum(bounds < truths)),
-        draws=len(pairs),
         paper_bound=paper_bound,
         paper_true_cost=paper_true_cost,
+        **over_draws(*pairs.T),
     )
 
 

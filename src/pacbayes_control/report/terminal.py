@@ -49,7 +49,7 @@ def bar(title: str, total: int) -> Iterator[ProgressCallback]:
     columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(title, total=total)
-        yield lambda done, _: progress.update(task, completed=done)
+        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
 
 
 @contextmanager
