@@ -19,13 +19,8 @@ from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.issuing import Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.run import Run, json_bytes, seal
-from pacbayes_control.verification import (
-    InvalidCertificate,
-    _log_factorial,
-    _tail,
-    _xi,
-    verify,
-)
+from pacbayes_control.verification import InvalidCertificate, verify
+from pacbayes_control.verification.intervals import _log_factorial, binomial_tail, xi
 
 METHODS = ["kl", "kl-maurer", "pinsker", "occam"]
 
@@ -789,8 +784,8 @@ def test_the_factorials_enclose_the_truth(n: int):
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 101, 1000])
 def test_xi_agrees_with_the_other_path_and_is_not_above_it(n: int):
     mpmath.iv.dps = 50
-    assert float(mpmath.log(_xi(n).b)) <= log_xi(n)
-    assert float(mpmath.log(_xi(n).a)) == pytest.approx(log_xi(n), rel=1e-10)
+    assert float(mpmath.log(xi(n).b)) <= log_xi(n)
+    assert float(mpmath.log(xi(n).a)) == pytest.approx(log_xi(n), rel=1e-10)
 
 
 @pytest.mark.parametrize(("k", "n", "p"), [(0, 5, 0.3), (3, 5, 0.3), (80, 1000, 0.1), (5, 5, 0.2)])
@@ -799,7 +794,7 @@ def test_the_binomial_tail_encloses_the_direct_sum(k: int, n: int, p: float):
     q = mpmath.mpf(p)
     direct = mpmath.fsum(mpmath.binomial(n, i) * q**i * (1 - q) ** (n - i) for i in range(k + 1))
     interval: Any = mpmath.iv.mpf
-    tail = _tail(k, n, interval(p))
+    tail = binomial_tail(k, n, interval(p))
     assert tail.a <= direct * (1 + mpmath.mpf(10) ** -24)
     assert tail.b >= direct * (1 - mpmath.mpf(10) ** -40)
     assert tail.delta < 1e-20

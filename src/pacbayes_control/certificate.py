@@ -13,8 +13,10 @@ import numpy as np
 import scipy
 
 import pacbayes_control
+from pacbayes_control.balls import Ball
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, FORMAT)  # those of format 2 know no shift
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Budget:
 class Certificate:
     """A theorem applied to recorded costs. The same inputs give the same record, byte for byte."""
 
-    bound: float  # on the expected cost in a new environment
+    bound: float  # on the expected cost in a new environment; from any D' in the ball, if there is
     method: str  # the theorem: kl, kl-maurer, pinsker, occam or single-draw
     delta: float  # the probability, over all that was drawn at random, that the bound is wrong
     environments: int  # N, those that the bound counts
@@ -73,6 +75,8 @@ class Certificate:
     objective: str  # what the posterior was chosen to minimise
     constraints: Sequence[str]  # under which, in words
     budget: Mapping[str, float]  # how delta was spent
+    ball: Ball | None  # the distributions that it holds for, where that is more than the training's
+    bound_without_shift: float | None  # on the training's own distribution, where there is a ball
     hashes: Mapping[str, str]  # SHA-256 of the files that the certificate rests on
     versions: Mapping[str, str]
 
@@ -93,30 +97,50 @@ class Certificate:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
         else:
             what = f"has an expected cost of at most {round_up(self.bound)} in new environments"
-        purpose = "certified on" if self.set_aside else "learnt from"
-        source = f"drawn like the {self.environments} it was {purpose}"
+        source = self._source()
         noise = ""
         if self.noise:
             noise = f", averaged over noise drawn independently of the policy ({self.noise})"
         return f"{confidence}, {who} {what} {source}{noise}."
+
+    def _source(self) -> str:
+        """Where the new environments come from."""
+        purpose = "certified on" if self.set_aside else "learnt from"
+        training = f"the {self.environments} it was {purpose}"
+        if self.ball is None:
+            return f"drawn like {training}"
+        if self.ball.samples is None:
+            return f"from any distribution D′ with {self.ball}, where D is that of {training}"
+        shifted = self.ball.samples[0]
+        return (
+            f"drawn like the shifted sample of {sum(shifted)}, if it differs from {training} in "
+            f"nothing but how often each of {len(shifted)} cells occurs"
+        )
 
     def __str__(self) -> str:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"format": FORMAT, **asdict(self), "sentence": self.sentence}
+        record = asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
+        return {"format": FORMAT, **record, "sentence": self.sentence}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """Read what `to_dict` wrote."""
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
+        if not isinstance(record, dict) or record.get("format") not in READABLE:
             raise ValueError(f"certificate.json is not a certificate of format {FORMAT}")
         fields = {key: value for key, value in record.items() if key not in ("format", "sentence")}
+        if record["format"] == 2:
+            fields |= {"ball": None, "bound_without_shift": None}
         try:
+            if fields["ball"] is not None:
+                fields["ball"] = Ball.from_record(fields["ball"])
             certificate = cls(**{**fields, "constraints": tuple(fields["constraints"])})
         except (TypeError, KeyError):
             raise ValueError("certificate.json is not a certificate: it has other fields") from None
+        except ValueError as error:
+            raise ValueError(f"certificate.json is not a certificate: {error}") from None
         _check_types(certificate)
         return certificate
 
@@ -128,7 +152,7 @@ def _check_types(c: Certificate) -> None:
         int: ("environments", "set_aside"),
         (int, NoneType): ("policies", "parameters", "draws", "policy"),
         (int, float): ("bound", "delta", "empirical_cost", "kl"),
-        (int, float, NoneType): ("training_cost_bound",),
+        (int, float, NoneType): ("training_cost_bound", "bound_without_shift"),
         bool: ("binary",),
         (bool, NoneType): ("shared_draws",),
         (str, NoneType): ("policy_name", "noise"),

@@ -205,7 +205,7 @@ def _certificate(
     if not 0 <= bound <= 1:
         raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
     absent = ("policies", "parameters", "training_cost_bound", "draws", "shared_draws")
-    absent += ("policy", "policy_name")
+    absent += ("policy", "policy_name", "ball", "bound_without_shift")
     return Certificate(
         bound=bound,
         method=method,

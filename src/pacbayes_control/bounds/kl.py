@@ -27,7 +27,7 @@ def kl_bernoulli(q: ArrayLike, p: ArrayLike) -> Floats:
     >>> float(kl_bernoulli(0.0, 0.5))  # ln 2
     0.6931471805599453
     """
-    q, p = _in_unit_interval(q, "q"), _in_unit_interval(p, "p")
+    q, p = in_unit_interval(q, "q"), in_unit_interval(p, "p")
     return np.maximum(rel_entr(q, p) + rel_entr(1 - q, 1 - p), 0.0)
 
 
@@ -119,13 +119,14 @@ def _at_least_zero(divergence: float) -> float:
 
 
 def _checked(q: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:
-    q, c = np.broadcast_arrays(_in_unit_interval(q, "q"), np.asarray(c, float))
+    q, c = np.broadcast_arrays(in_unit_interval(q, "q"), np.asarray(c, float))
     if not np.all(c >= 0):
         raise ValueError("c must be at least 0")
     return q, c
 
 
-def _in_unit_interval(value: ArrayLike, name: str) -> Floats:
+def in_unit_interval(value: ArrayLike, name: str) -> Floats:
+    """Numbers that lie in [0, 1], or an error that calls them by their name."""
     value = np.asarray(value, float)
     if not np.all((value >= 0) & (value <= 1)):
         raise ValueError(f"{name} must lie in [0, 1]")
@@ -178,10 +179,10 @@ def _excess(q: Floats, rest: Floats, d: Floats) -> Floats:
 
     Both terms of -q φ(d/q) - rest φ(-d/rest), φ(x) = ln(1+x) - x, are positive: nothing cancels.
     """
-    return -q * _log1p_minus(d / q, (q + d) / q) - rest * _log1p_minus(-d / rest, (rest - d) / rest)
+    return -q * log1p_minus(d / q, (q + d) / q) - rest * log1p_minus(-d / rest, (rest - d) / rest)
 
 
-def _log1p_minus(x: Floats, one_plus_x: Floats) -> Floats:
+def log1p_minus(x: Floats, one_plus_x: Floats) -> Floats:
     """ln(1+x) - x. For small x by 2 artanh(z) with z = x/(2+x), whose first term joins with -x."""
     z = x / (2 + x)
     w = z * z

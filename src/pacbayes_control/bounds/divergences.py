@@ -1,0 +1,193 @@
+"""Divergences between a shifted distribution D' and the one of training, D, by name.
+
+An f-divergence is D_f(D'‖D) = E_D[f(dD'/dD)] for a convex f with f(1) = 0 (paper: Definition 1, eq.
+27). Adding a multiple of x - 1 to f changes nothing, so each is given here by
+
+    g(t) = f(1+t) - f'(1) t ≥ 0,
+
+and D_f = E_D[g(dD'/dD - 1)]: a sum of terms that are never negative, in which nothing cancels.
+
+name               f(x)                   D_f(D'‖D)
+kl                 x ln x                 KL(D'‖D), the paper's
+reverse-kl         -ln x                  KL(D‖D')
+total-variation    |x-1|/2                the largest difference of a probability, in [0, 1]
+chi-squared        (x-1)²                 E_D[(dD'/dD)²] - 1
+hellinger          (√x-1)²/2              squared Hellinger distance, 1 - E_D √(dD'/dD), in [0, 1]
+renyi-α            x^α, and a logarithm   ln E_D[(dD'/dD)^α]/(α-1), for α from 0.01 to 100 or inf
+
+Rényi's divergences are increasing functions of an f-divergence, which is all that is asked of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacbayes_control.bounds.kl import in_unit_interval, log1p_minus
+
+Floats = NDArray[np.float64]
+
+NAMES = ("kl", "reverse-kl", "total-variation", "chi-squared", "hellinger", "renyi-ORDER")
+ORDERS = (0.01, 100.0)  # of Rényi's divergences; beyond, and within 0.01 of 1, digits are lost
+SMALLEST = 1e-300  # probabilities below it are raised to it
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A divergence D(D'‖D): what it adds up, and what it makes of the sum."""
+
+    name: str
+    excess: Callable[[Floats, Floats], Floats]  # g, given t and 1+t, to full relative precision
+    growth: float  # lim g(t)/t: the weight of what D' does where D never is
+    conjugate: Callable[[Floats], Floats] | None = None  # f*(y) = sup_{x ≥ 0} xy - f(x)
+    order: float = 1.0  # Rényi's, and 1 for the rest
+
+    @property
+    def largest(self) -> float:
+        """The largest sum E_D[g]: that of distributions that never meet."""
+        with np.errstate(all="ignore"):
+            return float(self.excess(np.array(-1.0), np.array(0.0))) + self.growth
+
+    def of_sum(self, total: ArrayLike) -> Floats:
+        """The divergence that a sum E_D[g] stands for."""
+        total = np.asarray(total, float)
+        if self.order in (1.0, math.inf):
+            return total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log1p((self.order - 1) * total) / (self.order - 1)
+
+    def between_bernoullis(self, p: Floats, rest: Floats, gap: Floats) -> Floats:
+        """D(Bern(p+gap)‖Bern(p)) for 0 < p = 1 - rest < 1, to a relative error below 1e-12."""
+        with np.errstate(all="ignore"):
+            up, down = (p + gap) / p, np.maximum(rest - gap, 0) / rest
+            if self.order == math.inf:
+                return np.log(np.maximum(up, down))
+            terms = p * self.excess(gap / p, up), rest * self.excess(-gap / rest, down)
+            value = self.of_sum(terms[0] + terms[1])
+            if self.order == 1:
+                return value
+            # Powers overflow long before their logarithms: far from p these are added instead.
+            a = self.order
+            logs = a * np.log(up) + np.log(p), a * np.log(down) + np.log(rest)
+            far = np.logaddexp(*logs) / (a - 1)
+            return np.where(np.abs(a - 1) * far > 0.5, far, value)
+
+
+def named_divergence(name: str | Divergence) -> Divergence:
+    """The divergence of this name.
+
+    >>> named_divergence("renyi-2").order
+    2.0
+    """
+    if isinstance(name, Divergence):
+        return name
+    if name in F_DIVERGENCES:
+        return F_DIVERGENCES[name]
+    family, _, text = name.partition("-")
+    try:
+        order = float(text)
+    except ValueError:
+        order = math.nan
+    if family != "renyi" or math.isnan(order):
+        raise ValueError(f"divergence {name!r} is unknown: choose from {', '.join(NAMES)}")
+    if order != math.inf and not (ORDERS[0] <= order <= ORDERS[1] and abs(order - 1) >= 0.01):
+        raise ValueError(
+            f"a Rényi divergence of order {text}: give one from {ORDERS[0]:g} to {ORDERS[1]:g}, or "
+            "inf; that of order 1 is kl"
+        )
+    growth = order / (1 - order) if order < 1 else math.inf
+    return Divergence(name, _power(order), growth, order=order)
+
+
+def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergence) -> Floats:
+    """D(Bern(q)‖Bern(p)): what a shift must be at least to move a failure rate from p to q.
+
+    >>> round(float(divergence_bernoulli(0.2, 0.1, "kl")), 6)
+    0.044403
+    """
+    chosen = named_divergence(divergence)
+    q, p = np.broadcast_arrays(in_unit_interval(q, "q"), in_unit_interval(p, "p"))
+    inner = np.clip(p, SMALLEST, np.nextafter(1, 0))
+    value = chosen.between_bernoullis(inner, 1 - inner, q - inner)
+    mass = np.abs(q - p)  # where p is 0 or 1: of what never happens under D
+    if math.isinf(chosen.growth):
+        edge = np.where(mass > 0, math.inf, 0.0)
+    else:
+        with np.errstate(all="ignore"):
+            edge = chosen.of_sum(chosen.excess(-mass, 1 - mass) + mass * chosen.growth)
+    return np.maximum(np.where((p == 0) | (p == 1), edge, value), 0.0)
+
+
+# ---- the six, by g and by f* --------------------------------------------------------------------
+
+
+def _kl_excess(t: Floats, x: Floats) -> Floats:
+    # x ln x - t = -x (ln(1+s) - s) with s = -t/x, for which 1+s = 1/x.
+    return np.where(x > 0, -x * log1p_minus(-t / x, 1 / x), 1.0)
+
+
+def _reverse_kl_excess(t: Floats, x: Floats) -> Floats:
+    return -log1p_minus(t, x)
+
+
+def _total_variation_excess(t: Floats, _: Floats) -> Floats:
+    return np.abs(t) / 2
+
+
+def _chi_squared_excess(t: Floats, _: Floats) -> Floats:
+    return t * t
+
+
+def _hellinger_excess(t: Floats, x: Floats) -> Floats:
+    return (t / (np.sqrt(x) + 1)) ** 2 / 2
+
+
+def _power(order: float) -> Callable[[Floats, Floats], Floats]:
+    """((1+t)^α - 1 - αt)/(α-1); near 0 by the binomial series, whose first terms cancel."""
+
+    def excess(t: Floats, x: Floats) -> Floats:
+        term = order / 2 * t * t
+        near = np.zeros_like(t)
+        for k in range(2, 24):
+            near += term
+            term = term * t * (order - k) / (k + 1)
+        far = (np.expm1(order * np.log(x)) - order * t) / (order - 1)
+        return np.where(np.abs(t) * max(order, 1) < 0.2, near, far)
+
+    return excess
+
+
+def _kl_conjugate(y: Floats) -> Floats:
+    return np.exp(y - 1)
+
+
+def _reverse_kl_conjugate(y: Floats) -> Floats:
+    return np.where(y < 0, -1 - np.log(np.where(y < 0, -y, 1)), np.inf)
+
+
+def _total_variation_conjugate(y: Floats) -> Floats:
+    return np.where(y <= 0.5, np.maximum(y, -0.5), np.inf)
+
+
+def _chi_squared_conjugate(y: Floats) -> Floats:
+    return np.where(y >= -2, y + y * y / 4, -1)
+
+
+def _hellinger_conjugate(y: Floats) -> Floats:
+    return np.where(y < 0.5, y / np.where(y < 0.5, 1 - 2 * y, 1), np.inf)
+
+
+F_DIVERGENCES = {
+    divergence.name: divergence
+    for divergence in (
+        Divergence("kl", _kl_excess, math.inf, _kl_conjugate),
+        Divergence("reverse-kl", _reverse_kl_excess, 1.0, _reverse_kl_conjugate),
+        Divergence("total-variation", _total_variation_excess, 0.5, _total_variation_conjugate),
+        Divergence("chi-squared", _chi_squared_excess, math.inf, _chi_squared_conjugate),
+        Divergence("hellinger", _hellinger_excess, 0.5, _hellinger_conjugate),
+    )
+}

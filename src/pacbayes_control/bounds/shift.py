@@ -1,0 +1,179 @@
+"""From a bound on D to a bound on every D' in a divergence ball (paper: Section 6.2).
+
+D is the distribution that the training environments come from, and D' any other with
+D_f(D'‖D) ≤ B. The costs lie in [0, 1]. The posterior P may depend on the training environments, but
+not on D'. `bound` is any certificate U with C_D(P) ≤ U: what is said here adds nothing to its
+probability of error, and holds for all B, and for all divergences, at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacbayes_control.bounds.divergences import (
+    SMALLEST,
+    Divergence,
+    divergence_bernoulli,
+    named_divergence,
+)
+from pacbayes_control.bounds.kl import in_unit_interval
+from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root, maurer
+
+Floats = NDArray[np.float64]
+
+WIDENING = 1e-11  # relative; several times what the divergences lose to rounding
+HUGE = 1e8  # a ball so large that only a bound of zero would stay below 1
+E = math.e
+
+# ---- exactly ------------------------------------------------------------------------------------
+
+
+def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Divergence) -> Floats:
+    """The largest expected cost on any D' in the ball, rounded upwards.
+
+    C_D'(P) ≤ max{q ≥ U : D(Bern(q)‖Bern(U)) ≤ B}.
+
+    Toss a coin that shows heads with probability C(w, E), w ∼ P: its law is Bern(C_D(P)) if E ∼ D
+    and Bern(C_D'(P)) if E ∼ D', and no processing of E increases a divergence. The right-hand side
+    does not fall with U, since D(Bern(q)‖Bern(·)) is convex and zero at q. It is attained, by costs
+    of 0 and 1: nothing better can be said from U and B alone. Within 1e-9 of it, and never below.
+
+    >>> [round(float(shift_inverse(0.1, 0.05, name)), 4) for name in ("kl", "total-variation")]
+    [0.2067, 0.15]
+    """
+    chosen = named_divergence(divergence)
+    u, radius = np.broadcast_arrays(in_unit_interval(bound, "a bound"), checked_radius(radius))
+    p = np.clip(u, SMALLEST, np.nextafter(1, 0))
+    rest = 1 - p
+    target = radius * (1 + WIDENING)
+    low, last = np.zeros(u.shape), rest * (1 - 1e-13)  # beyond the last, q is returned as 1
+    high = last.copy()
+    inside = chosen.between_bernoullis(p, rest, last) >= target
+    for _ in range(120):  # to relative precision also for the smallest bounds
+        middle = (low + high) / 2
+        reached = chosen.between_bernoullis(p, rest, middle) >= target
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        if not np.any(high - low > 1e-14 * high):
+            break
+    q = np.where(inside & (radius < HUGE), np.nextafter(p + (high + 4e-16), 2), 1.0)
+    if math.isinf(chosen.growth):  # D' must not be where D never is, so a cost of zero stays zero
+        q = np.where(u == 0, 0.0, q)
+    return np.where((radius == 0) | (u == 1), u, np.minimum(q, 1.0))
+
+
+def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Divergence) -> Floats:
+    """The largest radius B at which the promise on every D' in the ball stays below `limit`.
+
+    >>> radius = tolerable_shift(0.1, 0.5, "kl")
+    >>> round(float(radius), 4), round(float(shift_inverse(0.1, radius, "kl")), 4)
+    (0.5108, 0.5)
+    """
+    bound, limit = np.broadcast_arrays(in_unit_interval(bound, "a bound"), np.asarray(limit, float))
+    if not np.all((limit >= bound) & (limit <= 1)):
+        raise ValueError("a limit must lie between the bound and 1")
+    radius = divergence_bernoulli(limit, bound, divergence)
+    return np.maximum(radius * (1 - 1e-9) - 1e-18, 0.0)
+
+
+# ---- as in the paper ----------------------------------------------------------------------------
+
+
+def f_divergence_inequality(
+    costs: ArrayLike,
+    radius: float,
+    divergence: str | Divergence = "kl",
+    offset: float = 0.0,
+    weights: ArrayLike | None = None,
+) -> float:
+    """The variational inequality for any f (paper: Corollary 2, eq. 29).
+
+    C_D'(P) ≤ B + ν + E_D E_P[f*(C - ν)], for any number ν fixed in advance, 0 in the paper.
+
+    costs: the values that C takes under D and P; weights: with what probability, equal ones unless
+    given. This is about the distribution, not about a sample of it. f* of `reverse-kl` is infinite
+    at costs that are not negative: there ν must exceed them.
+
+    >>> round(f_divergence_inequality([0, 1], 0.01, "kl", -1, [0.9, 0.1]), 4)  # eq. 30
+    0.1818
+    """
+    chosen = named_divergence(divergence)
+    if chosen.conjugate is None:
+        raise ValueError(f"{chosen.name} is no f-divergence, so that it has no conjugate")
+    costs = in_unit_interval(costs, "a cost")
+    shares = np.full(costs.shape, 1 / costs.size) if weights is None else np.asarray(weights, float)
+    if shares.shape != costs.shape or not np.all(shares >= 0) or abs(shares.sum() - 1) > 1e-9:
+        raise ValueError("the weights must be probabilities, one for each cost")
+    with np.errstate(divide="ignore"):
+        mean = float(shares @ chosen.conjugate(costs - offset))
+    return _at_most_one(float(checked_radius(radius)) + offset + mean)
+
+
+def kl_inequality(mean_exponential: float, radius: float) -> float:
+    """The inequality for KL(D'‖D) ≤ B (paper: Corollary 3, eq. 30).
+
+    C_D'(P) ≤ B + E_D E_P[e^C] - 1; `mean_exponential` is the expectation, in [1, e].
+
+    >>> round(kl_inequality(1 + 0.1 * (math.e - 1), 0.01), 4)
+    0.1818
+    """
+    return _at_most_one(float(checked_radius(radius)) + _exponential(mean_exponential) - 1)
+
+
+def donsker_varadhan(mean_exponential: float, radius: float) -> float:
+    """Donsker and Varadhan's inequality for KL(D'‖D) ≤ B (paper: Theorem 4, eq. 31).
+
+    C_D'(P) ≤ B + ln E_D E_P[e^C]; never above `kl_inequality`.
+
+    >>> round(donsker_varadhan(1 + 0.1 * (math.e - 1), 0.01), 4)
+    0.1686
+    """
+    return _at_most_one(float(checked_radius(radius)) + math.log(_exponential(mean_exponential)))
+
+
+def robust_c_pac(
+    empirical_exponential: float, kl: float, n: int, delta: float, radius: float
+) -> float:
+    """C_PAC', the robust PAC-Bayes bound (paper: Corollary 4, eq. 32 and 33).
+
+    C_D'(P) ≤ B + ln(r̂ₑ + (e-1) √((KL(P‖P₀) + ln(2√N/δ)) / (2N))) for all P and all D' with
+    KL(D'‖D) ≤ B, where r̂ₑ is the mean of e^C over P and the environments.
+
+    >>> round(robust_c_pac(1 + 0.08 * (math.e - 1), 1.0, 1000, 0.01, 0.08), 4)
+    0.3091
+    """
+    penalty = math.sqrt(float(complexity(kl, log_two_root(n), n, delta)) / 2)
+    return donsker_varadhan(min(_exponential(empirical_exponential) + (E - 1) * penalty, E), radius)
+
+
+def robust_maurer(empirical_cost: float, kl: float, n: int, delta: float, radius: float) -> float:
+    """The paper's final bound on the robust policy (eq. 37), two inversions in a row.
+
+    max c' subject to kl(r̂‖c) ≤ (KL(P‖P₀) + ln(2√N/δ)) / N and kl(c'‖c) ≤ B: the largest c comes
+    first, since the largest c' grows with it.
+
+    >>> round(robust_maurer(0.08, 1.0, 1000, 0.01, 0.08), 4)
+    0.2721
+    """
+    return float(shift_inverse(maurer(empirical_cost, kl, n, delta), radius, "kl"))
+
+
+def checked_radius(radius: ArrayLike) -> Floats:
+    """B, if it can be the radius of a ball."""
+    radius = np.asarray(radius, float)
+    if not np.all((radius >= 0) & np.isfinite(radius)):
+        shown = f"{radius:g}" if radius.ndim == 0 else "given"
+        raise ValueError(f"the shift B = {shown} must be a finite number of at least 0")
+    return radius
+
+
+def _exponential(mean: float) -> float:
+    if not 1 - 1e-9 <= mean <= E + 1e-9:
+        raise ValueError(f"the mean of e^C = {mean:g} must lie in [1, e]")
+    return min(max(float(mean), 1.0), E)
+
+
+def _at_most_one(value: float) -> float:
+    return min(value * (1 + ROUNDING), 1.0) if value > 0 else max(value, 0.0)

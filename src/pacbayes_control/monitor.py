@@ -1,0 +1,1 @@
+"""A certificate against what happened in deployment."""

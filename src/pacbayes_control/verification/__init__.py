@@ -1,0 +1,16 @@
+"""verify(): check a run without trusting whoever, or whatever, computed it.
+
+This package shares none of the arithmetic of the bounds. It reads the files of a run, adds up the
+costs exactly, and evaluates each theorem in interval arithmetic with 50 digits, in which every
+operation encloses the true result. No inverse is ever computed to decide: that a bound b is valid
+is a matter of evaluating kl(r̂‖b), the binomial tail at b, or a divergence at b, once.
+
+runs.py        a run and its certificate, checked
+intervals.py   what the theorems are made of
+shift.py       certificates that hold in a ball of distributions
+"""
+
+from pacbayes_control.verification.intervals import InvalidCertificate
+from pacbayes_control.verification.runs import Verification, verify
+
+__all__ = ["InvalidCertificate", "Verification", "verify"]
