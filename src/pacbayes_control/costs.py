@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -101,6 +102,15 @@ class Costs:
         means.setflags(write=False)
         return means
 
+    @cached_property
+    def exponential_means(self) -> NDArray[np.float64]:
+        """The mean of (e^C - 1)/(e - 1) of each policy; the same as `means` for 0/1 costs."""
+        if self.binary:
+            return self.means
+        means = rescaled_exponential(self.values).sum(axis=0) / self.environments
+        means.setflags(write=False)
+        return means
+
     @property
     def failures(self) -> NDArray[np.int64]:
         """How many environments each policy failed in; only for 0/1 costs."""
@@ -188,6 +198,15 @@ def checked_costs(array: NDArray, first: int = 0) -> NDArray[np.float64 | np.uin
     if array.dtype != np.float64 or np.all((array == 0) | (array == 1)):
         return array.astype(np.uint8)
     return array.copy()
+
+
+def rescaled_exponential(costs: NDArray) -> NDArray[np.float64]:
+    """(e^C - 1)/(e - 1), which lies in [0, 1] like C (paper: before eq. 32).
+
+    >>> rescaled_exponential(np.array([0.0, 0.5, 1.0])).round(4).tolist()
+    [0.0, 0.3775, 1.0]
+    """
+    return np.minimum(np.expm1(costs) / (math.e - 1), 1.0)
 
 
 def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Categorical:

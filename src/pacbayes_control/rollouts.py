@@ -57,18 +57,20 @@ def mean_costs(
     progress: Progress | None = None,
     noise: Noise | None = None,
     surrogate: bool = False,
+    of: Callable[[NDArray], NDArray] | None = None,
 ) -> NDArray[np.float64]:
     """Mean cost of each policy over environments that may be too many to keep; shape (policies,).
 
     An estimate of the true cost is worth nothing on environments that the policy was learnt from:
-    name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost.
+    name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost; of: a
+    function of each cost to average in its place.
     """
     _check_unseen(environments, seen)
     policies = _checked(policies)
     noise = noise_of(task, environments, noise)
     total = np.zeros(len(policies))
     for part in _chunks(task, policies, environments, progress, noise, surrogate):
-        total += part.sum(axis=0, dtype=float)
+        total += (of(part) if of else part).sum(axis=0, dtype=float)
     return total / len(environments)
 
 

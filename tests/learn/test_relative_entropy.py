@@ -67,7 +67,7 @@ def test_the_certificate_comes_from_the_projected_posterior(
 ):
     # A solver that returns garbage near a distribution cannot make the certificate lie.
     raw = np.array([-1e-3, 0.2, 0.8002, 1e-7, -1e-9, 1e-3])
-    monkeypatch.setattr(relative_entropy, "solve_programmes", lambda *_: raw)
+    monkeypatch.setattr(relative_entropy, "solve_programmes", lambda *_, **__: raw)
     run = learn_constrained(binary_costs)
     p = np.clip(raw, 0, None) / np.clip(raw, 0, None).sum()
     assert np.allclose(run.posterior.probabilities, p, rtol=1e-12)
@@ -78,7 +78,7 @@ def test_the_certificate_comes_from_the_projected_posterior(
 def test_a_solvers_answer_that_breaks_a_constraint_is_refused(
     binary_costs: Costs, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(relative_entropy, "solve_programmes", lambda *_: np.eye(6)[2])
+    monkeypatch.setattr(relative_entropy, "solve_programmes", lambda *_, **__: np.eye(6)[2])
     with pytest.raises(ValueError, match=r"violates constraint 0 by 0.2"):
         learn_constrained(binary_costs, constraints=[LinearConstraint([1, 0, 0, 0, 0, 0], 0.2)])
 

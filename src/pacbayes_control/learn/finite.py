@@ -39,8 +39,9 @@ def learn_finite(
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
     method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
-    single policy). objective: the same names, "quadratic" and "lambda"; where none is given, the
-    method's own. The paper minimises "pinsker" and certifies by "kl-maurer". The prior, and the
+    single policy). objective: the same names, "quadratic", "lambda" and "robust-pinsker" (the
+    paper's C_PAC' for shifted distributions); where none is given, the method's own. The paper
+    minimises "pinsker" and certifies by "kl-maurer". The prior, and the
     policies, must have been chosen before the costs were seen; unless one is given, the prior is
     uniform over the policies that differ. For the record, origin: words for where they came from;
     set_aside: how many environments were used for that, which these costs do not count.
@@ -88,7 +89,9 @@ def _learn(
         policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
         posterior = Categorical.one(policy, costs.policies)
     else:
-        posterior = minimise(costs.means, costs.environments, prior, delta, provenance.objective)
+        exponential = OBJECTIVES[provenance.objective].exponential
+        means = costs.exponential_means if exponential else costs.means
+        posterior = minimise(means, costs.environments, prior, delta, provenance.objective)
     certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 

@@ -42,8 +42,9 @@ def learn_gaussian(
 ) -> Run[DiagonalGaussian]:
     """Learn a Gaussian posterior over policies and certify it: δ in all, δ' of it for sampling.
 
-    method: "kl", "kl-maurer" or "pinsker"; objective: the same, "quadratic" or "lambda", the
-    method's own where none is given. A prior that learnt from environments must not have seen
+    method: "kl", "kl-maurer" or "pinsker"; objective: the same, "quadratic", "lambda" or
+    "robust-pinsker" (the paper's C_PAC' for shifted distributions), the method's own where none is
+    given. A prior that learnt from environments must not have seen
     these: an overlap is an error. draws: policies for each environment to certify with, shared by
     all environments if `shared`. checkpoint: a file to go on from, and to write as the search goes.
 

@@ -23,6 +23,7 @@ class Objective:
     bound: Callable[[ArrayLike, ArrayLike, int, float], Floats]
     kl_slope: Slope  # ∂bound/∂KL
     exchange: Slope  # (∂bound/∂r̂) / (∂bound/∂KL): how much KL a unit of training cost is worth
+    exponential: bool = False  # r̂ is the mean of (e^C - 1)/(e - 1) in place of C's
 
     def slopes(self, cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
         """∂bound/∂r̂ and ∂bound/∂KL.
@@ -88,10 +89,29 @@ def _lambda_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
     return 1 / (lam * (1 - lam / 2) * n)
 
 
+# C_PAC' without B, which is the same for every posterior (paper: eq. 33): ln r̂ₑ + … in terms of
+# q = r̂ + √…, r̂ₑ = 1 + (e-1) r̂.
+
+
+def robust_pinsker(cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
+    """C_PAC' - B, for r̂ the mean of (e^C - 1)/(e - 1).
+
+    >>> round(float(robust_pinsker(0.08, 1.0, 1000, 0.01)), 4)
+    0.2291
+    """
+    return np.log1p((math.e - 1) * mcallester_pinsker(cost, kl, n, delta))
+
+
+def _robust_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+    relaxed = cost + math.sqrt(_half_complexity(kl, n, delta))
+    return _pinsker_kl_slope(cost, kl, n, delta) / (1 / (math.e - 1) + relaxed)
+
+
 OBJECTIVES = {
     "kl": _kl_objective(maurer_xi),
     "kl-maurer": _kl_objective(maurer),
     "pinsker": Objective(mcallester_pinsker, _pinsker_kl_slope, _pinsker_exchange),
     "quadratic": Objective(quadratic, _quadratic_kl_slope, _quadratic_exchange),
     "lambda": Objective(thiemann, _lambda_kl_slope, _lambda_exchange),
+    "robust-pinsker": Objective(robust_pinsker, _robust_kl_slope, _pinsker_exchange, True),
 }

@@ -1,13 +1,15 @@
 """The paper's own route: relative entropy programmes with a search over λ (Section 5.1).
 
 For a fixed λ, minimising C̄p subject to KL(p‖p₀) ≤ 2Nλ² - ln(2√N/δ) over the simplex is a convex
-relative entropy programme; τ = C̄p + λ is then minimised over λ. Without further constraints
+relative entropy programme; τ = C̄p + λ is then minimised over λ. For distributions that shift
+(Section 6.2), C̄ₑ, the means of e^C, take the place of C̄, and λ/(e-1) that of λ. Without constraints
 `learn_finite` solves the same problem exactly and hundreds of times faster; with linear constraints
 on p ("at least 20 % on the conservative controllers") this is the way. Needs the extra `cvx`.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.bounds.theorems import log_two_root
+from pacbayes_control.bounds.theorems import complexity, log_two_root
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
@@ -33,9 +35,11 @@ def learn_constrained(
     prior: Categorical | ArrayLike | None = None,
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
+    objective: str = "pinsker",
 ) -> Run[Categorical]:
     """Minimise C_PAC under linear constraints on p, and certify what comes out by `method`.
 
+    objective: "pinsker", or "robust-pinsker" for C_PAC' (paper: eq. 36).
     The certificate is computed from p after projection onto the simplex: nothing that the solver
     reports enters it.
 
@@ -46,8 +50,8 @@ def learn_constrained(
     [0.8, 0.0, 0.2]
     """
     prior = prior_for(costs, prior)
-    posterior = constrained_posterior(costs, delta, prior, constraints, solver)
-    return certify_constrained(costs, delta, method, prior, posterior, constraints)
+    posterior = constrained_posterior(costs, delta, prior, constraints, solver, objective)
+    return certify_constrained(costs, delta, method, prior, posterior, constraints, objective)
 
 
 def certify_constrained(
@@ -57,6 +61,7 @@ def certify_constrained(
     prior: Categorical,
     posterior: Categorical,
     constraints: Sequence[LinearConstraint],
+    objective: str = "pinsker",
 ) -> Run[Categorical]:
     """The run of a posterior that was found under constraints."""
     if method not in PAC_BAYES:
@@ -66,7 +71,7 @@ def certify_constrained(
     budget = Budget(delta)
     budget.spend(method)
     words = [text for constraint in constraints for text in describe(constraint, costs)]
-    provenance = Provenance("pinsker", constraints=words)
+    provenance = Provenance(objective, constraints=words)
     certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 
@@ -77,10 +82,18 @@ def constrained_posterior(
     prior: Categorical,
     constraints: Sequence[LinearConstraint],
     solver: str = "clarabel",
+    objective: str = "pinsker",
 ) -> Categorical:
-    """The minimiser of C_PAC under the constraints, projected and checked."""
+    """The minimiser of C_PAC, or of C_PAC', under the constraints, projected and checked."""
     Budget(delta)  # an error for a delta that is none
-    raw = solve_programmes(costs.means, costs.environments, prior, delta, constraints, solver)
+    if objective not in ("pinsker", "robust-pinsker"):
+        raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
+    means, width = costs.means, 1.0
+    if objective == "robust-pinsker":
+        width = math.e - 1
+        means = 1 + width * costs.exponential_means
+    n = costs.environments
+    raw = solve_programmes(means, n, prior, delta, constraints, solver, width=width)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     check_feasible(posterior.probabilities, constraints)
     return posterior
@@ -94,10 +107,12 @@ def solve_programmes(
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
     lambdas: int = 100,
+    width: float = 1.0,
 ) -> NDArray[np.float64]:
     """p of the best λ, as the solver returned it; shape (policies,).
 
-    λ runs over the range in which the constraint on KL can be met and matters: the programme is
+    width: of the range that the costs lie in; e - 1 where they are e^C (paper: eq. 34 to 36). λ
+    runs over the range in which the constraint on KL can be met and matters: the programme is
     infeasible below it, and the same above it.
     """
     cp = _cvxpy()
@@ -114,8 +129,8 @@ def solve_programmes(
     best, best_value, failure = None, np.inf, ""
     log_term = log_two_root(n) - np.log(delta)
     largest_kl = -np.log(weights[supported].min())
-    for lam in np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
-        radius.value = max(2 * n * lam**2 - log_term, 0.0)
+    for lam in width * np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
+        radius.value = max(2 * n * (lam / width) ** 2 - log_term, 0.0)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an inaccurate p is certified for what it is
@@ -132,6 +147,34 @@ def solve_programmes(
     if best is None:
         raise ValueError(f"{solver} found no distribution that satisfies the constraints{failure}")
     return best
+
+
+def solve_robust_bound(
+    empirical_cost: float,
+    kl: float,
+    n: int,
+    delta: float,
+    shift: float,
+    solver: str = "clarabel",
+) -> float:
+    """The paper's final robust bound as a programme of its own (eq. 37), as the solver returned it.
+
+    A cross-check of `bounds.shift.robust_maurer`: a solver's value is no bound.
+
+    >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, 0.08), 4)
+    0.2721
+    """
+    cp = _cvxpy()
+    there, here = cp.Variable(nonneg=True), cp.Variable(nonneg=True)
+    radius = float(complexity(kl, log_two_root(n), n, delta))
+
+    def divergence(q: Any, p: Any) -> Any:
+        return cp.rel_entr(q, p) + cp.rel_entr(1 - q, 1 - p)
+
+    limits = [divergence(empirical_cost, here) <= radius, divergence(there, here) <= shift]
+    problem = cp.Problem(cp.Maximize(there), [*limits, there <= 1, here <= 1])
+    problem.solve(solver=_solver(cp, solver))
+    return float(problem.value)
 
 
 def _cvxpy() -> Any:

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.costs import rescaled_exponential
 from pacbayes_control.distributions import merged_ranges
+from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -98,6 +100,9 @@ def _training_costs(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """The mean training cost of each policy; noise of the rollouts is drawn anew in each step."""
     estimator = search.settings.estimator
+    exponential = search.objective is not None and OBJECTIVES[search.objective].exponential
+    if estimator == "gradient" and exponential:
+        raise ValueError(f"{search.objective} averages e^C: use evolution or differences")
     if estimator == "gradient":
         pair = getattr(task, "gradients")(policies, environments)  # noqa: B009 - not every task has it
         costs, gradients = np.asarray(pair[0], float), np.asarray(pair[1], float)
@@ -111,5 +116,6 @@ def _training_costs(
         return costs, gradients
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and hasattr(task, "surrogate")
-    costs = mean_costs(task, policies, environments, noise=noise, surrogate=surrogate)
+    of = rescaled_exponential if exponential else None
+    costs = mean_costs(task, policies, environments, noise=noise, surrogate=surrogate, of=of)
     return costs, None

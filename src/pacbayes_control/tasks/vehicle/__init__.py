@@ -1,6 +1,11 @@
 """The paper's ground vehicle among cylinders (Section 7.1)."""
 
-from pacbayes_control.tasks.vehicle.environments import Arena, ObstacleField, Reshuffled
+from pacbayes_control.tasks.vehicle.environments import (
+    Arena,
+    CommonRadius,
+    ObstacleField,
+    Reshuffled,
+)
 from pacbayes_control.tasks.vehicle.policies import (
     Gains,
     Linear,
@@ -15,6 +20,7 @@ from pacbayes_control.tasks.vehicle.simulator import Trajectory, Vehicle
 
 __all__ = [
     "Arena",
+    "CommonRadius",
     "Gains",
     "Linear",
     "Network",

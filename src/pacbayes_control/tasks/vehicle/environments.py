@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.families import Beta, Family
 from pacbayes_control.tasks.base import Arrays, Environments
 
 
@@ -31,6 +32,39 @@ class ObstacleField:
         low, high = np.array([self.x, self.y, self.radius]).T
         obstacles = rng.uniform(low, high, size=(n, self.most, 3)).astype(np.float32)
         return {"obstacles": obstacles, "counts": counts}
+
+
+@dataclass(frozen=True)
+class CommonRadius:
+    """A fixed number of cylinders, all of one radius, which is drawn anew for each environment.
+
+    The paper's distribution for policies that withstand a shift: Beta(0.8, 1.25) in training and
+    Beta(1, 1) in its test, stretched to 0.1 … 1.1 m. Two that differ in nothing but the radius are
+    as far apart as the distributions of the radius are.
+
+    >>> shifted = CommonRadius(radius=Beta(1, 1, 0.1, 1.1))
+    >>> round(shifted.divergence_from(CommonRadius()), 5)
+    0.08185
+    """
+
+    count: int = 7  # cylinders
+    x: tuple[float, float] = (-5.0, 5.0)  # m
+    y: tuple[float, float] = (2.0, 10.0)  # m
+    radius: Family = field(default_factory=lambda: Beta(0.8, 1.25, 0.1, 1.1))  # m
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """`obstacles` (n, count, 3) as x, y, radius in m; all of them count."""
+        low, high = np.array([self.x, self.y]).T
+        places = rng.uniform(low, high, size=(n, self.count, 2))
+        radii = np.broadcast_to(self.radius.sample(rng, (n, 1, 1)), (n, self.count, 1))
+        obstacles = np.concatenate([places, radii], axis=-1).astype(np.float32)
+        return {"obstacles": obstacles, "counts": np.full(n, self.count)}
+
+    def divergence_from(self, training: CommonRadius, divergence: str = "kl") -> float:
+        """D(self‖training), of distributions of environments."""
+        if replace(self, radius=training.radius) != training:
+            raise ValueError("only the distribution of the radius may differ between the two")
+        return self.radius.divergence_from(training.radius, divergence)
 
 
 class Distribution(Protocol):
