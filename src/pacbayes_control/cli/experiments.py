@@ -15,14 +15,14 @@ from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_writable, w
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Which experiment: table1 or continuous.")
+        str, typer.Argument(metavar="NAME", help="Which experiment: table1, table2 or continuous.")
     ],
     draws: Annotated[
         int,
         typer.Option(
             min=1,
             max=MOST,
-            help="Draws of the training set; table1: of the largest, and more of smaller ones.",
+            help="Draws of the training set; tables: of the largest, and more of smaller ones.",
         ),
     ] = 10,
     test_environments: Annotated[
@@ -36,20 +36,20 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper and print its figures beside ours.
 
-    table1 takes a minute; continuous about twenty on two cores, and an interrupted one is
-    taken up where it was.
+    table1 and table2 take a minute or two; continuous about twenty on two cores, and an
+    interrupted one is taken up where it was.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
     """
-    if name not in ("table1", "continuous"):
-        raise ValueError(f"experiment {name!r} is unknown: choose table1 or continuous")
+    experiments = {"table1": _table1, "table2": _table2, "continuous": _continuous}
+    if name not in experiments:
+        raise ValueError(f"experiment {name!r} is unknown: choose {', '.join(experiments)}")
     check_writable(json_file)
     folder = out_folder or Path("runs") / name
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder for the figures")
     folder.mkdir(parents=True, exist_ok=True)
-    run = _table1 if name == "table1" else _continuous
-    run(draws, test_environments, seed, folder, json_file)
+    experiments[name](draws, test_environments, seed, folder, json_file)
 
 
 def _table1(
@@ -58,7 +58,8 @@ def _table1(
     from pacbayes_control.learn import learn_finite
     from pacbayes_control.paper.table1 import rollouts_of, table1, to_dicts
     from pacbayes_control.report.pictures import draw_table1, draw_vehicle
-    from pacbayes_control.report.terminal import bar, say, show_table1
+    from pacbayes_control.report.tables import show_table1
+    from pacbayes_control.report.terminal import bar, say
     from pacbayes_control.rollouts import evaluate
     from pacbayes_control.tasks import Vehicle
 
@@ -75,13 +76,33 @@ def _table1(
     say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
 
 
+def _table2(
+    draws: int, test_environments: int, seed: int, folder: Path, json_file: Path | None
+) -> None:
+    from pacbayes_control.paper.table2 import rollouts_of, table2, to_dicts
+    from pacbayes_control.report.shift_pictures import draw_fields, draw_radii, draw_table2
+    from pacbayes_control.report.tables import show_table2
+    from pacbayes_control.report.terminal import bar, say
+
+    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
+        rows = table2(draws, test_environments, seed, progress)
+    write_json(json_file, {"rows": to_dicts(rows)})
+    draw_table2(rows, folder / "table2.svg")
+    draw_radii(folder / "radii.svg", seed)
+    draw_fields(folder / "fields.svg", seed)
+    show_table2(rows)
+    figures = (folder / f"{name}.svg" for name in ("table2", "radii", "fields"))
+    say(f"\nFigures: {', '.join(map(str, figures))}")
+
+
 def _continuous(
     draws: int, test_environments: int, seed: int, folder: Path, json_file: Path | None
 ) -> None:
     from pacbayes_control.certificate import round_up
     from pacbayes_control.paper.continuous import continuous, to_dict
     from pacbayes_control.report.pictures import draw_gains
-    from pacbayes_control.report.terminal import say, show_continuous, watch
+    from pacbayes_control.report.tables import show_continuous
+    from pacbayes_control.report.terminal import say, watch
 
     with watch() as watching:
         result = continuous(draws, test_environments, seed, folder / "finished.jsonl", watching)
@@ -99,7 +120,10 @@ def _continuous(
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to measure: vehicle, learn or continuous.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="What to measure: vehicle, learn, continuous or monitor."
+        ),
     ],
     environments: Annotated[
         int,
@@ -117,7 +141,8 @@ def bench(
     Example: pbc bench vehicle --json bench.json
     """
     from pacbayes_control import bench as benchmarks
-    from pacbayes_control.report.terminal import bar, show_bench
+    from pacbayes_control.report.tables import show_bench
+    from pacbayes_control.report.terminal import bar
 
     check_writable(json_file)
     if name == "vehicle":
@@ -127,8 +152,12 @@ def bench(
         result = benchmarks.bench_learn(solver, seed)
     elif name == "continuous":
         result = benchmarks.bench_continuous(seed=seed)
+    elif name == "monitor":
+        result = benchmarks.bench_monitor(seed=seed)
     else:
-        raise ValueError(f"benchmark {name!r} is unknown: choose vehicle, learn or continuous")
+        raise ValueError(
+            f"benchmark {name!r} is unknown: choose vehicle, learn, continuous or monitor"
+        )
     record = asdict(result)
     write_json(json_file, record)
     show_bench(name, record)

@@ -39,7 +39,7 @@ def draw_vehicle(
     axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
     before, after = drawn_policies(run, rollouts)
     for index, axis in enumerate(axes):
-        _draw_arena(axis, task, environments, index)
+        draw_arena(axis, task, environments, index)
         for policy in before:
             path = task.trajectory(policy, environments, index).poses[:, :2]
             axis.plot(*path.T, color=GREY, lw=0.7, alpha=0.5)
@@ -63,7 +63,7 @@ def draw_vehicle(
         Line2D([], [], color=DARK, marker="o", ls="", ms=9, label="robot at the start"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
@@ -82,7 +82,8 @@ def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
     return before, after
 
 
-def _draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
+def draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
+    """Cylinders and walls of one environment."""
     arrays = environments[index : index + 1].arrays()
     obstacles = arrays["obstacles"][0, : arrays["counts"][0]]
     discs = [Circle((x, y), r) for x, y, r in obstacles]
@@ -108,7 +109,7 @@ def draw_gains(gains: Mapping[str, NDArray], path: Path) -> None:
     axis.set_title("Mean of the posterior over linear policies, N = 100", fontsize=11)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_table1(rows: Sequence[Row], path: Path) -> None:
@@ -145,10 +146,10 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
     )
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _save(figure: Figure, file: Path | BinaryIO) -> None:
+def save_figure(figure: Figure, file: Path | BinaryIO) -> None:
     """Write PNG if the path says so, else SVG; the same bytes for the same picture."""
     png = isinstance(file, Path) and file.suffix == ".png"
     with rc_context(STABLE):

@@ -1,27 +1,30 @@
-"""What the commands print. Bounds are rounded upwards, and names are never read as markup."""
+"""What the commands say. Bounds are rounded upwards, and names are never read as markup."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pacbayes_control.balls import Ball
 from pacbayes_control.certificate import Certificate, confidence_percent, round_up
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.learn import Comparison
-from pacbayes_control.learn.search import GaussianSearch
-from pacbayes_control.learn.training import Watch
-from pacbayes_control.paper.continuous import Row as ContinuousRow
-from pacbayes_control.paper.table1 import Row
-from pacbayes_control.rollouts import Progress as ProgressCallback
-from pacbayes_control.run import Run
+
+if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
+    from pacbayes_control.learn import Comparison
+    from pacbayes_control.learn.search import GaussianSearch
+    from pacbayes_control.learn.training import Watch
+    from pacbayes_control.monitor import Report
+    from pacbayes_control.rollouts import Progress as ProgressCallback
+    from pacbayes_control.run import Run
+    from pacbayes_control.shifting import Curve
 
 
 class _Console(Console):
@@ -87,6 +90,9 @@ def show_certificate(run: Run[Any]) -> None:
     say("")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})")
+    if c.ball is not None and c.bound_without_shift is not None:
+        table.add_row("without a shift", round_up(c.bound_without_shift))
+        table.add_row("shift", f"{c.ball}, {escape(c.ball.origin)}")
     table.add_row("cost in training", f"{c.empirical_cost:.4f}")
     if c.draws is not None and c.training_cost_bound is not None:
         kind = "shared by all environments" if c.shared_draws else "for each environment"
@@ -158,80 +164,36 @@ def _who(run: Run[Categorical]) -> str:
     return f"one policy, always: {run.costs.name(policy)}"
 
 
-def show_table1(rows: Sequence[Row]) -> None:
-    """The paper's figures beside ours."""
-    table = Table(title="Table 1: the vehicle, δ = 0.01", title_justify="left")
-    for heading in ("N", "draws", "method", "bound", "± s.d.", "true", "paper: bound", "true"):
-        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
-    for row in rows:
-        published = row.method == "paper"
-        table.add_row(
-            f"{row.environments:,}" if published else "",
-            f"{row.draws}" if published else "",
-            row.method,
-            f"{row.bound:.3f}",
-            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
-            f"{row.true_cost:.3f}",
-            f"{row.paper_bound:.3f}" if published else "",
-            f"{row.paper_true_cost:.3f}" if published else "",
-            end_section=row.method == "occam",
+def show_curve(curve: Curve) -> None:
+    """The guarantee against the size of the shift."""
+    table = Table("shift up to B", "expected cost at most", title_justify="left")
+    table.title = f"What is promised where {Ball(curve.divergence, 0.0).symbol} ≤ B"
+    step = max(1, (len(curve.radii) - 1) // 10)
+    for radius, bound in list(zip(curve.radii, curve.bounds, strict=True))[::step]:
+        table.add_row(f"{radius:.4g}", round_up(bound))
+    out.print(table)
+    if curve.tolerable == 0:
+        say(f"The bound is {curve.limit:g} or more without any shift.")
+    else:
+        say(
+            f"The promise stays at {curve.limit:g} or below up to a shift of "
+            f"B = {curve.tolerable:.4g}. All of the curve holds at once, at the run's confidence."
         )
-    out.print(table)
-    say(
-        "paper: minimises C_PAC, reports Maurer's bound (Algorithm 1). kl: minimises the kl bound "
-        "with ξ(N). occam: the best single policy. The last two pay once for policies that are "
-        "equal. Means over draws of the training environments; the paper's own columns show one."
+
+
+def show_report(report: Report) -> None:
+    """The verdict of a monitor, and the numbers behind it."""
+    say(report.sentence, style="bold")
+    low, high = report.interval
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("verdict", report.verdict)
+    table.add_row("outcomes", f"{report.trials:,}, mean cost {report.mean_cost:.4f}")
+    table.add_row("promised", f"{round_up(report.bound)} at most")
+    table.add_row(
+        "e-value",
+        f"{report.e_value:.4g}, largest {report.largest_e_value:.4g}; "
+        f"alarm at {1 / report.alpha:g}; may be watched",
     )
-
-
-def show_continuous(rows: Sequence[ContinuousRow]) -> None:
-    """The paper's setting beside ours."""
-    table = Table(title="Continuous policies: the vehicle, δ = 0.01", title_justify="left")
-    for heading in ("setting", "N", "draws", "certified", "bound", "± s.d.", "true", "paper"):
-        left = heading in ("setting", "certified")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.setting,
-            f"{row.environments:,}",
-            f"{row.draws}",
-            row.certified,
-            f"{row.bound:.3f}",
-            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
-            f"{row.true_cost:.3f}",
-            f"{row.paper_bound:.3f}",
-        )
+    table.add_row("cost as deployed", f"{low:.4f} to {high:.4f}  (α = {report.alpha:g}, any time)")
+    table.add_row("p-value", f"{report.p_value:.4g}  (one look only, at a number fixed before)")
     out.print(table)
-    say(
-        "paper: linear policies, the paper's prior and method, with fresh draws. ours: networks, "
-        "a prior learnt on other environments. deterministic: one network, that prior's mean. "
-        "split: one network, learnt on a fifth of the N and certified on the rest. Last column: "
-        "the bound published, for continuous policies at N = 100 and for 50 policies otherwise."
-    )
-
-
-def show_bench(name: str, record: dict[str, Any]) -> None:
-    """Measured figures, and how they grow."""
-    table = Table("measure", "value", title=f"pbc bench {name}", title_justify="left")
-    for key, value in record.items():
-        if key != "scaling":
-            table.add_row(key.replace("_", " "), _figure(value))
-    out.print(table)
-    if "scaling" in record:
-        scaling = Table("environments", "policies", "µs a rollout", "peak MiB")
-        for row in record["scaling"]:
-            scaling.add_row(
-                f"{row['environments']:,}",
-                f"{row['policies']}",
-                f"{row['microseconds']:.2f}",
-                f"{row['peak_mib']:.0f}",
-            )
-        out.print(scaling)
-
-
-def _figure(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.4f}" if value >= 0.01 else f"{value:.6f}"

@@ -1,0 +1,222 @@
+"""`pbc shift` and `pbc monitor`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.options import MOST, Force, JsonFile, check_writable, write_json
+
+if TYPE_CHECKING:
+    from pacbayes_control.balls import Ball
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+Column = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column to read, where a file has several.")
+]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture: .svg or .png.")]
+
+
+@app.command()
+def shift(
+    run: RunFolder,
+    ball: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIVERGENCE:B",
+            help="Certify for every distribution this close to the training's, such as kl:0.08.",
+        ),
+    ] = None,
+    shifted: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Or estimate B: a feature of environments out there."),
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
+    ] = None,
+    cells: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="All values that the feature can take.")
+    ] = None,
+    edges: Annotated[
+        str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
+    ] = None,
+    shift_delta: Annotated[
+        float, typer.Option(help="Probability that the estimate of B may be too small.")
+    ] = 0.005,
+    divergence: Annotated[
+        str,
+        typer.Option(
+            help="kl, reverse-kl, total-variation, chi-squared, hellinger or renyi-ORDER."
+        ),
+    ] = "kl",
+    limit: Annotated[
+        float, typer.Option(help="A cost at which the promise is worth nothing.")
+    ] = 0.5,
+    column: Column = None,
+    plot: Plot = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the run as certified in the ball.")
+    ] = None,
+    force: Force = False,
+    json_file: JsonFile = None,
+) -> None:
+    """How much a promise is worth when the world shifts.
+
+    Shows the guarantee as a function of the shift B. With --ball, or with two samples to estimate
+    one from, it is certified for every distribution in that ball.
+
+    Example: pbc shift runs/vehicle --ball kl:0.08 --out runs/vehicle-robust
+    """
+    from pacbayes_control.balls import Ball
+    from pacbayes_control.report.terminal import say, show_certificate, show_curve
+    from pacbayes_control.run import Run, check_free
+    from pacbayes_control.shifting import curve, under_shift
+
+    sampled = shifted is not None or training is not None
+    if ball and sampled:
+        raise ValueError("give a ball, or samples to estimate one from, not both")
+    if out_folder and not (ball or sampled):
+        raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
+    if not sampled and (cells is not None or edges is not None):
+        raise ValueError("cells and edges are for samples: give --shifted and --training too")
+    check_writable(json_file)
+    check_writable(plot)
+    if out_folder:
+        check_free(out_folder, force)
+        if out_folder.resolve() == run.resolve():
+            raise ValueError(f"{out_folder} is the run itself: keep the new one elsewhere")
+    where = Ball.parse(ball) if ball else None
+    if sampled:
+        where = _estimated(shifted, training, shift_delta, divergence, cells, edges, column)
+    source = Run.load(run)
+    result = curve(source.certificate, where.divergence if where else divergence, limit=limit)
+    record = {**asdict(result), "bound": result.bounds[0]}
+    robust = under_shift(source, where) if where else None
+    show_curve(result)
+    if robust:
+        show_certificate(robust)
+        record["certificate"] = robust.certificate.to_dict()
+        if out_folder:
+            picture = run / "picture.svg"
+            attached = {"picture.svg": picture.read_bytes()} if picture.exists() else {}
+            robust.save(out_folder, force, attached)
+            say(f"\nThe run is in {out_folder}.")
+    if plot:
+        from pacbayes_control.report.shift_pictures import draw_curve
+
+        draw_curve(result, plot)
+        say(f"Picture: {plot}")
+    write_json(json_file, record)
+
+
+def _estimated(
+    shifted: Path | None,
+    training: Path | None,
+    delta: float,
+    divergence: str,
+    cells: str | None,
+    edges: str | None,
+    column: str | None,
+) -> Ball:
+    """A ball from two files of a feature."""
+    from pacbayes_control.balls import ball_of_samples
+    from pacbayes_control.outcomes import numbers, read_feature
+
+    if shifted is None or training is None:
+        raise ValueError("an estimate needs both samples: --shifted and --training")
+    if (cells is None) == (edges is None):
+        raise ValueError("say what the feature can be: --cells A,B,… or --edges X,Y,…")
+    numeric = edges is not None
+    there, here = (read_feature(file, column, numeric) for file in (shifted, training))
+    names = [name.strip() for name in cells.split(",")] if cells is not None else None
+    cuts = numbers(edges.split(","), "--edges") if edges is not None else None
+    return ball_of_samples(there, here, delta, divergence, names, cuts)
+
+
+@app.command()
+def monitor(
+    run: RunFolder,
+    outcomes: Annotated[
+        Path | None,
+        typer.Argument(metavar="[OUTCOMES]", help="CSV file of costs, in order: 0/1, or between."),
+    ] = None,
+    outcome: Annotated[list[float] | None, typer.Option(help="A single cost (repeatable).")] = None,
+    failures: Annotated[
+        int | None,
+        typer.Option(min=0, max=MOST, help="Failures, where only their number is known."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Rate of false alarms, fixed from the start; 0.05 unless given."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File that keeps the outcomes so far, to append to."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Append a file that was appended before.")
+    ] = False,
+    column: Column = None,
+    plot: Plot = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Is the promise still holding out there?
+
+    Weighs the outcomes of a deployment against a certificate. The verdict and the interval may be
+    watched after every outcome; with --state, each day's outcomes are added to those before.
+
+    Example: pbc monitor runs/drone --failures 2 --trials 20
+    """
+    from pacbayes_control.monitor import Monitor
+    from pacbayes_control.outcomes import checked_outcomes, read_outcomes
+    from pacbayes_control.report.terminal import say, show_report
+    from pacbayes_control.run import Run
+
+    if (failures is None) != (trials is None):
+        raise ValueError("--failures and --trials belong together")
+    inputs = [path for path in (outcomes, state) if path]
+    for file in (json_file, plot):
+        check_writable(file, *inputs)
+    check_writable(state, *([outcomes] if outcomes else []))
+    certificate = Run.load(run).certificate
+    if state and state.exists():
+        watched = Monitor.load(state, certificate, alpha)
+    else:
+        watched = Monitor(certificate, 0.05 if alpha is None else alpha)
+    seen = watched.trials
+    if outcomes:
+        costs = read_outcomes(outcomes, column)
+        digest = hashlib.sha256(outcomes.name.encode() + b"\n" + outcomes.read_bytes()).hexdigest()
+        if digest in watched.batches and not again:
+            raise ValueError(
+                f"{outcomes} was appended before, with the same content: if it is new, say --again"
+            )
+        watched.observe(costs)
+        watched.batches.append(digest)
+    if outcome:
+        watched.observe(checked_outcomes(outcome, "--outcome"))
+    if failures is not None and trials is not None:
+        watched.observe_counts(failures, trials)
+    if watched.trials == 0:
+        raise ValueError(
+            "there are no outcomes: give a file, --outcome, or --failures and --trials"
+        )
+    report = watched.report()
+    if state and watched.trials > seen:
+        watched.save(state)
+    show_report(report)
+    if plot:
+        from pacbayes_control.report.shift_pictures import draw_monitor
+
+        draw_monitor(watched, plot)
+        say(f"Picture: {plot}")
+    write_json(json_file, report.to_dict())
