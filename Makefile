@@ -37,6 +37,7 @@ bench: setup-test
 	$(BIN)/pbc bench vehicle
 	$(BIN)/pbc bench learn
 	$(BIN)/pbc bench continuous
+	$(BIN)/pbc bench monitor
 
 clean:
 	rm -rf .venv runs

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LAYERS = (
     "bounds tasks rollouts costs distributions learn certificate issuing run verification "
-    "deployment recipes paper report"
+    "deployment recipes paper report families balls shifting monitor"
 )
 NAMES = re.compile(rf"`((?:{LAYERS.replace(' ', '|')})(?:\.\w+)+)`")
 
@@ -53,7 +53,7 @@ def test_every_link_leads_to_a_file(page: Path):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/continuous.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/continuous.md", "docs/shift.md"])
 def test_the_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)

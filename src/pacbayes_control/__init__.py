@@ -11,6 +11,10 @@ GaussianPrior, learn_elsewhere, where a prior over continuous policies may come 
 set_aside, imitate
 Run, Certificate, Categorical,  what they return
 DiagonalGaussian
+under_shift, curve              a certificate when the world shifts, by a ball of distributions
+Ball, ball_between,             how large the ball is: assumed, known, or estimated
+ball_of_samples
+Monitor                         a certificate against what happened in deployment
 verify                          check a run without trusting whoever computed it
 DeployedPolicy                  what a run certifies, on the robot
 AlteredRun, InvalidCertificate  what verify raises
@@ -29,6 +33,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pacbayes_control.balls import Ball, ball_between, ball_of_samples
     from pacbayes_control.certificate import Certificate
     from pacbayes_control.costs import Costs
     from pacbayes_control.deployment import DeployedPolicy
@@ -49,15 +54,18 @@ if TYPE_CHECKING:
         learn_one,
         set_aside,
     )
+    from pacbayes_control.monitor import Monitor
     from pacbayes_control.reading import read_campaign
     from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs
     from pacbayes_control.run import AlteredRun, Run
+    from pacbayes_control.shifting import curve, under_shift
     from pacbayes_control.verification import InvalidCertificate, verify
 
 # Where each public name lives. They are imported when first used, so that importing the package is
 # cheap: nobody who wants a bound should wait for a simulator to load.
 _HOMES = {
     "AlteredRun": "run",
+    "Ball": "balls",
     "Categorical": "distributions",
     "Certificate": "certificate",
     "Costs": "costs",
@@ -65,11 +73,15 @@ _HOMES = {
     "DiagonalGaussian": "distributions",
     "GaussianPrior": "learn",
     "InvalidCertificate": "verification",
+    "Monitor": "monitor",
     "Run": "run",
     "SearchStopped": "learn",
     "Settings": "learn",
+    "ball_between": "balls",
+    "ball_of_samples": "balls",
     "certify_draw": "learn",
     "compare": "learn",
+    "curve": "shifting",
     "evaluate": "rollouts",
     "imitate": "learn",
     "learn_best": "learn",
@@ -83,11 +95,13 @@ _HOMES = {
     "read_campaign": "reading",
     "sample_costs": "rollouts",
     "set_aside": "learn",
+    "under_shift": "shifting",
     "verify": "verification",
 }
 
 __all__ = [
     "AlteredRun",
+    "Ball",
     "Categorical",
     "Certificate",
     "Costs",
@@ -95,11 +109,15 @@ __all__ = [
     "DiagonalGaussian",
     "GaussianPrior",
     "InvalidCertificate",
+    "Monitor",
     "Run",
     "SearchStopped",
     "Settings",
+    "ball_between",
+    "ball_of_samples",
     "certify_draw",
     "compare",
+    "curve",
     "evaluate",
     "imitate",
     "learn_best",
@@ -113,6 +131,7 @@ __all__ = [
     "read_campaign",
     "sample_costs",
     "set_aside",
+    "under_shift",
     "verify",
 ]
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacbayes_control.balls import Ball
 from pacbayes_control.bounds.sequential import (
     bets,
     binomial_p_value,
@@ -29,7 +30,7 @@ from pacbayes_control.bounds.sequential import (
     wager,
     wager_on_counts,
 )
-from pacbayes_control.certificate import Certificate, round_up
+from pacbayes_control.certificate import Certificate
 from pacbayes_control.outcomes import checked_outcomes
 from pacbayes_control.run import json_bytes, read_json
 
@@ -39,6 +40,26 @@ MOST_TRIALS = 2**53  # beyond, sums of outcomes are no longer exact
 LARGEST_LOG = 690.0  # of an e-value that is shown: e⁶⁹⁰ ≈ 1e299
 
 HOLDING, OPEN = "holding", "no evidence yet"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A bound and its δ as somebody states them, where there is no run to load."""
+
+    bound: float
+    delta: float
+    ball: Ball | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound <= 1:
+            raise ValueError(f"a bound of {self.bound:g} is no promise: it must lie in [0, 1]")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta = {self.delta} must lie strictly between 0 and 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        record = self.ball.to_record() if self.ball else None
+        return {"bound": self.bound, "delta": self.delta, "ball": record}
 
 
 @dataclass(frozen=True)
@@ -67,13 +88,15 @@ class Report:
 class Monitor:
     """Outcomes of a deployment as they arrive, and the evidence that they are.
 
-    >>> monitor = Monitor(certificate)  # doctest: +SKIP
-    >>> monitor.observe([0, 0, 1])  # doctest: +SKIP
-    >>> print(monitor.report().verdict)  # doctest: +SKIP
-    no evidence yet
+    >>> monitor = Monitor(Promise(bound=0.114, delta=0.01))  # or a run's certificate
+    >>> monitor.observe([0, 0, 1])  # what happened, in order
+    >>> monitor.observe_counts(failures=1, trials=17)  # or how often
+    >>> report = monitor.report()
+    >>> report.verdict, round(report.p_value, 2)
+    ('no evidence yet', 0.68)
     """
 
-    def __init__(self, certificate: Certificate, alpha: float = 0.05) -> None:
+    def __init__(self, certificate: Certificate | Promise, alpha: float = 0.05) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha = {alpha} must lie strictly between 0 and 1")
         self.certificate, self.alpha = certificate, float(alpha)
@@ -171,7 +194,7 @@ class Monitor:
 
     def _sentence(self, verdict: str) -> str:
         c = self.certificate
-        promise = f"a cost of at most {round_up(c.bound)}"
+        promise = f"a cost of at most {c.bound:.6g}"
         if verdict == HOLDING:
             return (
                 f"Holding: with confidence {1 - self.alpha:g}, at every look, the cost as deployed "
@@ -214,7 +237,7 @@ class Monitor:
 
     @classmethod
     def load(
-        cls, path: str | Path, certificate: Certificate, alpha: float | None = None
+        cls, path: str | Path, certificate: Certificate | Promise, alpha: float | None = None
     ) -> Monitor:
         """Go on from a state; an error if it is of another certificate or another α."""
         path = Path(path)
@@ -238,7 +261,7 @@ class Monitor:
         return monitor
 
 
-def certificate_digest(certificate: Certificate) -> str:
+def certificate_digest(certificate: Certificate | Promise) -> str:
     """What tells a certificate from others."""
     return hashlib.sha256(json_bytes(certificate.to_dict())).hexdigest()
 

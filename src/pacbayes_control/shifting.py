@@ -70,8 +70,9 @@ def curve(
 ) -> Curve:
     """What the policy is promised to cost at most, for each size B of a shift.
 
-    radii: 41 equal steps up to where the promise reaches `limit`, unless given. The whole curve
-    follows from the one certificate, at the same confidence.
+    radii: unless given, 41 up to where the promise reaches `limit`, more of them near 0, where it
+    rises like a square root. The whole curve follows from the one certificate, at the same
+    confidence.
     """
     base = certificate.bound_without_shift
     base = certificate.bound if base is None else base
@@ -80,6 +81,6 @@ def curve(
     reach = float(tolerable_shift(base, limit, divergence)) if limit > base else 0.0
     half_way = float(tolerable_shift(base, (1 + base) / 2, divergence))
     last = next((radius for radius in (reach, half_way) if 0 < radius < np.inf), 1.0)
-    chosen = np.linspace(0, last, 41) if radii is None else np.asarray(radii, float)
+    chosen = last * np.linspace(0, 1, 41) ** 2 if radii is None else np.asarray(radii, float)
     bounds = shift_inverse(base, chosen, divergence)
     return Curve(divergence, tuple(chosen.tolist()), tuple(bounds.tolist()), limit, reach)

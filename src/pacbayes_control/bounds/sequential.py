@@ -57,21 +57,17 @@ def bets(bound: float) -> tuple[Floats, Floats]:
     """Stakes λ in (0, 1/b) and the share of the wealth that is on each; shapes (bets,).
 
     λ√(b(1-b)) is the rise of the failure rate, in standard deviations of an outcome, that a stake
-    suits best. Nine tenths of the wealth are spread evenly on a logarithmic scale from a twentieth
-    of one to three; a tenth is below, for rises that take thousands of outcomes to show.
+    suits best. Nearly all of the wealth is spread evenly on a logarithmic scale from 0.08 to 2 of
+    them; a twentieth is below, for rises that take thousands of outcomes to show.
     """
     b = max(float(in_unit_interval(bound, "a bound")), SMALLEST_BOUND)
     if b >= 1:  # nothing can exceed it
         return np.zeros(1), np.ones(1)
     deviation = np.sqrt(b * (1 - b))
-    largest = min(3.0, 0.99 * (1 - b) / deviation)
-    few, many = (
-        np.geomspace(1e-4, 0.05, 12, endpoint=False),
-        np.geomspace(0.05, max(largest, 0.05), 36),
-    )
-    stakes = np.concatenate([few, many]) / deviation
-    shares = np.repeat([0.1 / 12, 0.9 / 36], [12, 36])
-    return np.minimum(stakes, 0.99 / b), shares
+    largest = max(min(2.0, 0.99 * (1 - b) / deviation), 0.08)
+    rises = [np.geomspace(1e-4, 0.08, 12, endpoint=False), np.geomspace(0.08, largest, 36)]
+    shares = np.repeat([0.05 / 12, 0.95 / 36], [12, 36])
+    return np.minimum(np.concatenate(rises) / deviation, 0.99 / b), shares
 
 
 def wager(log_wealth: Floats, costs: Floats, bound: float) -> tuple[Floats, Floats]:

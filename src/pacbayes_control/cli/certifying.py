@@ -10,6 +10,7 @@ import typer
 from pacbayes_control.cli.app import app, complain
 from pacbayes_control.cli.options import (
     METHODS,
+    BallOption,
     Delta,
     Force,
     JsonFile,
@@ -48,6 +49,7 @@ def certify(
             "(the default for constraints), scs, ecos, mosek."
         ),
     ] = None,
+    ball: BallOption = None,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
     ] = None,
@@ -62,7 +64,8 @@ def certify(
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.learn import compare
+    from pacbayes_control.balls import Ball
+    from pacbayes_control.learn import compare, in_ball
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
     from pacbayes_control.reading import read_campaign, read_prior
     from pacbayes_control.report.terminal import say, show_comparison
@@ -79,7 +82,10 @@ def certify(
         weights = read_prior(prior, costs.names or costs.policies)
     limits = [at_least_on(text, costs) for text in at_least or []]
     limits += [at_most_on(text, costs) for text in at_most or []]
+    where = Ball.parse(ball) if ball else None
     comparison = compare(costs, delta, weights, method, limits, solver)
+    if where:
+        comparison = in_ball(comparison, where)
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")

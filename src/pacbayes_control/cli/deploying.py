@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import MOST, Force, JsonFile, check_writable, write_json
+from pacbayes_control.cli.options import (
+    MOST,
+    BallOption,
+    Force,
+    JsonFile,
+    check_writable,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from pacbayes_control.balls import Ball
@@ -25,13 +32,7 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture:
 @app.command()
 def shift(
     run: RunFolder,
-    ball: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIVERGENCE:B",
-            help="Certify for every distribution this close to the training's, such as kl:0.08.",
-        ),
-    ] = None,
+    ball: BallOption = None,
     shifted: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Or estimate B: a feature of environments out there."),
@@ -141,7 +142,9 @@ def _estimated(
 
 @app.command()
 def monitor(
-    run: RunFolder,
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Folder of a run; or give --bound.")
+    ] = None,
     outcomes: Annotated[
         Path | None,
         typer.Argument(metavar="[OUTCOMES]", help="CSV file of costs, in order: 0/1, or between."),
@@ -153,6 +156,13 @@ def monitor(
     ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")
+    ] = None,
+    bound: Annotated[
+        float | None, typer.Option(help="Without a run: the cost that was promised at most.")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="With --bound: its probability of error; 0.01 unless given."),
     ] = None,
     alpha: Annotated[
         float | None,
@@ -174,20 +184,30 @@ def monitor(
     Weighs the outcomes of a deployment against a certificate. The verdict and the interval may be
     watched after every outcome; with --state, each day's outcomes are added to those before.
 
-    Example: pbc monitor runs/drone --failures 2 --trials 20
+    Example: pbc monitor runs/vehicle flights.csv --state vehicle.json --plot vehicle.svg
     """
-    from pacbayes_control.monitor import Monitor
+    from pacbayes_control.monitor import Monitor, Promise
     from pacbayes_control.outcomes import checked_outcomes, read_outcomes
     from pacbayes_control.report.terminal import say, show_report
     from pacbayes_control.run import Run
 
     if (failures is None) != (trials is None):
         raise ValueError("--failures and --trials belong together")
+    if bound is not None:  # then the one file is of outcomes
+        if outcomes:
+            raise ValueError("give a run or --bound, not both")
+        run, outcomes = None, run
+    elif run is None or delta is not None:
+        raise ValueError("give the folder of a run; --bound, with --delta, if there is none")
     inputs = [path for path in (outcomes, state) if path]
     for file in (json_file, plot):
         check_writable(file, *inputs)
     check_writable(state, *([outcomes] if outcomes else []))
-    certificate = Run.load(run).certificate
+    if bound is not None:
+        certificate = Promise(bound, 0.01 if delta is None else delta)
+    else:
+        assert run is not None
+        certificate = Run.load(run).certificate
     if state and state.exists():
         watched = Monitor.load(state, certificate, alpha)
     else:
@@ -213,7 +233,7 @@ def monitor(
     report = watched.report()
     if state and watched.trials > seen:
         watched.save(state)
-    show_report(report)
+    show_report(report, drawn_afresh=getattr(certificate, "policy", 0) is None)
     if plot:
         from pacbayes_control.report.shift_pictures import draw_monitor
 

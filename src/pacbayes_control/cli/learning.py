@@ -13,6 +13,7 @@ from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     METHODS,
     MOST,
+    BallOption,
     Delta,
     Force,
     JsonFile,
@@ -83,6 +84,7 @@ def learn(
     test_environments: Annotated[
         int, typer.Option(min=0, max=MOST, help="New environments to estimate the true cost on.")
     ] = 20_000,
+    ball: BallOption = None,
     seed: Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
@@ -96,6 +98,7 @@ def learn(
 
     Example: pbc learn vehicle --policy network --environments 1000 --out runs/network
     """
+    from pacbayes_control.balls import Ball
     from pacbayes_control.certificate import Budget
     from pacbayes_control.learn.search import Settings
     from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
@@ -103,11 +106,13 @@ def learn(
     from pacbayes_control.report.terminal import bar, say, show_certificate, watch
     from pacbayes_control.rollouts import estimate_true_cost
     from pacbayes_control.run import check_free
+    from pacbayes_control.shifting import under_shift
     from pacbayes_control.tasks import Vehicle
 
     if task != "vehicle":
         raise ValueError(f"task {task!r} is unknown: choose vehicle")
     Budget(delta)  # an error for a delta that is none, before the rollouts
+    where = Ball.parse(ball) if ball else None
     folder = out_folder or Path("runs") / task
     check_free(folder, force)
     check_writable(json_file)
@@ -142,6 +147,8 @@ def learn(
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         with watch() as watching:
             run = learn_vehicle(vehicle, train, recipe, checkpoint, watching)
+    if where:
+        run = under_shift(run, where)
     test = vehicle.environments(max(3, test_environments), stream="test", seed=seed)
     picture = BytesIO()
     draw_vehicle(vehicle, run, test[:3], picture)

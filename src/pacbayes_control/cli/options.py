@@ -22,6 +22,14 @@ Prior = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
 ]
+BallOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ball",
+        metavar="DIVERGENCE:B",
+        help="Certify for every distribution this close to the training's, such as kl:0.08.",
+    ),
+]
 MOST = 1_000_000_000  # of anything that is counted
 METHODS = (
     "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "

@@ -1,6 +1,6 @@
 """Learning: from costs to a posterior and its certificate."""
 
-from pacbayes_control.learn.compare import Comparison, compare
+from pacbayes_control.learn.compare import Comparison, compare, in_ball
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from pacbayes_control.learn.gaussian import learn_family, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw, learn_one
@@ -18,6 +18,7 @@ __all__ = [
     "certify_draw",
     "compare",
     "imitate",
+    "in_ball",
     "learn_best",
     "learn_constrained",
     "learn_elsewhere",

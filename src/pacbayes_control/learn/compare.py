@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from scipy.optimize import LinearConstraint
 
+from pacbayes_control.balls import Ball
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.issuing import METHODS, PAC_BAYES
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
 from pacbayes_control.run import Run
+from pacbayes_control.shifting import under_shift
 
 BEST = "best"  # the smallest of several certificates, each at its share of δ
 
@@ -57,3 +59,10 @@ def compare(
             runs[name] = learn_finite(costs, delta, name, prior=prior)
     chosen = learn_best(costs, delta, prior) if method == BEST else runs[method]
     return Comparison(tuple(runs.values()), chosen)
+
+
+def in_ball(comparison: Comparison, ball: Ball) -> Comparison:
+    """The same runs, certified for every distribution in a ball around that of training."""
+    runs = {id(run): under_shift(run, ball) for run in (*comparison.runs, comparison.chosen)}
+    chosen = runs[id(comparison.chosen)]
+    return Comparison(tuple(runs[id(run)] for run in comparison.runs), chosen)

@@ -77,8 +77,8 @@ def draw_table2(rows: Sequence[Row], path: Path) -> None:
 
 def draw_radii(path: Path, seed: int = 0, shown: int = 24) -> None:
     """The two densities of the radius, with the robot for scale; and sorted obstacles of each."""
-    figure = Figure(figsize=(9.0, 6.6), layout="constrained")
-    top, *below = figure.subplots(3, 1, height_ratios=(2.2, 1, 1))
+    figure = Figure(figsize=(9.0, 5.4), layout="constrained")
+    top, *below = figure.subplots(3, 1, height_ratios=(4.4, 1, 1))
     x = np.linspace(0.1, 1.1, 801)[1:-1]
     for name, field, colour in WORLDS:
         assert isinstance(field.radius, Beta)

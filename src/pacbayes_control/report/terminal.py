@@ -181,14 +181,14 @@ def show_curve(curve: Curve) -> None:
         )
 
 
-def show_report(report: Report) -> None:
+def show_report(report: Report, drawn_afresh: bool) -> None:
     """The verdict of a monitor, and the numbers behind it."""
     say(report.sentence, style="bold")
     low, high = report.interval
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("verdict", report.verdict)
     table.add_row("outcomes", f"{report.trials:,}, mean cost {report.mean_cost:.4f}")
-    table.add_row("promised", f"{round_up(report.bound)} at most")
+    table.add_row("promised", f"{report.bound:.6g} at most")
     table.add_row(
         "e-value",
         f"{report.e_value:.4g}, largest {report.largest_e_value:.4g}; "
@@ -197,3 +197,5 @@ def show_report(report: Report) -> None:
     table.add_row("cost as deployed", f"{low:.4f} to {high:.4f}  (α = {report.alpha:g}, any time)")
     table.add_row("p-value", f"{report.p_value:.4g}  (one look only, at a number fixed before)")
     out.print(table)
+    if drawn_afresh:
+        say("The promise is about a policy that is drawn afresh for each mission.")
