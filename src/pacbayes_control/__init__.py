@@ -11,7 +11,8 @@ GaussianPrior, learn_elsewhere, where a prior over continuous policies may come 
 set_aside, imitate
 Run, Certificate, Categorical,  what they return
 DiagonalGaussian
-under_shift, curve              a certificate when the world shifts, by a ball of distributions
+under_shift, learn_tilted,      a certificate when the world shifts, by a ball of distributions
+curve
 Ball, ball_between,             how large the ball is: assumed, known, or estimated
 ball_of_samples
 Monitor                         a certificate against what happened in deployment
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         learn_finite,
         learn_gaussian,
         learn_one,
+        learn_tilted,
         set_aside,
     )
     from pacbayes_control.monitor import Monitor
@@ -91,6 +93,7 @@ _HOMES = {
     "learn_finite": "learn",
     "learn_gaussian": "learn",
     "learn_one": "learn",
+    "learn_tilted": "learn",
     "mean_costs": "rollouts",
     "read_campaign": "reading",
     "sample_costs": "rollouts",
@@ -127,6 +130,7 @@ __all__ = [
     "learn_finite",
     "learn_gaussian",
     "learn_one",
+    "learn_tilted",
     "mean_costs",
     "read_campaign",
     "sample_costs",

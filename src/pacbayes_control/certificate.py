@@ -56,7 +56,7 @@ class Certificate:
     """A theorem applied to recorded costs. The same inputs give the same record, byte for byte."""
 
     bound: float  # on the expected cost in a new environment; from any D' in the ball, if there is
-    method: str  # the theorem: kl, kl-maurer, pinsker, occam or single-draw
+    method: str  # the theorem: kl, kl-maurer, pinsker, occam, single-draw or tilted
     delta: float  # the probability, over all that was drawn at random, that the bound is wrong
     environments: int  # N, those that the bound counts
     set_aside: int  # environments that were used before and that the bound does not count
@@ -77,6 +77,7 @@ class Certificate:
     budget: Mapping[str, float]  # how delta was spent
     ball: Ball | None  # the distributions that it holds for, where that is more than the training's
     bound_without_shift: float | None  # on the training's own distribution, where there is a ball
+    tilt: float | None  # λ, for the method tilted
     hashes: Mapping[str, str]  # SHA-256 of the files that the certificate rests on
     versions: Mapping[str, str]
 
@@ -132,7 +133,7 @@ class Certificate:
             raise ValueError(f"certificate.json is not a certificate of format {FORMAT}")
         fields = {key: value for key, value in record.items() if key not in ("format", "sentence")}
         if record["format"] == 2:
-            fields |= {"ball": None, "bound_without_shift": None}
+            fields |= {"ball": None, "bound_without_shift": None, "tilt": None}
         try:
             if fields["ball"] is not None:
                 fields["ball"] = Ball.from_record(fields["ball"])
@@ -152,7 +153,7 @@ def _check_types(c: Certificate) -> None:
         int: ("environments", "set_aside"),
         (int, NoneType): ("policies", "parameters", "draws", "policy"),
         (int, float): ("bound", "delta", "empirical_cost", "kl"),
-        (int, float, NoneType): ("training_cost_bound", "bound_without_shift"),
+        (int, float, NoneType): ("training_cost_bound", "bound_without_shift", "tilt"),
         bool: ("binary",),
         (bool, NoneType): ("shared_draws",),
         (str, NoneType): ("policy_name", "noise"),

@@ -105,11 +105,16 @@ class Costs:
     @cached_property
     def exponential_means(self) -> NDArray[np.float64]:
         """The mean of (e^C - 1)/(e - 1) of each policy; the same as `means` for 0/1 costs."""
+        return self.tilted_means(1.0)
+
+    def tilted_means(self, tilt: float) -> NDArray[np.float64]:
+        """The mean of (e^{λC} - 1)/(e^λ - 1) of each policy, for λ > 0; shape (policies,)."""
         if self.binary:
             return self.means
-        means = rescaled_exponential(self.values).sum(axis=0) / self.environments
-        means.setflags(write=False)
-        return means
+        total = np.zeros(self.policies)
+        for start in range(0, self.environments, 4096):
+            total += rescaled_exponential(self.values[start : start + 4096], tilt).sum(axis=0)
+        return total / self.environments
 
     @property
     def failures(self) -> NDArray[np.int64]:
@@ -200,13 +205,13 @@ def checked_costs(array: NDArray, first: int = 0) -> NDArray[np.float64 | np.uin
     return array.copy()
 
 
-def rescaled_exponential(costs: NDArray) -> NDArray[np.float64]:
-    """(e^C - 1)/(e - 1), which lies in [0, 1] like C (paper: before eq. 32).
+def rescaled_exponential(costs: NDArray, tilt: float = 1.0) -> NDArray[np.float64]:
+    """(e^{λC} - 1)/(e^λ - 1), which lies in [0, 1] like C (paper: before eq. 32, with λ = 1).
 
     >>> rescaled_exponential(np.array([0.0, 0.5, 1.0])).round(4).tolist()
     [0.0, 0.3775, 1.0]
     """
-    return np.minimum(np.expm1(costs) / (math.e - 1), 1.0)
+    return np.minimum(np.expm1(tilt * costs) / math.expm1(tilt), 1.0)
 
 
 def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Categorical:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 
+from pacbayes_control.balls import Ball
 from pacbayes_control.bounds import (
     fresh_draws,
     maurer,
@@ -23,12 +24,14 @@ from pacbayes_control.bounds import (
     shared_draws,
     single_draw,
 )
+from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certificate import Budget, Certificate, versions
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical, DiagonalGaussian
 
 PAC_BAYES = {"kl": maurer_xi, "kl-maurer": maurer, "pinsker": mcallester_pinsker}
 METHODS = (*PAC_BAYES, "occam")
+TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
 SAMPLING = "sampling"  # the budget's name for what sampled policies may miss
 
 
@@ -128,6 +131,43 @@ def issue_sampled(
     )
 
 
+def issue_tilted(
+    costs: Costs,
+    prior: Categorical,
+    posterior: Categorical,
+    tilt: float,
+    ball: Ball,
+    budget: Budget,
+    provenance: Provenance,
+) -> Certificate:
+    """Certify a posterior on every D' in a KL ball, at the budget's share for this tilt."""
+    if costs.draws is not None or ball.divergence != "kl":
+        raise ValueError("tilted certificates are for finitely many policies and kl balls")
+    n, delta, loss = costs.environments, budget.spent[TILTED], _rounding(costs)
+    tilted = float(posterior.probabilities @ costs.tilted_means(tilt))
+    tilted_up, kl = min(1.0, tilted * (1 + 2 * loss + 1e-13)), posterior.kl(prior)
+    kl_up = kl * (1 + loss) + 4 * loss
+    bound, alone = (
+        float(tilted_maurer(tilted_up, kl_up, n, delta, radius, tilt))
+        for radius in (ball.radius, 0.0)
+    )
+    return _certificate(
+        costs,
+        prior,
+        posterior,
+        TILTED,
+        budget,
+        provenance,
+        bound=bound,
+        empirical_cost=min(1.0, float(posterior.probabilities @ costs.means)),
+        kl=kl,
+        policies=costs.policies,
+        ball=ball,
+        bound_without_shift=alone,
+        tilt=tilt,
+    )
+
+
 def issue_single_draw(
     costs: Costs,
     prior: DiagonalGaussian,
@@ -205,7 +245,7 @@ def _certificate(
     if not 0 <= bound <= 1:
         raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
     absent = ("policies", "parameters", "training_cost_bound", "draws", "shared_draws")
-    absent += ("policy", "policy_name", "ball", "bound_without_shift")
+    absent += ("policy", "policy_name", "ball", "bound_without_shift", "tilt")
     return Certificate(
         bound=bound,
         method=method,

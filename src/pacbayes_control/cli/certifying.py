@@ -27,7 +27,11 @@ def certify(
     ],
     delta: Delta = 0.01,
     method: Annotated[
-        str, typer.Option(help=f"The certificate to use, decided on beforehand: {METHODS}")
+        str,
+        typer.Option(
+            help=f"The certificate to use, decided on beforehand: {METHODS} "
+            "With --ball kl:B and graded costs, tilted."
+        ),
     ] = "kl",
     prior: Prior = None,
     at_least: Annotated[
@@ -65,7 +69,7 @@ def certify(
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
     from pacbayes_control.balls import Ball
-    from pacbayes_control.learn import compare, in_ball
+    from pacbayes_control.learn import compare
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
     from pacbayes_control.reading import read_campaign, read_prior
     from pacbayes_control.report.terminal import say, show_comparison
@@ -83,9 +87,7 @@ def certify(
     limits = [at_least_on(text, costs) for text in at_least or []]
     limits += [at_most_on(text, costs) for text in at_most or []]
     where = Ball.parse(ball) if ball else None
-    comparison = compare(costs, delta, weights, method, limits, solver)
-    if where:
-        comparison = in_ball(comparison, where)
+    comparison = compare(costs, delta, weights, method, limits, solver, where)
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")

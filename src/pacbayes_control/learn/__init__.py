@@ -1,12 +1,13 @@
 """Learning: from costs to a posterior and its certificate."""
 
-from pacbayes_control.learn.compare import Comparison, compare, in_ball
+from pacbayes_control.learn.compare import Comparison, compare
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from pacbayes_control.learn.gaussian import learn_family, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw, learn_one
 from pacbayes_control.learn.priors import GaussianPrior, imitate, learn_elsewhere, set_aside
 from pacbayes_control.learn.relative_entropy import learn_constrained
 from pacbayes_control.learn.search import GaussianSearch, Settings
+from pacbayes_control.learn.tilted import learn_tilted
 from pacbayes_control.learn.training import SearchStopped
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
     "certify_draw",
     "compare",
     "imitate",
-    "in_ball",
     "learn_best",
     "learn_constrained",
     "learn_elsewhere",
@@ -26,5 +26,6 @@ __all__ = [
     "learn_finite",
     "learn_gaussian",
     "learn_one",
+    "learn_tilted",
     "set_aside",
 ]

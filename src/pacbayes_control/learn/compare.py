@@ -10,9 +10,10 @@ from scipy.optimize import LinearConstraint
 from pacbayes_control.balls import Ball
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import METHODS, PAC_BAYES
+from pacbayes_control.issuing import METHODS, PAC_BAYES, TILTED
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
+from pacbayes_control.learn.tilted import learn_tilted
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
 
@@ -34,15 +35,19 @@ def compare(
     method: str = "kl",
     constraints: Sequence[LinearConstraint] = (),
     solver: str | None = None,
+    ball: Ball | None = None,
 ) -> Comparison:
     """Certify the same costs by every method that applies.
 
     `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
     smaller of kl and occam with δ shared between them. A solver, or constraints on the posterior,
     lead through the paper's relative entropy programmes; constraints leave the methods for
-    distributions only.
+    distributions only. ball: certify on every distribution in it; for graded costs and kl balls
+    there is then one method more, "tilted".
     """
-    if method != BEST and method not in METHODS:
+    if method == TILTED and (ball is None or constraints or solver):
+        raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
+    if method not in (*METHODS, BEST, TILTED):
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST))}")
     if constraints and method not in PAC_BAYES:
         raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
@@ -57,12 +62,12 @@ def compare(
     for name in METHODS:
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, name, prior=prior)
-    chosen = learn_best(costs, delta, prior) if method == BEST else runs[method]
-    return Comparison(tuple(runs.values()), chosen)
-
-
-def in_ball(comparison: Comparison, ball: Ball) -> Comparison:
-    """The same runs, certified for every distribution in a ball around that of training."""
-    runs = {id(run): under_shift(run, ball) for run in (*comparison.runs, comparison.chosen)}
-    chosen = runs[id(comparison.chosen)]
-    return Comparison(tuple(runs[id(run)] for run in comparison.runs), chosen)
+    if method == BEST:
+        runs[BEST] = learn_best(costs, delta, prior)
+    if ball:
+        runs = {name: under_shift(run, ball) for name, run in runs.items()}
+        graded = ball.divergence == "kl" and not (costs.binary or constraints or solver)
+        if method == TILTED or graded:
+            runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior)
+    chosen = runs[method]
+    return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)

@@ -93,6 +93,8 @@ def show_certificate(run: Run[Any]) -> None:
     if c.ball is not None and c.bound_without_shift is not None:
         table.add_row("without a shift", round_up(c.bound_without_shift))
         table.add_row("shift", f"{c.ball}, {escape(c.ball.origin)}")
+    if c.tilt is not None:
+        table.add_row("tilt", f"{c.tilt:g}")
     table.add_row("cost in training", f"{c.empirical_cost:.4f}")
     if c.draws is not None and c.training_cost_bound is not None:
         kind = "shared by all environments" if c.shared_draws else "for each environment"
@@ -129,6 +131,7 @@ def show_comparison(comparison: Comparison, method: str) -> None:
     say(
         f"{first.environments} environments × {first.policies} policies, "
         f"confidence {confidence_percent(first.delta)}"
+        + (f", on every distribution D′ with {first.ball}" if first.ball else "")
     )
     table = Table("method", "bound", "in training", "KL", "promises the expected cost of")
     for run in comparison.runs:

@@ -142,6 +142,16 @@ def exact_means(values: NDArray) -> list[Interval]:
     return [iv.mpf([math.nextafter(s, -1), math.nextafter(s, math.inf)]) / n for s in sums]
 
 
+def tilted_means(values: NDArray, tilt: float) -> list[Interval]:
+    """Column means of (e^{λC} - 1)/(e^λ - 1): each e^{λC} - 1 is within 1e-14 of NumPy's own."""
+    if values.dtype == np.uint8:
+        return exact_means(values)
+    n, scale = len(values), iv.exp(iv.mpf(tilt)) - 1
+    error = iv.mpf([1 - mp.mpf(10) ** -14, 1 + mp.mpf(10) ** -14])
+    sums = (math.fsum(np.expm1(tilt * column)) for column in values.T)
+    return [iv.mpf(s) * error / scale / n for s in sums]
+
+
 def smallest_that(holds: Callable[[Interval], bool], cost: Interval) -> float:
     """The smallest bound that passes, by bisection; for the reader, not for the verdict."""
     low, high = mp.mpf(cost.a), mp.mpf(1)

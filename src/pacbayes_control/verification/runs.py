@@ -27,9 +27,10 @@ from pacbayes_control.verification.intervals import (
     mp,
     set_precision,
     smallest_that,
+    tilted_means,
     xi,
 )
-from pacbayes_control.verification.shift import check_samples, shifted_condition
+from pacbayes_control.verification.shift import check_samples, shifted_condition, tilted_condition
 
 PAC_BAYES = ("kl", "kl-maurer", "pinsker")
 AGREEMENT = 1e-9  # how closely r̂ and KL as stated must agree with r̂ and KL as recomputed
@@ -69,7 +70,10 @@ def verify(folder: str | Path) -> Verification:
         return Verification(certificate, _recomputed(certificate, certificate.bound, cost, holds))
     base = _recomputed(certificate, stated, cost, holds)
     check_samples(ball, certificate.budget.get("shift"))
-    robust, tightest = shifted_condition(ball, stated), shifted_condition(ball, base)
+    if certificate.tilt is not None:
+        robust = tightest = tilted_condition(holds, ball, certificate.tilt)
+    else:
+        robust, tightest = shifted_condition(ball, stated), shifted_condition(ball, base)
     if not robust(iv.mpf(certificate.bound)):
         raise InvalidCertificate(
             f"the bound {certificate.bound:.6g} does not hold on every distribution with {ball} "
@@ -94,7 +98,7 @@ def _recomputed(
 def _check_record(run: Run, sentence: str | None) -> None:
     """Whether the certificate is consistent with itself and about these files."""
     c = run.certificate
-    if c.method not in (*PAC_BAYES, "occam", "single-draw"):
+    if c.method not in (*PAC_BAYES, "occam", "single-draw", "tilted"):
         raise InvalidCertificate(f"the method {c.method!r} is unknown")
     digests = run.costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
     for name in sorted({*digests, *c.hashes}):
@@ -120,6 +124,14 @@ def _check_record(run: Run, sentence: str | None) -> None:
     for bound in (c.bound, c.bound if c.bound_without_shift is None else c.bound_without_shift):
         if not 0 <= bound <= 1:
             raise InvalidCertificate(f"the bound {bound} is outside [0, 1]")
+    if (c.method == "tilted") != (c.tilt is not None) or (
+        c.tilt is not None and not 0 < c.tilt <= 30
+    ):
+        raise InvalidCertificate(
+            "a tilt from 0 to 30 belongs to the method tilted, and to no other"
+        )
+    if c.method == "tilted" and (c.ball is None or c.ball.divergence != "kl"):
+        raise InvalidCertificate("the method tilted certifies in a kl ball")
     if (c.ball is None) != (c.bound_without_shift is None):
         raise InvalidCertificate("a bound without shift belongs to a certificate in a ball only")
     if c.ball is None and "shift" in c.budget:
@@ -151,7 +163,7 @@ def _check_kind(run: Run) -> None:
     finite = isinstance(run.posterior, Categorical)
     single = c.method == "single-draw"
     sampled = not finite and not single
-    if (c.method == "occam" and not finite) or (single and finite):
+    if (c.method in ("occam", "tilted") and not finite) or (single and finite):
         raise InvalidCertificate(f"method {c.method} cannot certify a posterior of this kind")
     if (costs.draws is not None) != sampled:
         raise InvalidCertificate("the costs are not what this kind of certificate counts")
@@ -209,6 +221,11 @@ def _finite(run: Run, means: list[Interval]) -> Condition:
     kl = kl_categorical(posterior, prior)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
     _check_agrees("kl", c.kl, kl)
+    if c.tilt is not None:
+        tilted = tilted_means(run.costs.values, c.tilt)
+        mean = sum((p * t for p, t in zip(posterior, tilted, strict=True) if p.b > 0), iv.mpf(0))
+        scale, within = iv.exp(iv.mpf(c.tilt)) - 1, _pac_bayes(c, mean, kl)
+        return cost, lambda b: within((iv.exp(iv.mpf(c.tilt) * b) - 1) / scale)
     if c.policy is None:
         return cost, _pac_bayes(c, cost, kl)
     n, level = c.environments, prior[c.policy] * iv.mpf(c.budget[c.method])
@@ -262,7 +279,7 @@ def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> No
 def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:
     """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
     n, delta = c.environments, iv.mpf(c.budget[c.method])
-    constant = xi(n) if c.method == "kl" else 2 * iv.sqrt(iv.mpf(n))
+    constant = xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))
     complexity = (kl + iv.log(constant / delta)) / n
     if c.method == "pinsker":
         return lambda b: (cost + iv.sqrt(complexity / 2)).b <= b.a

@@ -42,6 +42,14 @@ def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
     return holds
 
 
+def tilted_condition(
+    holds: Callable[[Interval], bool], ball: Ball, tilt: float
+) -> Callable[[Interval], bool]:
+    """The same for a tilted certificate, whose bound on D' is that on D and B/λ more."""
+    more = iv.mpf(ball.radius) / iv.mpf(tilt)
+    return lambda b: bool(b.a >= 1) or holds(b - more)
+
+
 def check_samples(ball: Ball, spent: float | None) -> None:
     """Whether an estimated radius is what the two samples give at the δ that was paid for it."""
     if (ball.delta > 0) != (ball.samples is not None) or (spent or 0.0) != ball.delta:

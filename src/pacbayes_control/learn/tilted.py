@@ -1,0 +1,68 @@
+"""Graded costs under a shift: a bound that knows how little they vary.
+
+`shifting.under_shift` carries a bound over to a ball as if every cost were 0 or 1, since nothing is
+known but their mean. Where costs are graded, the mean of e^{λC} says more. The best λ depends on
+the costs, so a few are declared here and each is paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numpy.typing import ArrayLike
+
+from pacbayes_control.balls import Ball
+from pacbayes_control.bounds.shift import checked_tilt
+from pacbayes_control.certificate import Budget
+from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.issuing import TILTED, Provenance, issue_tilted
+from pacbayes_control.learn.finite import GIVEN, UNIFORM, minimise
+from pacbayes_control.run import Run
+from pacbayes_control.shifting import SHARE
+
+TILTS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+def learn_tilted(
+    costs: Costs | ArrayLike,
+    ball: Ball,
+    delta: float = 0.01,
+    prior: Categorical | ArrayLike | None = None,
+    tilts: Sequence[float] = TILTS,
+) -> Run[Categorical]:
+    """Minimise the tilted bound over posteriors and tilts, and certify on every D' in a KL ball.
+
+    Each tilt has an equal share of δ, after what an estimated ball has cost: so any may be chosen.
+
+    >>> import numpy as np
+    >>> costs = Costs(np.random.default_rng(0).uniform(0.1, 0.3, (2000, 4)))
+    >>> run = learn_tilted(costs, Ball("kl", 0.08))
+    >>> round(run.certificate.bound, 2)  # where the mean alone would allow for 0.42
+    0.3
+    """
+    costs = costs if isinstance(costs, Costs) else Costs(costs)
+    if ball.divergence != "kl":
+        raise ValueError(f"tilted certificates are for kl balls, not for {ball.divergence}")
+    if not tilts:
+        raise ValueError("a tilted certificate needs at least one tilt")
+    for tilt in tilts:
+        checked_tilt(tilt)
+    budget = Budget(delta)
+    if ball.delta:
+        budget.spend(SHARE, ball.delta)
+    share = budget.spend(TILTED, budget.left / len(tilts))
+    if len(tilts) > 1:
+        budget.spend(f"{TILTED} by the other {len(tilts) - 1} tilts")
+    words = UNIFORM if prior is None else GIVEN
+    prior = prior_for(costs, prior)
+    certificates = []
+    for tilt in tilts:
+        means = costs.tilted_means(tilt)
+        posterior = minimise(means, costs.environments, prior, share, "kl")
+        certificate = issue_tilted(
+            costs, prior, posterior, tilt, ball, budget, Provenance(TILTED, words)
+        )
+        certificates.append((certificate.bound, certificate, posterior))
+    _, certificate, posterior = min(certificates, key=lambda entry: entry[0])
+    return Run(certificate, costs, prior, posterior)
