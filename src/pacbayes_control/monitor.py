@@ -203,8 +203,9 @@ class Monitor:
         if verdict == OPEN:
             return f"No evidence yet against {promise}, nor enough to call it confirmed."
         world = "drawn like those of training"
-        if c.ball is not None and c.ball.samples is None:
-            world = f"from a distribution with {c.ball}"
+        if c.ball is not None:
+            known = c.ball.samples is None
+            world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
         return (
             f"Violated: the outcomes up to trial {self.alarm_at} are evidence against {promise}. "
             f"The environments are not {world}, or something else has changed; this conclusion is "

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import over_draws
+from pacbayes_control.paper.spread import disjoint, over_draws
 from pacbayes_control.rollouts import evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
 
 DELTA = 0.01
-PARTS = 10  # at most so many draws of a smaller N from one of the largest
 PAPER = {100: (0.178, 0.087), 500: (0.135, 0.084), 1000: (0.121, 0.088), 10000: (0.096, 0.083)}
 
 
@@ -95,9 +94,7 @@ def table1(
         costs = evaluate(task, policies, train, progress=advance)
         done += largest * len(policies)
         for n in PAPER:
-            for part in range(min(PARTS, largest // n)):
-                rows = costs.values[part * n : (part + 1) * n]
-                sample = Costs(rows, parameters=policies)
+            for sample in disjoint(costs, n):
                 for method, learn in METHODS.items():
                     run = learn(sample)
                     truth = float(run.posterior.probabilities @ true_costs)

@@ -25,8 +25,8 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.families import Beta
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import over_draws
-from pacbayes_control.paper.table1 import DELTA, PARTS
+from pacbayes_control.paper.spread import disjoint, over_draws
+from pacbayes_control.paper.table1 import DELTA
 from pacbayes_control.rollouts import evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
@@ -110,9 +110,7 @@ def table2(
             costs = evaluate(task, policies, train, progress=advance)
             done += len(train) * len(policies)
             for n in SIZES:
-                for part in range(min(PARTS, max(SIZES) // n)):
-                    rows = costs.values[part * n : (part + 1) * n]
-                    sample = Costs(rows, parameters=policies)
+                for sample in disjoint(costs, n):
                     results[n, name].append(_outcome(sample, true_costs[name]))
                     if name == "train":
                         results[n, "robust"].append(_robust(sample, true_costs["test"]))
