@@ -27,6 +27,7 @@ SYMBOLS = {
     "hellinger": "H²(D′, D)",
 }
 Counts = tuple[int, ...]  # how often each cell was met
+MOST_CELLS, MOST_COUNTED = 200, 10_000_000  # of a sample: more would take long to verify
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,14 @@ class Ball:
 
     def __post_init__(self) -> None:
         named_divergence(self.divergence)
-        radius = float(checked_radius(self.radius))
+        radius = float(checked_radius(self.radius)) + 0.0  # no minus zero
         if (self.samples is not None) != (self.delta > 0) or not 0 <= self.delta < 1:
             raise ValueError("a ball that was estimated has samples, and a delta that pays for it")
+        for counts in self.samples or ():
+            if len(counts) > MOST_CELLS or sum(counts) > MOST_COUNTED:
+                raise ValueError(
+                    f"a sample has at most {MOST_CELLS} cells and {MOST_COUNTED:,} environments"
+                )
         if not self.origin or not self.origin.isprintable():
             raise ValueError("the ball does not say in plain words how its size is known")
         object.__setattr__(self, "radius", radius)
@@ -61,7 +67,7 @@ class Ball:
         """
         name, colon, number = text.rpartition(":")
         try:
-            radius = float(number)
+            radius = float(number.replace("_", "?"))  # Python takes 1_0 for a number
         except ValueError:
             colon, radius = "", math.nan
         if not colon:
@@ -99,9 +105,17 @@ class Ball:
         return SYMBOLS.get(self.divergence) or f"D_{self.divergence[6:]}(D′‖D)"
 
     def __str__(self) -> str:
-        # Rounded downwards: nothing is promised for a ball that is larger than this one.
-        floor = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(self.radius)))
-        return f"{self.symbol} ≤ {format(floor.normalize(), 'f')}"
+        return f"{self.symbol} ≤ {round_down(self.radius)}"
+
+
+def round_down(radius: float) -> str:
+    """Four digits, rounded downwards: nothing is promised for a ball that is larger.
+
+    >>> round_down(0.0818507503), round_down(0.05)
+    ('0.08185', '0.05')
+    """
+    floor = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(radius))))
+    return format(floor.normalize(), "f")
 
 
 class Comparable(Protocol):
@@ -159,14 +173,15 @@ def ball_of_samples(
         there, here = (_in_cells(sample, cells) for sample in samples)
     else:
         cuts = np.asarray(edges, float)
-        if cuts.ndim != 1 or cuts.size == 0 or not np.all(np.diff(cuts) > 0):
+        finite = cuts.ndim == 1 and cuts.size > 0 and bool(np.all(np.isfinite(cuts)))
+        if not finite or not np.all(np.diff(cuts) > 0):
             raise ValueError("edges must be rising numbers: the cells are between and beside them")
         there, here = (_between_edges(sample, cuts) for sample in samples)
     radius = divergence_of_samples(there, here, delta, divergence)
     if not math.isfinite(radius):
         raise ValueError(
-            "a cell was never met in training, so the shift may be infinite: merge it with others, "
-            "or choose total-variation or hellinger"
+            "a cell was never met in one of the samples, or too rarely, so that the shift may be "
+            "infinite: merge it with others, or choose total-variation or hellinger"
         )
     words = f"estimated from {sum(there)} and {sum(here)} environments in {len(here)} cells"
     return Ball(divergence, radius, words, float(delta), (there, here))

@@ -129,11 +129,15 @@ class Certificate:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """Read what `to_dict` wrote."""
-        if not isinstance(record, dict) or record.get("format") not in READABLE:
+        version = record.get("format") if isinstance(record, dict) else None
+        if type(version) is not int or version not in READABLE:
             raise ValueError(f"certificate.json is not a certificate of format {FORMAT}")
         fields = {key: value for key, value in record.items() if key not in ("format", "sentence")}
-        if record["format"] == 2:
-            fields |= {"ball": None, "bound_without_shift": None, "tilt": None}
+        if version == 2:
+            later = {"ball": None, "bound_without_shift": None, "tilt": None}
+            if later.keys() & fields.keys():
+                raise ValueError("certificate.json is not a certificate: format 2 has no ball")
+            fields |= later
         try:
             if fields["ball"] is not None:
                 fields["ball"] = Ball.from_record(fields["ball"])

@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import betainc, betaincc, betaln, ndtr
+from scipy.special import betainc, betaln, ndtr
 
 from pacbayes_control.bounds import kl_beta, kl_categorical, kl_gaussian
 from pacbayes_control.bounds.divergences import named_divergence
@@ -27,6 +27,8 @@ from pacbayes_control.bounds.divergences import named_divergence
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-12  # relative, and of each term where terms cancel
+TINY = 1e-15  # absolute, for what a few operations on numbers near 1 lose
+FAR = 690.0  # logits beyond it are of probabilities that underflow
 
 
 class Family(ABC):
@@ -72,7 +74,8 @@ class Family(ABC):
         if divergence == "hellinger":
             return min(-math.expm1(self._log_moment(training, 0.5)) * (1 + ROUNDING), 1.0)
         if divergence == "chi-squared":
-            return math.expm1(self._log_moment(training, 2.0)) * (1 + ROUNDING)
+            moment = self._log_moment(training, 2.0)
+            return math.expm1(moment) * (1 + ROUNDING) if moment < 700 else math.inf
         if chosen.order == math.inf:
             raise ValueError("renyi-inf has no closed form here: choose another divergence")
         return self._log_moment(training, chosen.order) / (chosen.order - 1)
@@ -122,31 +125,44 @@ class Beta(Family):
         if not (a > 0 and b > 0):
             return math.inf
         terms = float(betaln(a, b)), -order * self._constant, (order - 1) * training._constant
-        return _outwards(terms, order)
+        # A logarithm of B loses digits of those of Γ that it is made of.
+        largest = max(a + b, self.alpha + self.beta, training.alpha + training.beta)
+        lost = 1 + 0.1 * (1 + order) * abs(math.lgamma(largest))
+        lost *= 1 + _cancelled(order * self.alpha, (1 - order) * training.alpha)
+        lost *= 1 + _cancelled(order * self.beta, (1 - order) * training.beta)
+        return _outwards(terms, order, lost)
 
     def _total_variation(self, training: Beta) -> float:
-        # The ratio of the densities has at most one extremum, so it is 1 at most twice.
+        # By s = ln(x/(1-x)), so that both ends are told apart as finely as the middle. The ratio of
+        # the densities has at most one extremum, so it is 1 at most twice. More points than that
+        # do no harm: they add to what the sum has missed, and it is never above the truth.
         a, b = self.alpha - training.alpha, self.beta - training.beta
-        if a == b == 0:
-            return 0.0
-        middle = a / (a + b) if a * b > 0 else 0.5
-        first, last = 1e-300, 1 - 1e-16  # what lies beyond them is counted as if all differed
+        constant = training._constant - self._constant
 
-        def ratio(x: float) -> float:
-            return a * math.log(x) + b * math.log1p(-x) + training._constant - self._constant
+        def ratio(s: float) -> float:
+            return constant - a * float(np.logaddexp(0, -s)) - b * float(np.logaddexp(0, s))
 
-        ends = [first, min(max(middle, first), last), last]
-        roots = [first]
+        middle = math.log(a / b) if a * b > 0 else 0.0
+        ends = [-FAR, min(max(middle, -FAR), FAR), FAR]
+        points = set(ends)
         for left, right in pairwise(ends):
-            if left < right and ratio(left) * ratio(right) < 0:
-                roots.append(cast(float, brentq(ratio, left, right, xtol=1e-300)))
-        points = np.array([*roots, last])
-        mass, difference = 1e-12, 0.0
-        for member, sign in ((self, 1), (training, -1)):
-            below = betainc(member.alpha, member.beta, points)
-            mass += float(below[0] + betaincc(member.alpha, member.beta, last))
-            difference = difference + sign * np.diff(below)
-        return float(np.abs(difference).sum() / 2) + mass
+            if ratio(left) * ratio(right) < 0:
+                points.add(cast(float, brentq(ratio, left, right, xtol=1e-13, maxiter=1000)))
+        cuts = np.array(sorted(points))
+        difference = np.diff(self._below(cuts) - training._below(cuts))
+        beyond = self._beyond() + training._beyond()  # counted as if all of it differed
+        return float(np.abs(difference).sum() / 2) + beyond + 1e-12
+
+    def _below(self, s: Floats) -> Floats:
+        """The distribution function at logit s."""
+        x, rest = 1 / (1 + np.exp(-s)), 1 / (1 + np.exp(s))
+        lower = betainc(self.alpha, self.beta, x)
+        return np.where(s < 0, lower, 1 - betainc(self.beta, self.alpha, rest))
+
+    def _beyond(self) -> float:
+        """The mass at both ends that no logit up to FAR reaches."""
+        end = math.exp(-FAR)
+        return float(betainc(self.alpha, self.beta, end) + betainc(self.beta, self.alpha, end))
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,7 @@ class Gaussian(Family):
     std: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.mean) and 0 < self.std < math.inf):
+        if not (abs(self.mean) < 1e100 and 1e-100 < self.std < 1e100):
             raise ValueError("a Gaussian needs a finite mean and a positive standard deviation")
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> Floats:
@@ -166,7 +182,7 @@ class Gaussian(Family):
 
     def _kl(self, training: Gaussian) -> float:
         kl = kl_gaussian([self.mean], [self.std**2], [training.mean], [training.std**2])
-        return kl * (1 + ROUNDING) + 1e-15
+        return kl * (1 + ROUNDING) + TINY
 
     def _log_moment(self, training: Gaussian, order: float) -> float:
         s, t = self.std**2, training.std**2
@@ -175,22 +191,22 @@ class Gaussian(Family):
             return math.inf
         moved = order * (order - 1) * (self.mean - training.mean) ** 2 / (2 * mixed)
         terms = moved, (1 - order) / 2 * math.log(s), order / 2 * math.log(t)
-        return _outwards((*terms, -math.log(mixed) / 2), order)
+        lost = _cancelled(order * t, (1 - order) * s) * (1 + abs(moved))
+        return _outwards((*terms, -math.log(mixed) / 2), order, lost)
 
     def _total_variation(self, training: Gaussian) -> float:
-        m, s, n, t = self.mean, self.std, training.mean, training.std
-        # Where the densities are equal: a x² + 2 b x + c = 0 around the mean of the training.
-        d = m - n
-        a, b, c = 1 / t**2 - 1 / s**2, d / s**2, 2 * math.log(t / s) - (d / s) ** 2
-        if abs(a) * max(s, t) ** 2 < 1e-12:  # equal widths: they meet half way
-            roots = [d / 2] if d else []
-        else:
-            spread = math.sqrt(max(b * b - a * c, 0.0))
-            q = -(b + math.copysign(spread, b))
-            roots = sorted({q / a, c / q} if q else {0.0})
-        points = np.array([-np.inf, *roots, np.inf])
-        gained, lost = np.diff(ndtr((points - d) / s)), np.diff(ndtr(points / t))
-        return float(np.abs(gained - lost).sum() / 2) + 1e-12
+        # In units of the narrower, around its mean: x = m + s z, and (x - n)/t = d + r z. Densities
+        # are equal where (1-r²) z² - 2rd z - (d² + 2 ln(1/r)) = 0, whose discriminant is a sum.
+        narrow, wide = (self, training) if self.std <= training.std else (training, self)
+        r, d = narrow.std / wide.std, (narrow.mean - wide.mean) / wide.std
+        a, c = (1 - r) * (1 + r), -(d * d + 2 * math.log(1 / r))
+        root = math.sqrt(d * d - 2 * a * math.log(r))
+        far = r * d + math.copysign(root, d)  # the root of larger size, times a
+        roots = {far / a} if a > 1e-300 and abs(far) < 1e300 * a else set()
+        roots |= {c / far} if far else set()
+        points = np.array([-np.inf, *sorted(roots), np.inf])
+        difference = np.diff(ndtr(points)) - np.diff(ndtr(d + r * points))
+        return float(np.abs(difference).sum() / 2) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -217,7 +233,9 @@ class Uniform(Family):
 
     def _kl(self, training: Uniform) -> float:
         here, there, _ = self._overlap(training)
-        return math.log(there / here) * (1 + ROUNDING) if self._within(training) else math.inf
+        if not self._within(training):
+            return math.inf
+        return math.log(there / here) * (1 + ROUNDING) + TINY
 
     def _log_moment(self, training: Uniform, order: float) -> float:
         here, there, shared = self._overlap(training)
@@ -228,7 +246,7 @@ class Uniform(Family):
 
     def _total_variation(self, training: Uniform) -> float:
         here, there, shared = self._overlap(training)
-        return (1 - shared / max(here, there)) * (1 + ROUNDING)
+        return (1 - shared / max(here, there)) * (1 + ROUNDING) + TINY
 
 
 @dataclass(frozen=True)
@@ -266,11 +284,11 @@ class Discrete(Family):
         if not both.any():
             return -math.inf
         logs = order * np.log(p[both]) + (1 - order) * np.log(q[both])
-        return _outwards((float(np.logaddexp.reduce(logs)),), order)
+        return _outwards((float(np.logaddexp.reduce(logs)),), order, float(np.abs(logs).max()))
 
     def _total_variation(self, training: Discrete) -> float:
         gap = np.abs(np.array(self.probabilities) - np.array(training.probabilities)).sum() / 2
-        return float(gap) * (1 + ROUNDING) + 1e-15
+        return float(gap) * (1 + ROUNDING) + TINY
 
 
 @dataclass(frozen=True)
@@ -310,12 +328,17 @@ class Product(Family):
         return (1 - agree) * (1 + ROUNDING)
 
 
+def _cancelled(x: float, y: float) -> float:
+    """How many rounding errors of x + y the sum is off by, relatively; in units of ROUNDING."""
+    return 1e-3 * (abs(x) + abs(y)) / abs(x + y)
+
+
 def _check_range(low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (low < high and math.isfinite(low) and math.isfinite(high - low)):
         raise ValueError(f"a range from {low} to {high} is none: two finite numbers, rising")
 
 
-def _outwards(terms: tuple[float, ...], order: float) -> float:
+def _outwards(terms: tuple[float, ...], order: float, more: float = 0.0) -> float:
     """A sum that is at least 0 for α > 1 and at most 0 for α < 1, rounded away from 0."""
-    loss = ROUNDING * (sum(map(abs, terms)) + 1e-3)
+    loss = ROUNDING * (sum(map(abs, terms)) + more + 1e-3)
     return max(math.fsum(terms), 0.0) + loss if order > 1 else min(math.fsum(terms), 0.0) - loss

@@ -2,55 +2,67 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Sequence
-from io import StringIO
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.reading import DELIMITERS, WORDS
+from pacbayes_control.reading import DELIMITERS, WORDS, Sheet, read_sheet
 
-COSTS = ("cost", "costs", "outcome", "outcomes", "failure", "failed", "result")
+HEADERS = ("cost", "costs", "outcome", "outcomes", "result")
 Floats = NDArray[np.float64]
-IsValue = Callable[[str], bool]  # whether a cell cannot be a header
 
 
 def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
     """The costs in a CSV file, in the order of its rows: 0 or 1, or any number between.
 
     A file of one number a line, or with a header, of which `column` is read: one named cost or
-    outcome unless another is given. Cells may say pass and fail. Nothing else is let through.
+    outcome unless another is given. All cells may say pass or fail instead. Nothing else is let
+    through: an outcome that went missing, or a header that was counted, makes a verdict wrong.
     """
-    cells, lines, name = _read_column(Path(path), column, COSTS, _is_cost)
-    try:
-        values = np.array(cells, dtype=np.float64)
-    except ValueError:
-        values = np.array(
-            [_cost(cell, name, line) for cell, line in zip(cells, lines, strict=True)]
+    path = _existing(path)
+    plain = _plain_numbers(path, column)
+    if plain is not None:
+        return checked_outcomes(plain[0], path.name, plain[1])
+    sheet = read_sheet(path)
+    index, has_header = _chosen(sheet, column, HEADERS)
+    cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
+    if not cells:
+        raise ValueError(f"{path.name}: there are no outcomes below the header")
+    worded = [cell.lower() in WORDS for cell in cells]
+    if any(worded) and not all(worded):
+        raise ValueError(
+            f"{path.name}: {cells[worded.index(True)]!r} stands among numbers; if it is a header, "
+            "say so (--column)"
         )
-    return checked_outcomes(values, name, lines)
+    values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
+    return checked_outcomes(values, path.name, lines)
 
 
 def read_feature(
     path: str | Path, column: str | None = None, numeric: bool = False
 ) -> list[str] | list[float]:
-    """The cells of one column, such as the weather at each site; one a line, or under a header."""
-    known = ("feature", "cell", "label")
-    if not numeric:
-        return _read_column(Path(path), column, known, lambda _: True)[0]
-    cells, _, name = _read_column(Path(path), column, known, _is_number)
-    return numbers(cells, name)
+    """The cells of one column, such as the weather at each site; below a header if it is named."""
+    sheet = read_sheet(_existing(path))
+    index, has_header = _chosen(sheet, column, ())
+    cells = [row[index] for row in sheet.rows[has_header:]]
+    return numbers(cells, sheet.file) if numeric else cells
 
 
 def numbers(cells: Sequence[str], source: str) -> list[float]:
-    """Cells as numbers; an error says which is none."""
+    """Cells as finite numbers; an error says which is none."""
+    values = []
     for position, cell in enumerate(cells, 1):
-        if not _is_number(cell):
+        try:
+            value = math.nan if "_" in cell else float(cell)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
             raise ValueError(f"{source}: {cell!r}, entry {position}, is no number")
-    return [float(cell) for cell in cells]
+        values.append(value)
+    return values
 
 
 def checked_outcomes(
@@ -68,77 +80,52 @@ def checked_outcomes(
     return array
 
 
-def _read_column(
-    path: Path, column: str | None, known: Sequence[str], is_value: IsValue
-) -> tuple[list[str], Sequence[int], str]:
-    """The cells of a column, the line of each in the file, and the file's name."""
+def _existing(path: str | Path) -> Path:
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
+    return path
+
+
+def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | None:
+    """A file of one number a line, perhaps of millions, and their lines; None for any other."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not a text file") from None
-    first = text.lstrip().split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=first.count)
-    if not any(mark in text for mark in (*DELIMITERS, '"', " ")):  # one column, even of millions
-        cells = text.split()
-        if cells and len(cells) == text.rstrip().count("\n") + 1:  # and no blank line
-            _, has_header = _chosen(path.name, cells[:1], column, known, is_value)
-            if len(cells) > has_header:
-                return cells[has_header:], range(1 + has_header, 1 + len(cells)), path.name
-    if delimiter in first or '"' in first:
-        reader = csv.reader(StringIO(text), delimiter=delimiter)
-        table = [(row, reader.line_num) for row in reader if any(map(str.strip, row))]
-        rows, lines = [row for row, _ in table], [line for _, line in table]
-    else:
-        cells = text.split("\n")
-        lines = [line for line, cell in enumerate(cells, 1) if cell and not cell.isspace()]
-        rows = [[cells[line - 1]] for line in lines]
-    if not rows:
-        raise ValueError(f"{path.name}: it is empty")
-    header = [cell.strip() for cell in rows[0]]
-    index, has_header = _chosen(path.name, header, column, known, is_value)
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path.name}, line {line}: {len(row)} cells, where the first row has {len(header)}"
-            )
-    if len(rows) == has_header:
-        raise ValueError(f"{path.name}: there is nothing below its header")
-    return [row[index].strip() for row in rows[has_header:]], lines[has_header:], path.name
+        return None
+    if any(mark in text for mark in (*DELIMITERS, '"', " ", "_")):
+        return None
+    cells = text.split()
+    if not cells or len(cells) != text.rstrip().count("\n") + 1:  # a blank line: count with care
+        return None
+    has_header = cells[0] == column if column else cells[0].lower() in HEADERS
+    if column and not has_header:
+        return None
+    try:
+        values = np.array(cells[has_header:], dtype=np.float64)
+    except ValueError:
+        return None
+    return (values, range(1 + has_header, 1 + len(cells))) if values.size else None
 
 
-def _chosen(
-    name: str, header: list[str], column: str | None, known: Sequence[str], is_value: IsValue
-) -> tuple[int, bool]:
+def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
     """Which column is meant, and whether the first row is a header."""
+    header, listed = sheet.rows[0], ", ".join(sheet.rows[0])
     if column is not None:
         if header.count(column) != 1:
-            raise ValueError(f"{name} has no column {column!r}: it has {', '.join(header)}")
+            many = "several columns" if column in header else "no column"
+            raise ValueError(f"{sheet.file} has {many} {column!r}: it has {listed}")
         return header.index(column), True
     matches = [i for i, cell in enumerate(header) if cell.lower() in known]
     if len(matches) == 1:
         return matches[0], True
     if len(header) == 1:
-        return 0, not is_value(header[0])
-    raise ValueError(f"{name}: say which column to read (--column): {', '.join(header)}")
+        return 0, False
+    raise ValueError(f"{sheet.file}: say which column to read (--column): {listed}")
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False
-
-
-def _is_cost(cell: str) -> bool:
-    return cell.lower() in WORDS or _is_number(cell)
-
-
-def _cost(cell: str, name: str, line: int) -> float:
-    if cell.lower() in WORDS:
-        return WORDS[cell.lower()]
-    try:
-        return float(cell)
-    except ValueError:
-        raise ValueError(f"{name}, line {line}: {cell!r} is no cost: write a number") from None
+def _outcome(sheet: Sheet, cell: str, line: int) -> float:
+    value = sheet.number(cell)
+    if value is None:
+        raise ValueError(f"{sheet.file}, line {line}: {cell!r} is no cost: write a number")
+    return value

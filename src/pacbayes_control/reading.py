@@ -110,7 +110,7 @@ def _read_npz(path: Path) -> tuple[NDArray, list[str], NDArray | None, str]:
 
 
 @dataclass(frozen=True)
-class _Sheet:
+class Sheet:
     """The cells of a CSV file that are not blank, each row with its line in the file."""
 
     file: str
@@ -129,7 +129,8 @@ class _Sheet:
             return WORDS.get(text.lower())
 
 
-def _read_sheet(path: Path) -> _Sheet:
+def read_sheet(path: Path) -> Sheet:
+    """The rows of a CSV file, all of one length, with whatever separates its cells."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -146,7 +147,7 @@ def _read_sheet(path: Path) -> _Sheet:
     except csv.Error as error:
         raise ValueError(f"{path.name} is not a CSV file ({error})") from None
     if not rows:
-        raise ValueError(f"the costs are empty: {path.name} has no rows")
+        raise ValueError(f"{path.name} has no rows: it is empty")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(rows[0]):
             raise ValueError(
@@ -155,11 +156,11 @@ def _read_sheet(path: Path) -> _Sheet:
             )
     if len(rows[0]) > 1 and not any(row[-1] for row in rows):  # a separator at every line's end
         rows = [row[:-1] for row in rows]
-    return _Sheet(path.name, rows, lines, delimiter)
+    return Sheet(path.name, rows, lines, delimiter)
 
 
 def _read_csv(path: Path) -> tuple[NDArray, list[str], NDArray | None, str]:
-    sheet = _read_sheet(path)
+    sheet = read_sheet(path)
     header = sheet.rows[0] if _is_header(sheet) else None
     body = list(zip(sheet.rows, sheet.lines, strict=True))[1 if header else 0 :]
     labelled = _is_labelled(sheet, header, [row for row, _ in body])
@@ -189,7 +190,7 @@ def _read_csv(path: Path) -> tuple[NDArray, list[str], NDArray | None, str]:
     return array, names, prior, reading
 
 
-def _is_header(sheet: _Sheet) -> bool:
+def _is_header(sheet: Sheet) -> bool:
     first = sheet.rows[0]
     if len(first) > 1 and first[0].lower() in LABEL_HEADERS and first[0]:
         return True
@@ -197,7 +198,7 @@ def _is_header(sheet: _Sheet) -> bool:
     return not any(sheet.number(cell) is not None or cell.lower() in MISSING for cell in cells)
 
 
-def _is_labelled(sheet: _Sheet, header: list[str] | None, rows: list[list[str]]) -> bool:
+def _is_labelled(sheet: Sheet, header: list[str] | None, rows: list[list[str]]) -> bool:
     if len(sheet.rows[0]) == 1:
         return False
     if header and header[0].lower() in LABEL_HEADERS:
@@ -205,7 +206,7 @@ def _is_labelled(sheet: _Sheet, header: list[str] | None, rows: list[list[str]])
     return bool(rows) and not any(sheet.number(row[0]) is not None for row in rows)
 
 
-def _check_labels(sheet: _Sheet, labels: list[tuple[str, int]]) -> None:
+def _check_labels(sheet: Sheet, labels: list[tuple[str, int]]) -> None:
     seen: dict[str, int] = {}
     for label, line in labels:
         if not label:
@@ -220,7 +221,7 @@ def _check_labels(sheet: _Sheet, labels: list[tuple[str, int]]) -> None:
         seen[label.lower()] = line
 
 
-def _cost(sheet: _Sheet, cell: str, line: int, column: int, names: list[str]) -> float:
+def _cost(sheet: Sheet, cell: str, line: int, column: int, names: list[str]) -> float:
     value = sheet.number(cell)
     if value is not None:
         return value
@@ -256,7 +257,7 @@ def _column(column: int, names: list[str]) -> str:
 
 
 def _csv_prior(path: Path, names: list[str]) -> list[float]:
-    sheet = _read_sheet(path)
+    sheet = read_sheet(path)
     numbers = [[sheet.number(cell) for cell in row] for row in sheet.rows]
     if len(sheet.rows) == 2 and all(value is None for value in numbers[0]):
         named = dict(zip(sheet.rows[0], numbers[1], strict=True))

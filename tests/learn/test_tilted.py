@@ -21,7 +21,7 @@ from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import compare, learn_finite, learn_tilted
 from pacbayes_control.learn.tilted import TILTS
 from pacbayes_control.run import Run, json_bytes, seal
-from pacbayes_control.shifting import under_shift
+from pacbayes_control.shifting import curve, under_shift
 from pacbayes_control.verification import InvalidCertificate, verify
 
 BALL = Ball("kl", 0.08)
@@ -193,3 +193,11 @@ def test_a_saved_run_keeps_its_tilt(tmp_path: Path):
     run = learn_tilted(even_costs(100), BALL)
     loaded = Run.load(run.save(tmp_path / "run"))
     assert loaded.certificate == run.certificate
+
+
+def test_the_curve_of_a_tilted_certificate_meets_its_own_bound():
+    certificate = learn_tilted(even_costs(2000), BALL).certificate
+    at = curve(certificate, "kl", [0.0, BALL.radius])
+    assert at.bounds[0] == pytest.approx(certificate.bound_without_shift, abs=1e-9)
+    assert certificate.bound - 1e-9 <= at.bounds[1] <= certificate.bound + 1e-9
+    assert curve(certificate, "kl", [at.tolerable]).bounds[0] <= 0.5 + 1e-9

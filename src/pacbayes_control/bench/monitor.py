@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from pacbayes_control.bench.timing import peak_mib, repeat
-from pacbayes_control.bounds.sequential import bets, wager, wager_on_counts
+from pacbayes_control.bounds.sequential import AT_ONCE, LATER, Purse, bets, wager
 from pacbayes_control.outcomes import read_outcomes
 
 BOUND, ALPHA = 0.114, 0.05  # the promise to the paper's drone, and the usual level
@@ -41,6 +41,7 @@ class MonitorBench:
     ratio: float
     peak_mib: float
     deployments: int
+    delay: float  # outcomes until the alarm where 2,000 at a rate of 0.02 are followed by 0.25
     power: list[Power]
 
 
@@ -50,11 +51,10 @@ def bench_monitor(
     """Time the monitor on a file, and simulate deployments that are watched all along."""
     rng = np.random.default_rng(seed)
     costs = (rng.random(outcomes) < BOUND).astype(float)
-    start = np.zeros(len(bets(BOUND)[0]))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.csv"
         file.write_text("cost\n" + "\n".join("1" if cost else "0" for cost in costs) + "\n")
-        _, seconds = repeat(lambda: wager(start, read_outcomes(file), BOUND))
+        _, seconds = repeat(lambda: wager(Purse.full(BOUND), read_outcomes(file), BOUND))
     few = costs[:20_000]
     started = time.perf_counter()
     _plain_loop(few)
@@ -63,24 +63,25 @@ def bench_monitor(
     for factor in (1.0, 1.3, 1.5, 2.0, 3.0):
         power += simulated_power(factor * BOUND, deployments, rng)
     return MonitorBench(
-        outcomes, seconds, reference, reference / seconds, peak_mib(), deployments, power
+        outcomes=outcomes,
+        seconds=seconds,
+        reference_seconds=reference,
+        ratio=reference / seconds,
+        peak_mib=peak_mib(),
+        deployments=deployments,
+        delay=detection_delay(2000, 0.02, 0.25, rng),
+        power=power,
     )
 
 
 def simulated_power(rate: float, deployments: int, rng: np.random.Generator) -> list[Power]:
     """Watch deployments with this rate of failures after every outcome."""
-    horizon = max(LOOKS)
-    limits = alarm_limits(horizon)
-    alarmed = np.zeros((deployments, horizon), bool)
-    for row in range(0, deployments, 1000):
-        failures = rng.random((min(1000, deployments - row), horizon)) < rate
-        alarmed[row : row + 1000] = np.cumsum(failures, axis=1) >= limits
-    ever = np.maximum.accumulate(alarmed, axis=1)
+    first = first_alarms(rng.random((max(LOOKS), deployments)) < rate)
     return [
         Power(
             rate=rate,
             trials=n,
-            monitor=float(ever[:, n - 1].mean()),
+            monitor=float(np.mean(first <= n)),
             fixed_sample=float(binom.sf(binom.isf(ALPHA, n, BOUND), n, rate)),
             hoeffding=float(
                 binom.sf(math.ceil(n * BOUND + math.sqrt(n * -math.log(ALPHA) / 2)) - 1, n, rate)
@@ -90,23 +91,38 @@ def simulated_power(rate: float, deployments: int, rng: np.random.Generator) -> 
     ]
 
 
-def alarm_limits(horizon: int) -> NDArray[np.float64]:
-    """For each n, how many failures among n raise the alarm; infinite where none do."""
-    start = np.zeros(len(bets(BOUND)[0]))
-    limits = np.full(horizon, np.inf)
-    k = 1
-    for n in range(1, horizon + 1):
-        while k <= n and wager_on_counts(start, k, n, BOUND)[1] < -math.log(ALPHA):
-            k += 1
-        limits[n - 1] = k if k <= n else np.inf
-    return limits
+def first_alarms(failures: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The outcome at which each deployment raises the alarm, or infinity.
+
+    failures: (outcomes, deployments), in the order in which they occur.
+    """
+    stakes, shares = bets(BOUND)
+    won, lost = 1 + stakes * (1 - BOUND), 1 - stakes * BOUND
+    wealth = np.full((failures.shape[1], len(stakes)), AT_ONCE)
+    first = np.full(failures.shape[1], np.inf)
+    for n, failed in enumerate(failures):
+        if n:
+            wealth += LATER / (n * (n + 1))
+        wealth *= np.where(failed[:, None], won, lost)
+        alarmed = wealth @ shares + LATER / (n + 1) >= 1 / ALPHA
+        first[alarmed & np.isinf(first)] = n + 1
+    return first
+
+
+def detection_delay(good: int, before: float, after: float, rng: np.random.Generator) -> float:
+    """The median number of outcomes until the alarm, after so many at a rate below the bound."""
+    rates = np.repeat([before, after], [good, 2000])[:, None]
+    first = first_alarms(rng.random((len(rates), 200)) < rates)
+    return float(np.median(first[first > good])) - good
 
 
 def _plain_loop(costs: NDArray[np.float64]) -> float:
     """The same bets, one outcome at a time."""
     stakes, shares = bets(BOUND)
-    wealth, largest = shares.copy(), 1.0
-    for cost in costs:
+    wealth, largest = np.full(len(stakes), AT_ONCE), 1.0
+    for n, cost in enumerate(costs):
+        if n:
+            wealth += LATER / (n * (n + 1))
         wealth *= 1 + stakes * (cost - BOUND)
-        largest = max(largest, float(wealth.sum()))
+        largest = max(largest, float(shares @ wealth) + LATER / (n + 1))
     return largest

@@ -21,6 +21,7 @@ Rényi's divergences are increasing functions of an f-divergence, which is all t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ Floats = NDArray[np.float64]
 
 NAMES = ("kl", "reverse-kl", "total-variation", "chi-squared", "hellinger", "renyi-ORDER")
 ORDERS = (0.01, 100.0)  # of Rényi's divergences; beyond, and within 0.01 of 1, digits are lost
-SMALLEST = 1e-300  # probabilities below it are raised to it
+RENYI = re.compile(r"renyi-(inf|[0-9]+(?:\.[0-9]+)?)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Divergence:
     growth: float  # lim g(t)/t: the weight of what D' does where D never is
     conjugate: Callable[[Floats], Floats] | None = None  # f*(y) = sup_{x ≥ 0} xy - f(x)
     order: float = 1.0  # Rényi's, and 1 for the rest
+    smallest: float = 1e-300  # positive probabilities below it are raised to it
 
     @property
     def largest(self) -> float:
@@ -61,20 +63,24 @@ class Divergence:
             return np.log1p((self.order - 1) * total) / (self.order - 1)
 
     def between_bernoullis(self, p: Floats, rest: Floats, gap: Floats) -> Floats:
-        """D(Bern(p+gap)‖Bern(p)) for 0 < p = 1 - rest < 1, to a relative error below 1e-12."""
+        """D(Bern(p+gap)‖Bern(p)) for p = 1 - rest in [0, 1), to a relative error below 1e-12."""
         with np.errstate(all="ignore"):
-            up, down = (p + gap) / p, np.maximum(rest - gap, 0) / rest
-            if self.order == math.inf:
-                return np.log(np.maximum(up, down))
-            terms = p * self.excess(gap / p, up), rest * self.excess(-gap / rest, down)
-            value = self.of_sum(terms[0] + terms[1])
-            if self.order == 1:
-                return value
-            # Powers overflow long before their logarithms: far from p these are added instead.
-            a = self.order
-            logs = a * np.log(up) + np.log(p), a * np.log(down) + np.log(rest)
-            far = np.logaddexp(*logs) / (a - 1)
-            return np.where(np.abs(a - 1) * far > 0.5, far, value)
+            return self._binary(p, rest, gap, (p + gap) / p, np.maximum(rest - gap, 0) / rest)
+
+    def _binary(self, p: Floats, rest: Floats, gap: Floats, up: Floats, down: Floats) -> Floats:
+        """The same, given the ratios of both probabilities, which p + gap may have lost."""
+        if self.order == math.inf:
+            return np.maximum(np.log1p(gap / p), np.log1p(-gap / rest))
+        outside = np.where(gap > 0, gap * self.growth, 0.0)  # where D never is
+        inside = np.where(p > 0, p * self.excess(gap / p, up), outside)
+        value = self.of_sum(inside + rest * self.excess(-gap / rest, down))
+        if self.order == 1:
+            return value
+        # Powers overflow long before their logarithms: far from p these are added instead.
+        a = self.order
+        logs = a * np.log(up) + np.log(p), a * np.log(down) + np.log(rest)
+        far = np.logaddexp(*logs) / (a - 1)
+        return np.where((p > 0) & (np.abs(a - 1) * far > 0.5), far, value)
 
 
 def named_divergence(name: str | Divergence) -> Divergence:
@@ -87,18 +93,17 @@ def named_divergence(name: str | Divergence) -> Divergence:
         return name
     if name in F_DIVERGENCES:
         return F_DIVERGENCES[name]
-    family, _, text = name.partition("-")
-    try:
-        order = float(text)
-    except ValueError:
-        order = math.nan
-    if family != "renyi" or math.isnan(order):
+    match = RENYI.fullmatch(name)
+    if not match:
         raise ValueError(f"divergence {name!r} is unknown: choose from {', '.join(NAMES)}")
+    order = float(match[1])
     if order != math.inf and not (ORDERS[0] <= order <= ORDERS[1] and abs(order - 1) >= 0.01):
         raise ValueError(
-            f"a Rényi divergence of order {text}: give one from {ORDERS[0]:g} to {ORDERS[1]:g}, or "
-            "inf; that of order 1 is kl"
+            f"a Rényi divergence of order {match[1]}: give one from {ORDERS[0]:g} to "
+            f"{ORDERS[1]:g}, or inf; that of order 1 is kl"
         )
+    if name != f"renyi-{order:g}":  # one name for each: a certificate shows it as it is written
+        raise ValueError(f"divergence {name!r}: write renyi-{order:g}")
     growth = order / (1 - order) if order < 1 else math.inf
     return Divergence(name, _power(order), growth, order=order)
 
@@ -111,15 +116,12 @@ def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergenc
     """
     chosen = named_divergence(divergence)
     q, p = np.broadcast_arrays(in_unit_interval(q, "q"), in_unit_interval(p, "p"))
-    inner = np.clip(p, SMALLEST, np.nextafter(1, 0))
-    value = chosen.between_bernoullis(inner, 1 - inner, q - inner)
-    mass = np.abs(q - p)  # where p is 0 or 1: of what never happens under D
-    if math.isinf(chosen.growth):
-        edge = np.where(mass > 0, math.inf, 0.0)
-    else:
-        with np.errstate(all="ignore"):
-            edge = chosen.of_sum(chosen.excess(-mass, 1 - mass) + mass * chosen.growth)
-    return np.maximum(np.where((p == 0) | (p == 1), edge, value), 0.0)
+    mirrored = p == 1  # where the coin's other side never shows, look at that one
+    q, p = np.where(mirrored, 1 - q, q), np.where(mirrored, 0.0, p)
+    p = np.where(p > 0, np.maximum(p, chosen.smallest), 0.0)
+    with np.errstate(all="ignore"):
+        value = chosen._binary(p, 1 - p, q - p, q / p, (1 - q) / (1 - p))
+    return np.maximum(np.where(q == p, 0.0, value), 0.0)
 
 
 # ---- the six, by g and by f* --------------------------------------------------------------------
@@ -187,7 +189,9 @@ F_DIVERGENCES = {
         Divergence("kl", _kl_excess, math.inf, _kl_conjugate),
         Divergence("reverse-kl", _reverse_kl_excess, 1.0, _reverse_kl_conjugate),
         Divergence("total-variation", _total_variation_excess, 0.5, _total_variation_conjugate),
-        Divergence("chi-squared", _chi_squared_excess, math.inf, _chi_squared_conjugate),
+        Divergence(  # squares of larger ratios would overflow
+            "chi-squared", _chi_squared_excess, math.inf, _chi_squared_conjugate, smallest=1e-150
+        ),
         Divergence("hellinger", _hellinger_excess, 0.5, _hellinger_conjugate),
     )
 }

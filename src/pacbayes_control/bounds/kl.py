@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln, digamma, rel_entr
+from scipy.special import betaln, digamma, gammaln, rel_entr
 
 Floats = NDArray[np.float64]
 
@@ -107,8 +107,10 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
             (prior_alpha - alpha + prior_beta - beta) * digamma(alpha + beta),
         ]
     )
-    # The terms cancel; what each may have lost to rounding is added.
-    return _at_least_zero(float(terms.sum() + 1e-15 * np.abs(terms).sum()))
+    # The terms cancel, and so do the logarithms of Γ in those of B: what each may have lost to
+    # rounding is added.
+    inside = np.abs(gammaln([alpha + beta, prior_alpha + prior_beta])).sum()
+    return _at_least_zero(float(terms.sum() + 1e-14 * (np.abs(terms).sum() + inside)))
 
 
 def _at_least_zero(divergence: float) -> float:

@@ -10,6 +10,9 @@ will.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaln, rel_entr
@@ -19,7 +22,8 @@ from pacbayes_control.bounds.kl import in_unit_interval, kl_bernoulli, kl_invers
 Floats = NDArray[np.float64]
 
 SMALLEST_BOUND = 1e-9  # lower ones are raised to it, which only makes the test more cautious
-STEPS = 64  # bets multiplied up before a logarithm is taken; each factor is at least 0.01
+AT_ONCE, LATER = 0.8, 0.2  # of the wealth: staked before the first outcome, and after it
+STEPS, ROWS = 32, 64  # outcomes multiplied up before a check for overflow; at a time
 
 
 # ---- once ---------------------------------------------------------------------------------------
@@ -65,46 +69,98 @@ def bets(bound: float) -> tuple[Floats, Floats]:
         return np.zeros(1), np.ones(1)
     deviation = np.sqrt(b * (1 - b))
     largest = max(min(2.0, 0.99 * (1 - b) / deviation), 0.08)
-    rises = [np.geomspace(1e-4, 0.08, 12, endpoint=False), np.geomspace(0.08, largest, 36)]
-    shares = np.repeat([0.05 / 12, 0.95 / 36], [12, 36])
+    rises = [np.geomspace(1e-4, 0.08, 6, endpoint=False), np.geomspace(0.08, largest, 18)]
+    shares = np.repeat([0.05 / 6, 0.95 / 18], [6, 18])
     return np.minimum(np.concatenate(rises) / deviation, 0.99 / b), shares
 
 
-def wager(log_wealth: Floats, costs: Floats, bound: float) -> tuple[Floats, Floats]:
-    """The logarithm of the wealth on each bet after `costs`, and of the e-value after each.
+@dataclass(frozen=True)
+class Purse:
+    """What somebody holds who bets against a promise: she began with 1."""
 
-    Wₙ = Σⱼ wⱼ Πₜ (1 + λⱼ(cₜ - b)) with stakes λⱼ ≥ 0 fixed in advance is a non-negative
-    supermartingale from 1 while the promise holds, so by Ville's inequality it ever reaches 1/α
-    with probability at most α. It is an e-value at every n. Shapes (bets,), (costs,) and (bets,).
+    wealth: Floats  # on each bet, for each unit of its share; times e^scale
+    scale: float  # at least 0, and above it only if the wealth is huge
+    trials: int  # outcomes so far
+
+    @classmethod
+    def full(cls, bound: float) -> Purse:
+        """Before the first outcome."""
+        return cls(np.full(len(bets(bound)[0]), AT_ONCE), 0.0, 0)
+
+    def log_value(self, bound: float) -> float:
+        """ln of all that she has: the e-value of the outcomes so far."""
+        cash = LATER / max(self.trials, 1) * math.exp(-self.scale)
+        return math.log(float(bets(bound)[1] @ self.wealth) + cash) + self.scale
+
+
+def wager(purse: Purse, costs: Floats, bound: float) -> tuple[Purse, Floats]:
+    """The purse after `costs`, and ln of the e-value after each; shape (costs,).
+
+    Most of the wealth is on the bets from the beginning, and a fifth follows later, the share
+    1/(s(s+1)) of it after s outcomes. So it is
+
+    Wₙ = Σⱼ wⱼ Σₛ vₛ Πₜ₌ₛ₊₁…ₙ (1 + λⱼ(cₜ - b)) + what has not been staked,    Σⱼ wⱼ = Σₛ vₛ = 1,
+
+    with stakes λⱼ ≥ 0 and all shares fixed in advance. While the promise holds that is a
+    non-negative supermartingale from 1, so by Ville's inequality it ever reaches 1/α with
+    probability at most α. It is an e-value at every n. What is staked late finds a change after a
+    long time in which all was well, when the first bets have lost nearly everything.
     """
     stakes, shares = bets(bound)
     b = max(float(bound), SMALLEST_BOUND)
     log_e = np.empty(len(costs))
-    for start in range(0, len(costs), STEPS * STEPS):
-        chunk = costs[start : start + STEPS * STEPS]
-        rows = -(-len(chunk) // STEPS)
+    wealth, scale = purse.wealth, purse.scale
+    for start in range(0, len(costs), ROWS * STEPS):
+        chunk = costs[start : start + ROWS * STEPS]
+        rows, first = -(-len(chunk) // STEPS), purse.trials + start
         padded = np.full(rows * STEPS, b)  # an outcome of b changes nothing
         padded[: len(chunk)] = chunk
-        factors = 1 + stakes * (padded.reshape(rows, STEPS, 1) - b)
-        growth = np.cumprod(factors, axis=1)  # (rows, steps, bets)
-        logs = np.vstack([log_wealth, np.log(growth[:, -1])]).cumsum(axis=0)
-        top = logs[:-1].max(axis=1, keepdims=True)
-        at_start = np.exp(logs[:-1] - top) * shares  # (rows, bets)
-        path = top + np.log(np.einsum("rsj,rj->rs", growth, at_start))
+        before = np.arange(first, first + rows * STEPS).reshape(rows, STEPS, 1)  # trials
+        late = np.where(before > 0, LATER / (np.maximum(before, 1) * (before + 1.0)), 0.0)
+        growth = np.cumprod(1 + stakes * (padded.reshape(rows, STEPS, 1) - b), axis=1)
+        # What follows later, in units of the wealth at the start of its row: (rows, steps, bets).
+        added = np.empty_like(growth)
+        added[:, 0] = late[:, 0]
+        np.divide(late[:, 1:], growth[:, :-1], out=added[:, 1:])
+        np.cumsum(added, axis=1, out=added)
+        at_start, scales = np.empty((rows, len(stakes))), np.empty((rows, 1))
+        for row in range(rows):
+            at_start[row], scales[row] = wealth, scale
+            complete = min(STEPS, len(chunk) - row * STEPS) - 1
+            wealth = growth[row, complete] * (wealth + added[row, complete] * math.exp(-scale))
+            wealth, scale = _rescaled(wealth, scale)
+        cash = LATER / (before[..., 0] + 1.0) * np.exp(-scales)
+        if scales.any():
+            added *= np.exp(-scales)[..., None]
+        added += at_start[:, None]
+        added *= growth
+        path = np.log(added @ shares + cash) + scales
         log_e[start : start + len(chunk)] = path.reshape(-1)[: len(chunk)]
-        log_wealth = logs[-1]
-    return log_wealth, log_e
+    return Purse(wealth, scale, purse.trials + len(costs)), log_e
 
 
-def wager_on_counts(
-    log_wealth: Floats, failures: int, trials: int, bound: float
-) -> tuple[Floats, float]:
-    """The same for 0/1 outcomes that are known by their number only, at the end of them."""
-    stakes, shares = bets(bound)
-    b = max(float(bound), SMALLEST_BOUND)
-    log_wealth = log_wealth + failures * np.log1p(stakes * (1 - b))
-    log_wealth = log_wealth + (trials - failures) * np.log1p(-stakes * b)
-    return log_wealth, float(np.logaddexp.reduce(log_wealth + np.log(shares)))
+def wager_on_counts(purse: Purse, failures: int, trials: int, bound: float) -> Purse:
+    """The same for 0/1 outcomes that are known by their number only: staked before all of them."""
+    stakes, _ = bets(bound)
+    b, before = max(float(bound), SMALLEST_BOUND), purse.trials
+    late = LATER * (1 / max(before, 1) - 1 / (before + trials)) * math.exp(-purse.scale)
+    with np.errstate(divide="ignore"):
+        logs = np.log(purse.wealth + late)
+    logs = (
+        logs + failures * np.log1p(stakes * (1 - b)) + (trials - failures) * np.log1p(-stakes * b)
+    )
+    scale = max(purse.scale + float(logs.max()), 0.0)
+    wealth = np.exp(logs + (purse.scale - scale))
+    return Purse(wealth, scale, before + trials)
+
+
+def _rescaled(wealth: Floats, scale: float) -> tuple[Floats, float]:
+    """The same wealth with numbers that neither overflow nor vanish."""
+    top = float(wealth.max())
+    if top < 1e100 and (scale == 0 or top > 1e-100):
+        return wealth, scale
+    shift = max(math.log(top), -scale)
+    return wealth * math.exp(-shift), scale + shift
 
 
 def confidence_sequence(total: ArrayLike, n: ArrayLike, alpha: float) -> tuple[Floats, Floats]:

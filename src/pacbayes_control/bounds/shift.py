@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.bounds.divergences import (
-    SMALLEST,
     Divergence,
     divergence_bernoulli,
     named_divergence,
@@ -24,8 +23,7 @@ from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root,
 
 Floats = NDArray[np.float64]
 
-WIDENING = 1e-11  # relative; several times what the divergences lose to rounding
-HUGE = 1e8  # a ball so large that only a bound of zero would stay below 1
+WIDENING = 1e-12  # relative; more than what the divergences lose to rounding
 E = math.e
 SMALLEST_TILT = 0.01  # below, B/λ is all that the bound says
 LARGEST_TILT = 30.0  # beyond, e^{λC} says nothing that a few million environments could show
@@ -41,14 +39,15 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
     Toss a coin that shows heads with probability C(w, E), w ∼ P: its law is Bern(C_D(P)) if E ∼ D
     and Bern(C_D'(P)) if E ∼ D', and no processing of E increases a divergence. The right-hand side
     does not fall with U, since D(Bern(q)‖Bern(·)) is convex and zero at q. It is attained, by costs
-    of 0 and 1: nothing better can be said from U and B alone. Within 1e-9 of it, and never below.
+    of 0 and 1: nothing better can be said from U and B alone. Never below it, and within 1e-9 for
+    bounds of 0 and of 1e-300 and more (1e-150 for chi-squared).
 
     >>> [round(float(shift_inverse(0.1, 0.05, name)), 4) for name in ("kl", "total-variation")]
     [0.2067, 0.15]
     """
     chosen = named_divergence(divergence)
     u, radius = np.broadcast_arrays(in_unit_interval(bound, "a bound"), checked_radius(radius))
-    p = np.clip(u, SMALLEST, np.nextafter(1, 0))
+    p = np.minimum(np.where(u > 0, np.maximum(u, chosen.smallest), 0.0), np.nextafter(1, 0))
     rest = 1 - p
     target = radius * (1 + WIDENING)
     low, last = np.zeros(u.shape), rest * (1 - 1e-13)  # beyond the last, q is returned as 1
@@ -60,7 +59,7 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         if not np.any(high - low > 1e-14 * high):
             break
-    q = np.where(inside & (radius < HUGE), np.nextafter(p + (high + 4e-16), 2), 1.0)
+    q = np.where(inside, np.nextafter(p + (high + 4e-16), 2), 1.0)
     if math.isinf(chosen.growth):  # D' must not be where D never is, so a cost of zero stays zero
         q = np.where(u == 0, 0.0, q)
     return np.where((radius == 0) | (u == 1), u, np.minimum(q, 1.0))
@@ -108,8 +107,12 @@ def f_divergence_inequality(
     shares = np.full(costs.shape, 1 / costs.size) if weights is None else np.asarray(weights, float)
     if shares.shape != costs.shape or not np.all(shares >= 0) or abs(shares.sum() - 1) > 1e-9:
         raise ValueError("the weights must be probabilities, one for each cost")
+    if not math.isfinite(offset):
+        raise ValueError(f"an offset of {offset} is no number")
+    shares = shares / shares.sum()
+    met = shares > 0
     with np.errstate(divide="ignore"):
-        mean = float(shares @ chosen.conjugate(costs - offset))
+        mean = float(shares[met] @ chosen.conjugate(costs[met] - offset))
     return _at_most_one(float(checked_radius(radius)) + offset + mean)
 
 
@@ -187,7 +190,7 @@ def tilted_maurer(
     >>> round(float(tilted_maurer(half, 1.0, 1000, 0.01, 0.02, 2.0)), 3)
     0.579
     >>> round(float(shift_inverse(maurer(0.5, 1.0, 1000, 0.01), 0.02, "kl")), 3)
-    0.668
+    0.667
     """
     checked_tilt(tilt)
     mean = maurer_xi(empirical_tilted, kl, n, delta)

@@ -25,7 +25,8 @@ def divergence_of_samples(
     Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
 
     The cells must not depend on either sample. A cell that the training sample never met leaves kl,
-    chi-squared and Rényi's divergences of order 1 and more unbounded: merge it with others.
+    chi-squared and Rényi's divergences of order 1 and more unbounded, and one that the shifted
+    sample never met reverse-kl: merge it with others.
 
     >>> round(divergence_of_samples([210, 390, 400], [200, 400, 400], 0.01), 3)
     0.048
@@ -45,7 +46,7 @@ def divergence_of_samples(
     (low, high), (below, above) = (_limits(count, level) for count in counts)
     left = np.maximum(_term(chosen, low, below), _term(chosen, low, above))
     right = np.maximum(_term(chosen, high, below), _term(chosen, high, above))
-    if np.any(np.isinf(right)):
+    if not np.all(np.isfinite(left) & np.isfinite(right)):
         return np.inf
     width = high - low
     rise = (right - left) / width
@@ -53,7 +54,8 @@ def divergence_of_samples(
     filled = np.minimum(np.cumsum(width[steepest]), 1 - low.sum())
     share = np.diff(filled, prepend=0.0)
     total = float(left.sum() + rise[steepest] @ share)
-    return float(chosen.of_sum(min(total * (1 + ROUNDING), chosen.largest))) * (1 + ROUNDING)
+    total = min(total * (1 + ROUNDING), chosen.largest)
+    return float(min(chosen.of_sum(total) * (1 + ROUNDING), chosen.of_sum(chosen.largest)))
 
 
 def checked_counts(counts: ArrayLike, name: str) -> NDArray[np.int64]:

@@ -86,7 +86,7 @@ def certify(
         weights = read_prior(prior, costs.names or costs.policies)
     limits = [at_least_on(text, costs) for text in at_least or []]
     limits += [at_most_on(text, costs) for text in at_most or []]
-    where = Ball.parse(ball) if ball else None
+    where = Ball.parse(ball) if ball is not None else None
     comparison = compare(costs, delta, weights, method, limits, solver, where)
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
@@ -123,7 +123,7 @@ def verify(
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
 
-    check_writable(json_file)
+    check_writable(json_file, run)
     try:
         verification = verify_run(run)
     except (AlteredRun, InvalidCertificate) as error:

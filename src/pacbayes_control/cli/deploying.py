@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from pacbayes_control.cli.options import (
     Force,
     JsonFile,
     check_writable,
+    refuse_given,
     write_json,
 )
 
@@ -31,6 +32,7 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture:
 
 @app.command()
 def shift(
+    context: typer.Context,
     run: RunFolder,
     ball: BallOption = None,
     shifted: Annotated[
@@ -80,24 +82,31 @@ def shift(
     from pacbayes_control.shifting import curve, under_shift
 
     sampled = shifted is not None or training is not None
-    if ball and sampled:
+    if ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
-    if out_folder and not (ball or sampled):
+    unused = {}
+    if not sampled:
+        for_samples = "is for samples: give --shifted and --training too"
+        unused |= dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
+    if ball is not None:
+        unused["divergence"] = "has no use: the ball has one"
+    refuse_given(context, unused)
+    if out_folder and ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
-    if not sampled and (cells is not None or edges is not None):
-        raise ValueError("cells and edges are for samples: give --shifted and --training too")
-    check_writable(json_file)
-    check_writable(plot)
+    inputs = [run, *(file for file in (shifted, training) if file)]
+    check_writable(json_file, *inputs)
+    check_writable(plot, *inputs)
     if out_folder:
         check_free(out_folder, force)
         if out_folder.resolve() == run.resolve():
             raise ValueError(f"{out_folder} is the run itself: keep the new one elsewhere")
-    where = Ball.parse(ball) if ball else None
+    where = Ball.parse(ball) if ball is not None else None
     if sampled:
         where = _estimated(shifted, training, shift_delta, divergence, cells, edges, column)
     source = Run.load(run)
     result = curve(source.certificate, where.divergence if where else divergence, limit=limit)
-    record = {**asdict(result), "bound": result.bounds[0]}
+    reach = result.tolerable if math.isfinite(result.tolerable) else None
+    record = {**asdict(result), "bound": result.bounds[0], "tolerable": reach}
     robust = under_shift(source, where) if where else None
     show_curve(result)
     if robust:
@@ -173,7 +182,10 @@ def monitor(
         typer.Option(metavar="FILE", help="File that keeps the outcomes so far, to append to."),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Append a file that was appended before.")
+        bool, typer.Option("--again", help="Count all of a file, also if it looks familiar.")
+    ] = False,
+    grown: Annotated[
+        bool, typer.Option("--grown", help="Count what a file has beyond an earlier state of it.")
     ] = False,
     column: Column = None,
     plot: Plot = None,
@@ -191,6 +203,8 @@ def monitor(
     from pacbayes_control.report.terminal import say, show_report
     from pacbayes_control.run import Run
 
+    if again and grown:
+        raise ValueError("--again counts all of a file, --grown a part: give one of them")
     if (failures is None) != (trials is None):
         raise ValueError("--failures and --trials belong together")
     if bound is not None:  # then the one file is of outcomes
@@ -199,10 +213,10 @@ def monitor(
         run, outcomes = None, run
     elif run is None or delta is not None:
         raise ValueError("give the folder of a run; --bound, with --delta, if there is none")
-    inputs = [path for path in (outcomes, state) if path]
+    inputs = [path for path in (run, outcomes, state) if path]
     for file in (json_file, plot):
         check_writable(file, *inputs)
-    check_writable(state, *([outcomes] if outcomes else []))
+    check_writable(state, *(path for path in (run, outcomes) if path))
     if bound is not None:
         certificate = Promise(bound, 0.01 if delta is None else delta)
     else:
@@ -215,13 +229,8 @@ def monitor(
     seen = watched.trials
     if outcomes:
         costs = read_outcomes(outcomes, column)
-        digest = hashlib.sha256(outcomes.name.encode() + b"\n" + outcomes.read_bytes()).hexdigest()
-        if digest in watched.batches and not again:
-            raise ValueError(
-                f"{outcomes} was appended before, with the same content: if it is new, say --again"
-            )
-        watched.observe(costs)
-        watched.batches.append(digest)
+        repeated = "again" if again else "grown" if grown else None
+        watched.observe_file(outcomes.name, costs, repeated)
     if outcome:
         watched.observe(checked_outcomes(outcome, "--outcome"))
     if failures is not None and trials is not None:
@@ -231,8 +240,6 @@ def monitor(
             "there are no outcomes: give a file, --outcome, or --failures and --trials"
         )
     report = watched.report()
-    if state and watched.trials > seen:
-        watched.save(state)
     show_report(report, drawn_afresh=getattr(certificate, "policy", 0) is None)
     if plot:
         from pacbayes_control.report.shift_pictures import draw_monitor
@@ -240,3 +247,5 @@ def monitor(
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")
     write_json(json_file, report.to_dict())
+    if state and watched.trials > seen:  # last: what fails before it can be repeated
+        watched.save(state)

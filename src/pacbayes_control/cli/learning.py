@@ -19,6 +19,7 @@ from pacbayes_control.cli.options import (
     JsonFile,
     Seed,
     check_writable,
+    refuse_given,
     write_json,
 )
 
@@ -112,7 +113,7 @@ def learn(
     if task != "vehicle":
         raise ValueError(f"task {task!r} is unknown: choose vehicle")
     Budget(delta)  # an error for a delta that is none, before the rollouts
-    where = Ball.parse(ball) if ball else None
+    where = Ball.parse(ball) if ball is not None else None
     folder = out_folder or Path("runs") / task
     check_free(folder, force)
     check_writable(json_file)
@@ -197,10 +198,7 @@ def _refuse_unused(context: typer.Context, policy: str, prior: str | None, certi
             unused["share"] = "is for --prior split"
         if prior != "split" and (prior != "elsewhere" or policy == "network"):
             unused["prior_steps"] = "is for priors that are learnt on the spot"
-    for name, reason in unused.items():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ValueError(f"--{name.replace('_', '-')} {reason}")
+    refuse_given(context, unused)
 
 
 def _learn_grid(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,20 +39,31 @@ METHODS = (
 
 
 def check_writable(json_file: Path | None, *inputs: Path) -> None:
-    """Before the work, not after it."""
-    if json_file and json_file.resolve() in [path.resolve() for path in inputs]:
-        raise ValueError(f"{json_file} is the input: write the JSON to another file")
+    """An error for a file that cannot be written, or is an input: before the work, not after it."""
+    for path in inputs:
+        if json_file and json_file.resolve() == path.resolve():
+            raise ValueError(f"{json_file} is the input: write to another file")
+        if json_file and path.is_dir() and path.resolve() in json_file.resolve().parents:
+            raise ValueError(f"{json_file} lies in {path}, which is the input: write elsewhere")
     if json_file and not json_file.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {json_file.parent} to write {json_file.name} in")
     if json_file and json_file.is_dir():
         raise ValueError(f"{json_file} is a folder, not a file to write JSON to")
 
 
+def refuse_given(context: typer.Context, unused: Mapping[str, str]) -> None:
+    """An error for an option that was given and has no effect, with the reason: none is ignored."""
+    for name, reason in unused.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name.replace('_', '-')} {reason}")
+
+
 def write_json(json_file: Path | None, record: Any) -> None:
     """The result of a command, for machines, where it was asked for."""
     if json_file is None:
         return
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if str(json_file) == "-":
         sys.stdout.write(text)
     else:

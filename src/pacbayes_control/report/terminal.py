@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pacbayes_control.balls import Ball
+from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.certificate import Certificate, confidence_percent, round_up
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.monitor import shown
 
 if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
     from pacbayes_control.learn import Comparison
@@ -173,31 +175,34 @@ def show_curve(curve: Curve) -> None:
     table.title = f"What is promised where {Ball(curve.divergence, 0.0).symbol} ≤ B"
     step = max(1, (len(curve.radii) - 1) // 10)
     for radius, bound in list(zip(curve.radii, curve.bounds, strict=True))[::step]:
-        table.add_row(f"{radius:.4g}", round_up(bound))
+        table.add_row(round_down(radius), round_up(bound))
     out.print(table)
-    if curve.tolerable == 0:
+    if math.isinf(curve.tolerable):
+        say(f"The promise stays at {curve.limit:g} or below whatever the shift.")
+    elif curve.tolerable == 0:
         say(f"The bound is {curve.limit:g} or more without any shift.")
     else:
         say(
             f"The promise stays at {curve.limit:g} or below up to a shift of "
-            f"B = {curve.tolerable:.4g}. All of the curve holds at once, at the run's confidence."
+            f"B = {round_down(curve.tolerable)}. All of the curve holds at once, "
+            "with the confidence of the run."
         )
 
 
 def show_report(report: Report, drawn_afresh: bool) -> None:
     """The verdict of a monitor, and the numbers behind it."""
     say(report.sentence, style="bold")
-    low, high = report.interval
+    low, high = math.floor(report.interval[0] * 1e4) / 1e4, round_up(report.interval[1])
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("verdict", report.verdict)
     table.add_row("outcomes", f"{report.trials:,}, mean cost {report.mean_cost:.4f}")
-    table.add_row("promised", f"{report.bound:.6g} at most")
+    table.add_row("promised", f"{shown(report.bound)} at most")
     table.add_row(
         "e-value",
         f"{report.e_value:.4g}, largest {report.largest_e_value:.4g}; "
         f"alarm at {1 / report.alpha:g}; may be watched",
     )
-    table.add_row("cost as deployed", f"{low:.4f} to {high:.4f}  (α = {report.alpha:g}, any time)")
+    table.add_row("cost as deployed", f"{low:.4f} to {high}  (α = {report.alpha:g}, at any time)")
     table.add_row("p-value", f"{report.p_value:.4g}  (one look only, at a number fixed before)")
     out.print(table)
     if drawn_afresh:

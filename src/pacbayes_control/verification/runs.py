@@ -79,7 +79,8 @@ def verify(folder: str | Path) -> Verification:
             f"the bound {certificate.bound:.6g} does not hold on every distribution with {ball} "
             f"({smallest_that(robust, iv.mpf(stated)):.6g} does)"
         )
-    return Verification(certificate, smallest_that(tightest, iv.mpf(base)))
+    smallest = smallest_that(tightest, iv.mpf(base))
+    return Verification(certificate, min(smallest, certificate.bound))
 
 
 def _recomputed(
@@ -92,7 +93,7 @@ def _recomputed(
             f"the bound {bound:.6g} is below what {certificate.method} gives on these costs "
             f"({smallest:.6g})"
         )
-    return smallest
+    return min(smallest, bound)
 
 
 def _check_record(run: Run, sentence: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from scipy.special import betaincinv
+from scipy.special import betainccinv
 
 from pacbayes_control.balls import Ball
 from pacbayes_control.verification.intervals import (
@@ -57,6 +57,8 @@ def check_samples(ball: Ball, spent: float | None) -> None:
     if ball.samples is None:
         return
     shifted, training = ball.samples
+    if len(shifted) == 1:  # one cell cannot be met more often than always
+        return
     level = ball.delta / (4 * len(shifted))
     low, high = zip(*(_limits(k, sum(shifted), level) for k in shifted), strict=True)
     below, above = zip(*(_limits(k, sum(training), level) for k in training), strict=True)
@@ -93,13 +95,13 @@ def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
 
 def _certified(count: int, n: int, level: float) -> Number:
     """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, moved until that is proven."""
-    rest, widening = mp.mpf(float(betaincinv(n - count, count + 1, level))), mp.mpf(10) ** -12
+    guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
     while True:
-        p = 1 - rest * (1 - widening)
+        p = guess + widening * min(guess, 1 - guess)
         if binomial_tail(count, n, iv.mpf(p)).b <= level:
             return p
         widening *= 4
-        if widening >= 1:
+        if widening > 1:
             return mp.mpf(1)
 
 

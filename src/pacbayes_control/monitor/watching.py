@@ -1,29 +1,16 @@
-"""A certificate against what happened in deployment: is the promise still holding out there?
-
-Each outcome is the cost of one mission, in an environment of its own, of what the certificate
-names: for a posterior, a policy drawn afresh. If new environments are drawn as promised, the
-expected cost of each is at most the bound b, whatever came before, but for the probability δ that
-the certificate is wrong. A bettor who stakes against that can multiply her wealth by 1/α with
-probability at most α, however long she plays: so if she does, costs exceed the bound, and the world
-is not as promised; this conclusion is wrong with probability at most δ + α.
-"""
+"""Outcomes as they arrive, and what they say of a certificate."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.balls import Ball
 from pacbayes_control.bounds.sequential import (
-    bets,
+    Purse,
     binomial_p_value,
     chernoff_p_value,
     confidence_sequence,
@@ -31,58 +18,20 @@ from pacbayes_control.bounds.sequential import (
     wager_on_counts,
 )
 from pacbayes_control.certificate import Certificate
+from pacbayes_control.monitor.reports import HOLDING, OPEN, Promise, Report, sentence
+from pacbayes_control.monitor.state import (
+    FORMAT,
+    MOST_TRIALS,
+    Batch,
+    certificate_digest,
+    is_state,
+    sha,
+)
 from pacbayes_control.outcomes import checked_outcomes
 from pacbayes_control.run import json_bytes, read_json
 
-FORMAT = 1
 POINTS = 2048  # of the history, at most
-MOST_TRIALS = 2**53  # beyond, sums of outcomes are no longer exact
 LARGEST_LOG = 690.0  # of an e-value that is shown: e⁶⁹⁰ ≈ 1e299
-
-HOLDING, OPEN = "holding", "no evidence yet"
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A bound and its δ as somebody states them, where there is no run to load."""
-
-    bound: float
-    delta: float
-    ball: Ball | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bound <= 1:
-            raise ValueError(f"a bound of {self.bound:g} is no promise: it must lie in [0, 1]")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta = {self.delta} must lie strictly between 0 and 1")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        record = self.ball.to_record() if self.ball else None
-        return {"bound": self.bound, "delta": self.delta, "ball": record}
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the outcomes so far say about the certificate."""
-
-    trials: int
-    mean_cost: float
-    bound: float
-    p_value: float  # exact, for one look at a number of trials that was fixed in advance
-    e_value: float  # of the outcomes so far; may be watched
-    largest_e_value: float  # ever reached
-    anytime_p_value: float  # one over the largest e-value; may be watched
-    alarm_at: int | None  # the trial at which the e-value first reached 1/α
-    interval: tuple[float, float]  # for the cost as deployed, at every number of trials at once
-    alpha: float
-    verdict: str  # holding, no evidence yet, or violated at level α
-    error_rate: float  # δ + α: of the conclusion that the world is not as promised
-    sentence: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"interval": list(self.interval)}
 
 
 class Monitor:
@@ -101,9 +50,10 @@ class Monitor:
             raise ValueError(f"alpha = {alpha} must lie strictly between 0 and 1")
         self.certificate, self.alpha = certificate, float(alpha)
         self.trials, self.total, self.binary = 0, 0.0, True
-        self.log_wealth = np.zeros(len(bets(certificate.bound)[0]))
+        self.purse = Purse.full(certificate.bound)
         self.log_e, self.largest, self.alarm_at = 0.0, 0.0, None
-        self.batches: list[str] = []  # SHA-256 of the name and content of what was read
+        self.batches: list[Batch] = []  # the files that outcomes were read from
+        self._kept: str | None = None  # SHA-256 of the state as it was last read or written
         self.stride = 1
         self.history: list[tuple[int, float, float]] = []  # trials, sum of costs, ln e-value
 
@@ -111,9 +61,11 @@ class Monitor:
 
     def observe(self, costs: ArrayLike) -> None:
         """Take in one cost or several, in the order in which they occurred."""
+        if isinstance(costs, np.ma.MaskedArray):
+            raise ValueError("the outcomes are masked: every mission needs a cost")
         values = checked_outcomes(np.atleast_1d(np.asarray(costs, float)))
         self._check_room(len(values))
-        self.log_wealth, path = wager(self.log_wealth, values, self.certificate.bound)
+        self.purse, path = wager(self.purse, values, self.certificate.bound)
         first = self.trials + 1
         sums = self.total + np.cumsum(values)
         self.trials += len(values)
@@ -125,15 +77,44 @@ class Monitor:
         self.log_e, self.largest = float(path[-1]), max(self.largest, float(path.max()))
         self._remember(np.arange(first, self.trials + 1), sums, path)
 
+    def observe_file(self, name: str, costs: ArrayLike, repeated: str | None = None) -> None:
+        """Take in the outcomes of a file, unless they were taken in before.
+
+        A file of the same name that begins with the same outcomes as an earlier one is refused:
+        to count missions twice voids the verdict. repeated: "again" if all of them are new all the
+        same, "grown" if those after the earlier ones are.
+        """
+        values = checked_outcomes(np.asarray(costs, float), name)
+        known = [
+            batch.trials
+            for batch in self.batches
+            if batch.name == name
+            and batch.trials <= len(values)
+            and batch.sha == sha(values[: batch.trials].tobytes())
+        ]
+        if known and repeated is None:
+            raise ValueError(
+                f"{name} begins with {max(known)} outcomes that were appended before: if it has "
+                "grown, say --grown; if all are new, --again"
+            )
+        new = values[max(known, default=0) :] if repeated == "grown" else values
+        if not len(new):
+            raise ValueError(f"{name} has no outcomes beyond those that were appended before")
+        self.observe(new)
+        self.batches.append(Batch(name, len(values), sha(values.tobytes())))
+
     def observe_counts(self, failures: int, trials: int) -> None:
         """Take in 0/1 outcomes of which only the numbers are known."""
-        if trials < 1 or trials != int(trials) or failures != int(failures):
+        if not 1 <= trials <= MOST_TRIALS or trials != int(trials):
+            raise ValueError(f"{trials} trials: a whole number of at least one is needed")
+        if not abs(failures) <= MOST_TRIALS or failures != int(failures):
             raise ValueError(f"{failures} failures in {trials} trials: whole numbers are needed")
         if not 0 <= failures <= trials:
             raise ValueError(f"{failures} failures in {trials} trials: there cannot be so many")
         self._check_room(trials)
         bound = self.certificate.bound
-        self.log_wealth, self.log_e = wager_on_counts(self.log_wealth, failures, trials, bound)
+        self.purse = wager_on_counts(self.purse, int(failures), int(trials), bound)
+        self.log_e = self.purse.log_value(bound)
         self.trials += int(trials)
         self.total += int(failures)
         if self.alarm_at is None and self.log_e >= self._threshold:
@@ -189,33 +170,17 @@ class Monitor:
             alpha=self.alpha,
             verdict=verdict,
             error_rate=min(self.certificate.delta + self.alpha, 1.0),
-            sentence=self._sentence(verdict),
-        )
-
-    def _sentence(self, verdict: str) -> str:
-        c = self.certificate
-        promise = f"a cost of at most {c.bound:.6g}"
-        if verdict == HOLDING:
-            return (
-                f"Holding: with confidence {1 - self.alpha:g}, at every look, the cost as deployed "
-                f"is below the promise of {promise}."
-            )
-        if verdict == OPEN:
-            return f"No evidence yet against {promise}, nor enough to call it confirmed."
-        world = "drawn like those of training"
-        if c.ball is not None:
-            known = c.ball.samples is None
-            world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
-        return (
-            f"Violated: the outcomes up to trial {self.alarm_at} are evidence against {promise}. "
-            f"The environments are not {world}, or something else has changed; this conclusion is "
-            f"wrong with probability at most δ + α = {c.delta:g} + {self.alpha:g}."
+            sentence=sentence(self.certificate, self.alpha, verdict, self.alarm_at),
         )
 
     # ---- keeping it -----------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state; the old one stays until the new one is whole."""
+        """Write the state; the old one stays until the new one is whole.
+
+        An error if the file is neither new nor the one that this monitor was loaded from or saved
+        to, as it was then: nobody's outcomes are overwritten.
+        """
         path = Path(path)
         record = {
             "format": FORMAT,
@@ -224,17 +189,22 @@ class Monitor:
             "trials": self.trials,
             "total": self.total,
             "binary": self.binary,
-            "log_wealth": self.log_wealth.tolist(),
+            "wealth": self.purse.wealth.tolist(),
+            "scale": self.purse.scale,
             "log_e": self.log_e,
             "largest": self.largest,
             "alarm_at": self.alarm_at,
-            "batches": self.batches,
+            "batches": [list(batch) for batch in self.batches],
             "stride": self.stride,
             "history": [list(point) for point in self.history],
         }
+        if path.exists() and sha(path.read_bytes()) != self._kept:
+            raise ValueError(f"{path} holds something else by now: load it, or choose another file")
+        content = json_bytes(record)
         unfinished = path.with_name(path.name + ".part")
-        unfinished.write_bytes(json_bytes(record))
+        unfinished.write_bytes(content)
         os.replace(unfinished, path)
+        self._kept = sha(content)
 
     @classmethod
     def load(
@@ -243,7 +213,8 @@ class Monitor:
         """Go on from a state; an error if it is of another certificate or another α."""
         path = Path(path)
         record = read_json(path)
-        if not _is_state(record):
+        kept = sha(path.read_bytes())
+        if not is_state(record):
             raise ValueError(f"{path} is not the state of a monitor")
         if record["certificate"] != certificate_digest(certificate):
             raise ValueError(f"{path} belongs to another certificate: choose another file")
@@ -252,51 +223,13 @@ class Monitor:
                 f"{path} was begun with alpha = {record['alpha']:g}: it is fixed from the start"
             )
         monitor = cls(certificate, record["alpha"])
-        if len(record["log_wealth"]) != len(monitor.log_wealth):
+        if len(record["wealth"]) != len(monitor.purse.wealth):
             raise ValueError(f"{path} is not the state of a monitor of this version")
         for name in ("trials", "total", "binary", "log_e", "largest", "alarm_at", "stride"):
             setattr(monitor, name, record[name])
-        monitor.batches = list(record["batches"])
-        monitor.log_wealth = np.array(record["log_wealth"], float)
+        monitor.batches = [Batch(*entry) for entry in record["batches"]]
+        wealth = np.array(record["wealth"], float)
+        monitor.purse = Purse(wealth, float(record["scale"]), monitor.trials)
+        monitor._kept = kept
         monitor.history = [(int(n), float(s), float(e)) for n, s, e in record["history"]]
         return monitor
-
-
-def certificate_digest(certificate: Certificate | Promise) -> str:
-    """What tells a certificate from others."""
-    return hashlib.sha256(json_bytes(certificate.to_dict())).hexdigest()
-
-
-def _is_state(record: Any) -> bool:
-    """Whether a file that may hold anything has the fields and types of a state."""
-    kinds = {
-        "certificate": str,
-        "alpha": float,
-        "trials": int,
-        "total": float,
-        "binary": bool,
-        "log_e": float,
-        "largest": float,
-        "stride": int,
-        "log_wealth": list,
-        "batches": list,
-        "history": list,
-    }
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        return False
-    if any(type(record.get(name)) is not kind for name, kind in kinds.items()):
-        return False
-    alarm, trials = record.get("alarm_at", 0), record["trials"]
-    return (
-        0 < record["alpha"] < 1
-        and record["stride"] >= 1
-        and 0 <= record["total"] <= trials <= MOST_TRIALS
-        and (alarm is None or (type(alarm) is int and 0 < alarm <= trials))
-        and _numbers(record["log_wealth"])
-        and all(isinstance(text, str) for text in record["batches"])
-        and all(isinstance(p, list) and len(p) == 3 and _numbers(p) for p in record["history"])
-    )
-
-
-def _numbers(values: Sequence[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
