@@ -134,7 +134,8 @@ def test_names_are_never_read_as_markup(pbc: Pbc, tmp_path: Path):
 
 def test_json_can_go_to_the_terminal(pbc: Pbc, campaign: Path):
     result = pbc("certify", campaign, "--json", "-")
-    record = json.loads(result.stdout[result.stdout.index("{") :])
+    record = json.loads(result.stdout)  # alone: the words are on standard error
+    assert "promises the expected cost of" in result.stderr
     assert set(record["posterior"]) == {"slow", "careful", "fast"}
 
 

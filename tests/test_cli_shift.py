@@ -169,7 +169,8 @@ def test_a_limit_below_the_bound_leaves_no_room_for_a_shift(
 
 def test_json_can_go_to_the_terminal(command: Pbc, folder: Path):
     result = command("shift", "run", "--json", "-")
-    record = json.loads(result.stdout[result.stdout.index("{") :])
+    record = json.loads(result.stdout)
+    assert "What is promised" in result.stderr
     assert record["bound"] == Run.load(folder).certificate.bound
 
 
@@ -380,11 +381,14 @@ def test_a_ball_that_is_none_gets_one_clear_line(
         (("--cells", "dry,wet"), "give --shifted and --training too"),
         (("--edges", "0.5"), "give --shifted and --training too"),
         (("--ball", "kl:0.1", "--cells", "dry,wet"), "give --shifted and --training too"),
-        ((*SAMPLES,), "say what the feature can be: --cells A,B,… or --edges X,Y,…"),
+        ((*SAMPLES,), "say what the feature can be: either --cells A,B,… or --edges X,Y,…"),
         ((*SAMPLES, "--cells", "dry,wet", "--edges", "1"), "say what the feature can be"),
         (("--shifted", "there.csv", "--cells", "dry,wet"), "an estimate needs both samples"),
         (("--training", "here.csv", "--cells", "dry,wet"), "an estimate needs both samples"),
-        ((*SAMPLES, "--cells", "dry"), "'wet' is none of the cells that were declared"),
+        (
+            (*SAMPLES, "--cells", "dry"),
+            "'wet' is none of the cells; if it is a header, say --column wet",
+        ),
         ((*SAMPLES, "--cells", "dry,wet,dry"), "must be told apart by their names"),
         ((*SAMPLES, "--cells", "dry,wet,fog"), "a cell was never met in one of the samples"),
         ((*SAMPLES, "--edges", "1"), "is no number"),
@@ -424,7 +428,7 @@ def test_bad_options_get_one_clear_line_and_nothing_is_written(
         ("0.1\ninf\n", ("--edges", "0.5"), "there.csv: 'inf', entry 2, is no number"),
         ("0.1\n0.7\n", ("--edges", "0.5,0.2"), "edges must be rising numbers"),
         ("0.1\n0.7\n", ("--edges", "0.5,x"), "--edges: 'x', entry 2, is no number"),
-        ("a,b\ndry,dry\n", ("--cells", "dry,wet"), "say which column to read (--column): a, b"),
+        ("a,b\ndry,dry\n", ("--cells", "dry,wet"), "the first row is a, b"),
         ("a,label\nx,dry\ny\n", ("--cells", "dry,wet"), "line 3 has 1 cells"),
     ],
 )

@@ -15,7 +15,7 @@ under_shift, learn_tilted,      a certificate when the world shifts, by a ball o
 curve
 Ball, ball_between,             how large the ball is: assumed, known, or estimated
 ball_of_samples
-Monitor                         a certificate against what happened in deployment
+Monitor, Promise                a certificate against what happened in deployment
 verify                          check a run without trusting whoever computed it
 DeployedPolicy                  what a run certifies, on the robot
 AlteredRun, InvalidCertificate  what verify raises
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         learn_tilted,
         set_aside,
     )
-    from pacbayes_control.monitor import Monitor
+    from pacbayes_control.monitor import Monitor, Promise
     from pacbayes_control.reading import read_campaign
     from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs
     from pacbayes_control.run import AlteredRun, Run
@@ -76,6 +76,7 @@ _HOMES = {
     "GaussianPrior": "learn",
     "InvalidCertificate": "verification",
     "Monitor": "monitor",
+    "Promise": "monitor",
     "Run": "run",
     "SearchStopped": "learn",
     "Settings": "learn",
@@ -113,6 +114,7 @@ __all__ = [
     "GaussianPrior",
     "InvalidCertificate",
     "Monitor",
+    "Promise",
     "Run",
     "SearchStopped",
     "Settings",

@@ -45,6 +45,8 @@ class Ball:
     samples: tuple[Counts, Counts] | None = None  # of D' and of D, where it was estimated
 
     def __post_init__(self) -> None:
+        if not isinstance(self.divergence, str):
+            raise ValueError("a ball is a divergence and a radius, such as Ball('kl', 0.05)")
         named_divergence(self.divergence)
         radius = float(checked_radius(self.radius)) + 0.0  # no minus zero
         if (self.samples is not None) != (self.delta > 0) or not 0 <= self.delta < 1:
@@ -136,8 +138,8 @@ def ball_between(shifted: Comparable, training: Any, divergence: str = "kl") -> 
     radius = shifted.divergence_from(training, divergence)
     if not math.isfinite(radius):
         raise ValueError(
-            f"the {divergence} divergence is infinite: {shifted} can be where {training} never is; "
-            "choose another divergence, such as total-variation"
+            f"the {divergence} divergence is infinite: {shifted} is often where {training} hardly "
+            "ever or never is; choose another divergence, such as total-variation"
         )
     return Ball(divergence, radius, f"that of {shifted} from {training}")
 

@@ -28,14 +28,16 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
         return checked_outcomes(plain[0], path.name, plain[1])
     sheet = read_sheet(path)
     index, has_header = _chosen(sheet, column, HEADERS)
+    if has_header and WORDS.get(sheet.rows[0][index].lower()) == 0:
+        raise ValueError(f"{path.name}: costs are wanted, 1 for failure, and these are successes")
     cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:
         raise ValueError(f"{path.name}: there are no outcomes below the header")
     worded = [cell.lower() in WORDS for cell in cells]
     if any(worded) and not all(worded):
+        word = cells[worded.index(True)]
         raise ValueError(
-            f"{path.name}: {cells[worded.index(True)]!r} stands among numbers; if it is a header, "
-            "say so (--column)"
+            f"{path.name}: {word!r} stands among numbers; if it is the header, say --column {word}"
         )
     values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
     return checked_outcomes(values, path.name, lines)
@@ -69,9 +71,14 @@ def checked_outcomes(
     values: ArrayLike, source: str = "the outcomes", lines: Sequence[int] | None = None
 ) -> Floats:
     """Costs in [0, 1], at least one; an error tells the first that is none, and its line."""
-    array = np.asarray(values, float)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{source}: there are no outcomes")
+    try:
+        array = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{source}: they are not all numbers") from None
+    if array.ndim != 1:
+        raise ValueError(f"{source}: one cost for each mission is needed, not a table of them")
+    if array.size == 0:
+        raise ValueError(f"{source}: there are none")
     outside = ~((array >= 0) & (array <= 1))
     if outside.any():
         first = int(np.argmax(outside))
@@ -82,6 +89,8 @@ def checked_outcomes(
 
 def _existing(path: str | Path) -> Path:
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, where a file is wanted")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return path
@@ -98,8 +107,8 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
     cells = text.split()
     if not cells or len(cells) != text.rstrip().count("\n") + 1:  # a blank line: count with care
         return None
-    has_header = cells[0] == column if column else cells[0].lower() in HEADERS
-    if column and not has_header:
+    has_header = cells[0].lower() in HEADERS
+    if column and not (has_header and cells[0] == column):
         return None
     try:
         values = np.array(cells[has_header:], dtype=np.float64)
@@ -109,23 +118,34 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
 
 
 def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
-    """Which column is meant, and whether the first row is a header."""
+    """Which column is meant, by header or by number, and whether the first row is a header."""
     header, listed = sheet.rows[0], ", ".join(sheet.rows[0])
+    if column is not None and column.isdecimal():
+        if not 1 <= int(column) <= len(header):
+            raise ValueError(f"{sheet.file} has {len(header)} columns, and no column {column}")
+        return int(column) - 1, bool(known) and sheet.number(header[int(column) - 1]) is None
     if column is not None:
         if header.count(column) != 1:
             many = "several columns" if column in header else "no column"
-            raise ValueError(f"{sheet.file} has {many} {column!r}: it has {listed}")
+            raise ValueError(f"{sheet.file} has {many} {column!r}: its first row is {listed}")
         return header.index(column), True
     matches = [i for i, cell in enumerate(header) if cell.lower() in known]
     if len(matches) == 1:
         return matches[0], True
     if len(header) == 1:
         return 0, False
-    raise ValueError(f"{sheet.file}: say which column to read (--column): {listed}")
+    raise ValueError(
+        f"{sheet.file}: say which column to read, by its header or its number from 1 (--column); "
+        f"the first row is {listed}"
+    )
 
 
 def _outcome(sheet: Sheet, cell: str, line: int) -> float:
     value = sheet.number(cell)
     if value is None:
-        raise ValueError(f"{sheet.file}, line {line}: {cell!r} is no cost: write a number")
+        hint = f"; if it is the header, say --column {cell}" if line == sheet.lines[0] else ""
+        raise ValueError(
+            f"{sheet.file}, line {line}: {cell!r} is no cost: write 0 for success, 1 for failure, "
+            f"a number between, or pass and fail{hint}"
+        )
     return value

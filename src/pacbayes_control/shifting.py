@@ -28,6 +28,8 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
     >>> under_shift(run, Ball("kl", 0.02)).certificate.bound > run.certificate.bound
     True
     """
+    if not isinstance(run, Run) or not isinstance(ball, Ball):
+        raise ValueError("a run and a ball are needed, such as Ball('kl', 0.05)")
     certificate = run.certificate
     if certificate.ball is not None:
         raise ValueError(
@@ -74,6 +76,8 @@ def curve(
     rises like a square root. The whole curve follows from the one certificate, at the same
     confidence.
     """
+    if not isinstance(certificate, Certificate):
+        raise ValueError("a curve is drawn from a certificate, such as run.certificate")
     base = certificate.bound_without_shift
     base = certificate.bound if base is None else base
     if not 0 < limit <= 1:

@@ -15,7 +15,7 @@ from pacbayes_control.cli.options import (
     Force,
     JsonFile,
     Prior,
-    check_writable,
+    check_json,
     write_json,
 )
 
@@ -75,7 +75,7 @@ def certify(
     from pacbayes_control.report.terminal import say, show_comparison
     from pacbayes_control.run import check_free
 
-    check_writable(json_file, costs_file)
+    check_json(json_file, costs_file)
     if out_folder:
         check_free(out_folder, force)
     campaign = read_campaign(costs_file)
@@ -123,7 +123,7 @@ def verify(
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
 
-    check_writable(json_file, run)
+    check_json(json_file, run)
     try:
         verification = verify_run(run)
     except (AlteredRun, InvalidCertificate) as error:

@@ -15,6 +15,8 @@ from pacbayes_control.cli.options import (
     BallOption,
     Force,
     JsonFile,
+    check_json,
+    check_picture,
     check_writable,
     refuse_given,
     write_json,
@@ -94,12 +96,14 @@ def shift(
     if out_folder and ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
     inputs = [run, *(file for file in (shifted, training) if file)]
-    check_writable(json_file, *inputs)
-    check_writable(plot, *inputs)
+    check_json(json_file, *inputs)
+    check_picture(plot, *inputs)
     if out_folder:
         check_free(out_folder, force)
-        if out_folder.resolve() == run.resolve():
-            raise ValueError(f"{out_folder} is the run itself: keep the new one elsewhere")
+        if run.resolve() in (out_folder.resolve(), *out_folder.resolve().parents):
+            raise ValueError(
+                f"{out_folder} is the run itself, or in it: keep the new one elsewhere"
+            )
     where = Ball.parse(ball) if ball is not None else None
     if sampled:
         where = _estimated(shifted, training, shift_delta, divergence, cells, edges, column)
@@ -120,7 +124,8 @@ def shift(
     if plot:
         from pacbayes_control.report.shift_pictures import draw_curve
 
-        draw_curve(result, plot)
+        certified = (where.radius, robust.certificate.bound) if where and robust else None
+        draw_curve(result, plot, certified)
         say(f"Picture: {plot}")
     write_json(json_file, record)
 
@@ -141,10 +146,17 @@ def _estimated(
     if shifted is None or training is None:
         raise ValueError("an estimate needs both samples: --shifted and --training")
     if (cells is None) == (edges is None):
-        raise ValueError("say what the feature can be: --cells A,B,… or --edges X,Y,…")
+        raise ValueError("say what the feature can be: either --cells A,B,… or --edges X,Y,…")
+    if shifted.resolve() == training.resolve():
+        raise ValueError(f"{shifted} cannot be both samples: they are of different environments")
     numeric = edges is not None
     there, here = (read_feature(file, column, numeric) for file in (shifted, training))
     names = [name.strip() for name in cells.split(",")] if cells is not None else None
+    for sample in (there, here) if names else ():
+        if str(sample[0]) not in (names or ()) and column is None:
+            raise ValueError(
+                f"{sample[0]!r} is none of the cells; if it is a header, say --column {sample[0]}"
+            )
     cuts = numbers(edges.split(","), "--edges") if edges is not None else None
     return ball_of_samples(there, here, delta, divergence, names, cuts)
 
@@ -211,11 +223,15 @@ def monitor(
         if outcomes:
             raise ValueError("give a run or --bound, not both")
         run, outcomes = None, run
-    elif run is None or delta is not None:
-        raise ValueError("give the folder of a run; --bound, with --delta, if there is none")
+    elif delta is not None:
+        raise ValueError("--delta is for --bound: a run knows its own")
+    elif run is None:
+        raise ValueError("give the folder of a run, or --bound if there is none")
+    elif outcomes and run.is_file() and outcomes.is_dir():
+        raise ValueError(f"the run comes first: pbc monitor {outcomes} {run}")
     inputs = [path for path in (run, outcomes, state) if path]
-    for file in (json_file, plot):
-        check_writable(file, *inputs)
+    check_json(json_file, *inputs)
+    check_picture(plot, *inputs)
     check_writable(state, *(path for path in (run, outcomes) if path))
     if bound is not None:
         certificate = Promise(bound, 0.01 if delta is None else delta)
@@ -227,6 +243,8 @@ def monitor(
     else:
         watched = Monitor(certificate, 0.05 if alpha is None else alpha)
     seen = watched.trials
+    if state:
+        watched.check_unchanged(state)
     if outcomes:
         costs = read_outcomes(outcomes, column)
         repeated = "again" if again else "grown" if grown else None
@@ -249,3 +267,5 @@ def monitor(
     write_json(json_file, report.to_dict())
     if state and watched.trials > seen:  # last: what fails before it can be repeated
         watched.save(state)
+    if state:
+        say(f"{state}: {watched.trials - seen:,} outcomes added, {watched.trials:,} in all.")

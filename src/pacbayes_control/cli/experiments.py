@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_writable, write_json
+from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json, write_json
 
 
 @app.command()
@@ -44,10 +44,12 @@ def reproduce(
     experiments = {"table1": _table1, "table2": _table2, "continuous": _continuous}
     if name not in experiments:
         raise ValueError(f"experiment {name!r} is unknown: choose {', '.join(experiments)}")
-    check_writable(json_file)
+    check_json(json_file)
     folder = out_folder or Path("runs") / name
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder for the figures")
+    if (folder / "manifest.json").exists():
+        raise ValueError(f"{folder} holds a run: give another folder for the figures")
     folder.mkdir(parents=True, exist_ok=True)
     experiments[name](draws, test_environments, seed, folder, json_file)
 
@@ -144,7 +146,7 @@ def bench(
     from pacbayes_control.report.tables import show_bench
     from pacbayes_control.report.terminal import bar
 
-    check_writable(json_file)
+    check_json(json_file)
     if name == "vehicle":
         with bar("PyBullet rollouts", environments * 50) as progress:
             result = benchmarks.bench_vehicle(environments, scale_to, seed, progress)

@@ -18,6 +18,7 @@ from pacbayes_control.cli.options import (
     Force,
     JsonFile,
     Seed,
+    check_json,
     check_writable,
     refuse_given,
     write_json,
@@ -116,7 +117,7 @@ def learn(
     where = Ball.parse(ball) if ball is not None else None
     folder = out_folder or Path("runs") / task
     check_free(folder, force)
-    check_writable(json_file)
+    check_json(json_file)
     _refuse_unused(context, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if policy == "grid":
@@ -254,7 +255,7 @@ def pretrain(
     if task != "vehicle":
         raise ValueError(f"task {task!r} is unknown: choose vehicle")
     check_writable(out_file)
-    check_writable(json_file, out_file)
+    check_json(json_file, out_file)
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
     with watch() as watching:
         prior = learn_prior(steps, seed, checkpoint, watching("learning elsewhere"))

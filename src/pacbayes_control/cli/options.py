@@ -51,6 +51,21 @@ def check_writable(json_file: Path | None, *inputs: Path) -> None:
         raise ValueError(f"{json_file} is a folder, not a file to write JSON to")
 
 
+def check_json(json_file: Path | None, *inputs: Path) -> None:
+    """The same for JSON; where that goes to standard output, all words go to standard error."""
+    from pacbayes_control.report.terminal import out
+
+    out.stderr = str(json_file) == "-"
+    check_writable(json_file, *inputs)
+
+
+def check_picture(picture: Path | None, *inputs: Path) -> None:
+    """The same for a picture, whose name tells its format."""
+    if picture and picture.suffix.lower() not in (".svg", ".png"):
+        raise ValueError(f"{picture}: a picture is an .svg or a .png file")
+    check_writable(picture, *inputs)
+
+
 def refuse_given(context: typer.Context, unused: Mapping[str, str]) -> None:
     """An error for an option that was given and has no effect, with the reason: none is ignored."""
     for name, reason in unused.items():

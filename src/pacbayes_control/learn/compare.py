@@ -48,7 +48,9 @@ def compare(
     if method == TILTED and (ball is None or constraints or solver):
         raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
     if method not in (*METHODS, BEST, TILTED):
-        raise ValueError(f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST))}")
+        raise ValueError(
+            f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST, TILTED))}"
+        )
     if constraints and method not in PAC_BAYES:
         raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
     if solver and method == BEST:

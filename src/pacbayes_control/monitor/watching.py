@@ -46,6 +46,10 @@ class Monitor:
     """
 
     def __init__(self, certificate: Certificate | Promise, alpha: float = 0.05) -> None:
+        if not isinstance(certificate, Certificate | Promise):
+            raise ValueError(
+                "a monitor watches a certificate, such as run.certificate, or a Promise"
+            )
         if not 0 < alpha < 1:
             raise ValueError(f"alpha = {alpha} must lie strictly between 0 and 1")
         self.certificate, self.alpha = certificate, float(alpha)
@@ -78,30 +82,31 @@ class Monitor:
         self._remember(np.arange(first, self.trials + 1), sums, path)
 
     def observe_file(self, name: str, costs: ArrayLike, repeated: str | None = None) -> None:
-        """Take in the outcomes of a file, unless they were taken in before.
+        """Take in the outcomes of a file, and remember them: to count missions twice is an error.
 
-        A file of the same name that begins with the same outcomes as an earlier one is refused:
-        to count missions twice voids the verdict. repeated: "again" if all of them are new all the
-        same, "grown" if those after the earlier ones are.
+        repeated: what to do with a file of a name that was taken in before. "again": all of its
+        outcomes are new. "grown": it begins with those that were taken in, and the rest is new,
+        which may be nothing.
         """
         values = checked_outcomes(np.asarray(costs, float), name)
-        known = [
-            batch.trials
-            for batch in self.batches
-            if batch.name == name
-            and batch.trials <= len(values)
-            and batch.sha == sha(values[: batch.trials].tobytes())
-        ]
-        if known and repeated is None:
+        earlier = [batch for batch in self.batches if batch.name == name]
+        if earlier and repeated is None:
             raise ValueError(
-                f"{name} begins with {max(known)} outcomes that were appended before: if it has "
-                "grown, say --grown; if all are new, --again"
+                f"{name} was appended before: if it has grown, say --grown; if all of its "
+                "outcomes are new, --again"
             )
-        new = values[max(known, default=0) :] if repeated == "grown" else values
-        if not len(new):
-            raise ValueError(f"{name} has no outcomes beyond those that were appended before")
-        self.observe(new)
-        self.batches.append(Batch(name, len(values), sha(values.tobytes())))
+        new = values
+        if earlier and repeated == "grown":
+            last = earlier[-1]
+            if sha(values[: last.trials].tobytes()) != last.sha:
+                raise ValueError(
+                    f"{name} does not begin with the {last.trials} outcomes that were appended "
+                    "before: what has been counted cannot be changed"
+                )
+            new = values[last.trials :]
+        if len(new):
+            self.observe(new)
+            self.batches.append(Batch(name, len(values), sha(values.tobytes())))
 
     def observe_counts(self, failures: int, trials: int) -> None:
         """Take in 0/1 outcomes of which only the numbers are known."""
@@ -198,13 +203,17 @@ class Monitor:
             "stride": self.stride,
             "history": [list(point) for point in self.history],
         }
-        if path.exists() and sha(path.read_bytes()) != self._kept:
-            raise ValueError(f"{path} holds something else by now: load it, or choose another file")
+        self.check_unchanged(path)
         content = json_bytes(record)
         unfinished = path.with_name(path.name + ".part")
         unfinished.write_bytes(content)
         os.replace(unfinished, path)
         self._kept = sha(content)
+
+    def check_unchanged(self, path: Path) -> None:
+        """An error if a file is there that is not this monitor's, as it was last read or saved."""
+        if path.exists() and sha(path.read_bytes()) != self._kept:
+            raise ValueError(f"{path} was changed meanwhile, or is another's: load it again")
 
     @classmethod
     def load(

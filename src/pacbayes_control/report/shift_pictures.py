@@ -135,8 +135,8 @@ def draw_fields(path: Path, seed: int = 0, shown: int = 3) -> None:
     save_figure(figure, path)
 
 
-def draw_curve(curve: Curve, path: Path) -> None:
-    """The guarantee against the size of the shift."""
+def draw_curve(curve: Curve, path: Path, certified: tuple[float, float] | None = None) -> None:
+    """The guarantee against the size of the shift; certified: B and bound to mark on it."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.plot(curve.radii, curve.bounds, color=BLUE)
@@ -144,6 +144,8 @@ def draw_curve(curve: Curve, path: Path) -> None:
     if 0 < curve.tolerable < math.inf:
         axis.axvline(curve.tolerable, color=DARK, ls=":", lw=1)
         axis.annotate(f"B = {curve.tolerable:.3g}", (curve.tolerable, 0.02), ha="right")
+    if certified:
+        axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {certified[0]:.3g}")
     axis.set_xlabel(f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B")
     axis.set_ylabel("expected cost, at most")
     axis.set_ylim(0, 1.02)
