@@ -146,5 +146,5 @@ def test_a_posterior_is_refused_as_the_prior_of_what_it_learnt_from(pbc: Pbc, tm
 def test_the_experiment_and_the_command_for_priors_are_there(pbc: Pbc):
     assert "continuous" in str(pbc("reproduce", "--help").stdout)
     result = pbc("reproduce", "table9")
-    assert "choose table1 or continuous" in result.stderr
+    assert "choose table1, table2, continuous" in result.stderr
     assert {c.callback.__name__ for c in app.registered_commands if c.callback} >= {"pretrain"}

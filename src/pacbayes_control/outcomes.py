@@ -33,13 +33,13 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
     cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:
         raise ValueError(f"{path.name}: there are no outcomes below the header")
+    values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
     worded = [cell.lower() in WORDS for cell in cells]
     if any(worded) and not all(worded):
         word = cells[worded.index(True)]
         raise ValueError(
             f"{path.name}: {word!r} stands among numbers; if it is the header, say --column {word}"
         )
-    values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
     return checked_outcomes(values, path.name, lines)
 
 
@@ -50,6 +50,8 @@ def read_feature(
     sheet = read_sheet(_existing(path))
     index, has_header = _chosen(sheet, column, ())
     cells = [row[index] for row in sheet.rows[has_header:]]
+    if numeric and sheet.delimiter != ",":
+        cells = [cell.replace(",", ".") for cell in cells]
     return numbers(cells, sheet.file) if numeric else cells
 
 
@@ -71,6 +73,8 @@ def checked_outcomes(
     values: ArrayLike, source: str = "the outcomes", lines: Sequence[int] | None = None
 ) -> Floats:
     """Costs in [0, 1], at least one; an error tells the first that is none, and its line."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{source}: some are masked, and every mission needs a cost")
     try:
         array = np.asarray(values, float)
     except (TypeError, ValueError):
@@ -104,8 +108,8 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
         return None
     if any(mark in text for mark in (*DELIMITERS, '"', " ", "_")):
         return None
-    cells = text.split()
-    if not cells or len(cells) != text.rstrip().count("\n") + 1:  # a blank line: count with care
+    cells = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    if "" in cells:  # a blank line: count with care
         return None
     has_header = cells[0].lower() in HEADERS
     if column and not (has_header and cells[0] == column):
@@ -123,7 +127,7 @@ def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int
     if column is not None and column.isdecimal():
         if not 1 <= int(column) <= len(header):
             raise ValueError(f"{sheet.file} has {len(header)} columns, and no column {column}")
-        return int(column) - 1, bool(known) and sheet.number(header[int(column) - 1]) is None
+        return int(column) - 1, header[int(column) - 1].lower() in known
     if column is not None:
         if header.count(column) != 1:
             many = "several columns" if column in header else "no column"

@@ -137,11 +137,11 @@ def read_sheet(path: Path) -> Sheet:
         raise ValueError(f"{path.name} is not UTF-8 text: save it as 'CSV UTF-8'") from None
     first = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows, lines = [], []
     try:
         for row in reader:
-            if len(row) > 1 or any(cell.strip() for cell in row):  # ",," is a row, if a poor one
+            if len(row) > 1 or row == [""] or any(cell.strip() for cell in row):  # so is ",,"
                 rows.append([cell.strip() for cell in row])
                 lines.append(reader.line_num)
     except csv.Error as error:

@@ -79,7 +79,7 @@ class Purse:
     """What somebody holds who bets against a promise: she began with 1."""
 
     wealth: Floats  # on each bet, for each unit of its share; times e^scale
-    scale: float  # at least 0, and above it only if the wealth is huge
+    scale: float  # at least 0
     trials: int  # outcomes so far
 
     @classmethod
@@ -140,17 +140,20 @@ def wager(purse: Purse, costs: Floats, bound: float) -> tuple[Purse, Floats]:
 
 
 def wager_on_counts(purse: Purse, failures: int, trials: int, bound: float) -> Purse:
-    """The same for 0/1 outcomes that are known by their number only: staked before all of them."""
+    """The same for 0/1 outcomes of which only the numbers are known.
+
+    What would have been staked during them is staked after them: whoever decides when to report
+    has seen them, and no stake may depend on that.
+    """
     stakes, _ = bets(bound)
     b, before = max(float(bound), SMALLEST_BOUND), purse.trials
-    late = LATER * (1 / max(before, 1) - 1 / (before + trials)) * math.exp(-purse.scale)
+    due = LATER / (before * (before + 1)) if before else 0.0
     with np.errstate(divide="ignore"):
-        logs = np.log(purse.wealth + late)
-    logs = (
-        logs + failures * np.log1p(stakes * (1 - b)) + (trials - failures) * np.log1p(-stakes * b)
-    )
-    scale = max(purse.scale + float(logs.max()), 0.0)
-    wealth = np.exp(logs + (purse.scale - scale))
+        logs = np.log(purse.wealth + due * math.exp(-purse.scale)) + purse.scale
+    logs += failures * np.log1p(stakes * (1 - b)) + (trials - failures) * np.log1p(-stakes * b)
+    scale = max(float(logs.max()), 0.0)
+    late = LATER * (1 / (before + 1) - 1 / (before + trials))
+    wealth = np.exp(logs - scale) + late * math.exp(-scale)
     return Purse(wealth, scale, before + trials)
 
 

@@ -229,6 +229,10 @@ def monitor(
         raise ValueError("give the folder of a run, or --bound if there is none")
     elif outcomes and run.is_file() and outcomes.is_dir():
         raise ValueError(f"the run comes first: pbc monitor {outcomes} {run}")
+    if outcomes is None and (again or grown or column is not None):
+        raise ValueError("--again, --grown and --column are for a file of outcomes: give one")
+    if plot and json_file and plot.resolve() == json_file.resolve():
+        raise ValueError(f"{plot} cannot be both the picture and the JSON")
     inputs = [path for path in (run, outcomes, state) if path]
     check_json(json_file, *inputs)
     check_picture(plot, *inputs)

@@ -60,10 +60,17 @@ def is_state(record: Any) -> bool:
         and _numbers([record["log_e"], record["largest"]])
         and (alarm is None or (type(alarm) is int and 0 < alarm <= trials))
         and _numbers([*record["wealth"], record["scale"]])
-        and min([*record["wealth"], record["scale"]], default=0) >= 0
+        and _is_purse(record["wealth"], record["scale"])
         and all(_is_batch(batch) for batch in record["batches"])
         and all(_is_point(point, trials) for point in record["history"])
     )
+
+
+def _is_purse(wealth: list[float], scale: float) -> bool:
+    """Numbers that bets can go on from: none negative, none that would overflow."""
+    if not wealth or min(*wealth, scale) < 0 or max(wealth) > 1e110:
+        return False
+    return max(wealth) > 0
 
 
 def _is_batch(batch: Any) -> bool:

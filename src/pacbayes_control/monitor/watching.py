@@ -65,9 +65,7 @@ class Monitor:
 
     def observe(self, costs: ArrayLike) -> None:
         """Take in one cost or several, in the order in which they occurred."""
-        if isinstance(costs, np.ma.MaskedArray):
-            raise ValueError("the outcomes are masked: every mission needs a cost")
-        values = checked_outcomes(np.atleast_1d(np.asarray(costs, float)))
+        values = checked_outcomes(np.atleast_1d(costs) if np.isscalar(costs) else costs)
         self._check_room(len(values))
         self.purse, path = wager(self.purse, values, self.certificate.bound)
         first = self.trials + 1
@@ -88,7 +86,9 @@ class Monitor:
         outcomes are new. "grown": it begins with those that were taken in, and the rest is new,
         which may be nothing.
         """
-        values = checked_outcomes(np.asarray(costs, float), name)
+        if repeated not in (None, "again", "grown"):
+            raise ValueError(f"a repeated file is counted again or grown, not {repeated!r}")
+        values = checked_outcomes(costs, name)
         earlier = [batch for batch in self.batches if batch.name == name]
         if earlier and repeated is None:
             raise ValueError(
