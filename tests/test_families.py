@@ -609,3 +609,11 @@ def test_divergences_of_finite_distributions_are_rounded_upwards(name):
 def test_a_width_beyond_reason_is_refused(std):
     with pytest.raises(ValueError, match="a Gaussian needs"):
         Gaussian(0, std)
+
+
+@pytest.mark.parametrize("size", [3e8, 3e10, 3e12, 3e14, 3e16])
+@pytest.mark.parametrize("ratio", [1.0, 0.3, 0.7])
+def test_the_total_variation_of_huge_beta_parameters_is_not_below_that_of_gaussians(size, ratio):
+    """Two that are concentrated at one place, one by a half more: as Gaussians would be, 0.0978."""
+    shifted, training = Beta(size, ratio * size), Beta(1.5 * size, 1.5 * ratio * size)
+    assert 0.0977 < shifted.divergence_from(training, "total-variation") <= 1

@@ -447,7 +447,7 @@ def after_a_day(certificate: Certificate) -> Monitor:
 def test_the_outcomes_of_a_file_are_taken_in_and_remembered(certificate: Certificate):
     monitor = after_a_day(certificate)
     assert monitor.report() == watched(certificate, [0, 1, 0]).report()
-    assert monitor.batches == [Batch("day.csv", 3, sha(np.array([0.0, 1.0, 0.0]).tobytes()))]
+    assert monitor.batches == [Batch("day.csv", 3, sha(np.array([0.0, 1.0, 0.0]).tobytes()), False)]
 
 
 @pytest.mark.parametrize("costs", [[0, 1, 0], [0, 1, 0, 1], [0, 1], [0, 0, 0], [1, 0.5]])
@@ -844,3 +844,41 @@ def test_the_old_state_stays_if_the_new_one_is_written_in_part(
     monitor.save(state)  # what was left behind is not in the way
     assert Monitor.load(state, certificate).trials == 33
     assert [path.name for path in state.parent.iterdir()] == ["state.json"]
+
+
+def test_what_is_new_in_a_file_that_was_counted_again_cannot_be_told(certificate: Certificate):
+    monitor = after_a_day(certificate)
+    monitor.observe_file("day.csv", [0, 1], "again")
+    with pytest.raises(ValueError, match="was counted again before"):
+        monitor.observe_file("day.csv", [0, 1, 0, 0], "grown")
+
+
+def test_a_grown_file_under_another_name_is_refused(certificate: Certificate):
+    monitor = after_a_day(certificate)
+    with pytest.raises(ValueError, match="begins with the 3 outcomes of"):
+        monitor.observe_file("week.csv", [0, 1, 0, 0], "grown")
+    monitor.observe_file("other.csv", [1, 1], "grown")
+    assert monitor.trials == 5
+
+
+def test_a_copy_of_a_long_file_is_refused_and_short_ones_may_be_alike(certificate: Certificate):
+    monitor, long = Monitor(certificate), [0, 0, 1, 0] * 20
+    monitor.observe_file("a.csv", long)
+    monitor.observe_file("short.csv", [0, 1])
+    monitor.observe_file("as-short.csv", [0, 1])
+    with pytest.raises(ValueError, match="is a copy of"):
+        monitor.observe_file("copy.csv", long)
+    monitor.observe_file("copy.csv", long, "again")
+    assert monitor.trials == 164
+
+
+def test_a_state_that_somebody_else_writes_is_left_alone(certificate: Certificate, tmp_path: Path):
+    monitor, state = watched(certificate, [0, 1]), tmp_path / "state.json"
+    lock = tmp_path / ".state.json.lock"
+    lock.touch()
+    with pytest.raises(ValueError, match="is being written by somebody else"):
+        monitor.save(state)
+    assert not state.exists()
+    lock.unlink()
+    monitor.save(state)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.json"]

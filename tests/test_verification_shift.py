@@ -542,3 +542,10 @@ def test_a_sample_too_large_to_verify_is_refused(known: Path):
         rewrite(known, record | {"ball": ball})
         with pytest.raises(ValueError, match="at most 200 cells"):
             verify(known)
+
+
+def test_a_tiny_delta_and_a_rare_cell_do_not_take_forever(tmp_path: Path, binary_costs: Costs):
+    there, here = ["a"] + ["b"] * 1000, ["a"] + ["b"] * 200_000
+    ball = ball_of_samples(there, here, 1e-12, "hellinger", cells=["a", "b"])
+    run = under_shift(learn_finite(binary_costs), ball)
+    assert verify(run.save(tmp_path / "run")).certificate.ball == ball

@@ -133,6 +133,10 @@ class Beta(Family):
         return _outwards(terms, order, lost)
 
     def _total_variation(self, training: Beta) -> float:
+        if max(self.alpha + self.beta, training.alpha + training.beta) > 1e7:
+            # There the logarithms of B are too coarse to tell where the densities cross.
+            distance = self.divergence_from(training, "hellinger")
+            return math.sqrt(distance * (2 - distance))
         # By s = ln(x/(1-x)), so that both ends are told apart as finely as the middle. The ratio of
         # the densities has at most one extremum, so it is 1 at most twice. More points than that
         # do no harm: they add to what the sum has missed, and it is never above the truth.

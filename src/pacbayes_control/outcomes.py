@@ -28,7 +28,7 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
         return checked_outcomes(plain[0], path.name, plain[1])
     sheet = read_sheet(path)
     index, has_header = _chosen(sheet, column, HEADERS)
-    if has_header and WORDS.get(sheet.rows[0][index].lower()) == 0:
+    if has_header and sheet.rows[0][index].lower().startswith(("success", "succeed", "pass")):
         raise ValueError(f"{path.name}: costs are wanted, 1 for failure, and these are successes")
     cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:

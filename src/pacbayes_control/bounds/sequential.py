@@ -142,8 +142,8 @@ def wager(purse: Purse, costs: Floats, bound: float) -> tuple[Purse, Floats]:
 def wager_on_counts(purse: Purse, failures: int, trials: int, bound: float) -> Purse:
     """The same for 0/1 outcomes of which only the numbers are known.
 
-    What would have been staked during them is staked after them: whoever decides when to report
-    has seen them, and no stake may depend on that.
+    What would have been staked during them is given up. So she never has more than after the same
+    outcomes one by one, in whatever order, and nothing is gained by when they are reported.
     """
     stakes, _ = bets(bound)
     b, before = max(float(bound), SMALLEST_BOUND), purse.trials
@@ -152,9 +152,7 @@ def wager_on_counts(purse: Purse, failures: int, trials: int, bound: float) -> P
         logs = np.log(purse.wealth + due * math.exp(-purse.scale)) + purse.scale
     logs += failures * np.log1p(stakes * (1 - b)) + (trials - failures) * np.log1p(-stakes * b)
     scale = max(float(logs.max()), 0.0)
-    late = LATER * (1 / (before + 1) - 1 / (before + trials))
-    wealth = np.exp(logs - scale) + late * math.exp(-scale)
-    return Purse(wealth, scale, before + trials)
+    return Purse(np.exp(logs - scale), scale, before + trials)
 
 
 def _rescaled(wealth: Floats, scale: float) -> tuple[Floats, float]:

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
 from pacbayes_control.certificate import Certificate
 from pacbayes_control.monitor.reports import Promise
 from pacbayes_control.run import json_bytes
@@ -20,6 +22,12 @@ class Batch(NamedTuple):
     name: str
     trials: int
     sha: str  # SHA-256 of its outcomes
+    again: bool  # whether it was counted although its name had been before
+
+    def begins(self, values: NDArray) -> bool:
+        """Whether these outcomes begin with its own."""
+        alike = self.trials <= len(values)
+        return alike and sha(values[: self.trials].tobytes()) == self.sha
 
 
 def sha(content: bytes) -> str:
@@ -75,7 +83,7 @@ def _is_purse(wealth: list[float], scale: float) -> bool:
 
 def _is_batch(batch: Any) -> bool:
     kinds = [type(entry) for entry in batch] if isinstance(batch, list) else []
-    return kinds == [str, int, str] and batch[1] >= 1
+    return kinds == [str, int, str, bool] and batch[1] >= 1
 
 
 def _is_point(point: Any, trials: int) -> bool:

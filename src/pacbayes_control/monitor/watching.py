@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -96,17 +98,40 @@ class Monitor:
                 "outcomes are new, --again"
             )
         new = values
-        if earlier and repeated == "grown":
-            last = earlier[-1]
-            if sha(values[: last.trials].tobytes()) != last.sha:
-                raise ValueError(
-                    f"{name} does not begin with the {last.trials} outcomes that were appended "
-                    "before: what has been counted cannot be changed"
-                )
-            new = values[last.trials :]
+        if repeated == "grown":
+            new = values[self._counted(name, values) :]
+        elif repeated is None:
+            self._check_new(name, values)
         if len(new):
             self.observe(new)
-            self.batches.append(Batch(name, len(values), sha(values.tobytes())))
+            again = bool(earlier) and repeated == "again"
+            self.batches.append(Batch(name, len(values), sha(values.tobytes()), again))
+
+    def _counted(self, name: str, values: NDArray) -> int:
+        """With how many outcomes that were taken in before a file begins that has grown."""
+        earlier = [batch for batch in self.batches if batch.name == name]
+        if any(batch.again for batch in earlier):
+            raise ValueError(f"{name} was counted again before: what is new in it cannot be told")
+        begun = [batch for batch in self.batches if batch.begins(values)]
+        if earlier and earlier[-1] not in begun:
+            raise ValueError(
+                f"{name} does not begin with the {earlier[-1].trials} outcomes that were appended "
+                "before: what has been counted cannot be changed"
+            )
+        if not earlier and begun:
+            raise ValueError(
+                f"{name} begins with the {begun[-1].trials} outcomes of {begun[-1].name}: append "
+                "it under that name, or say --again if all are new"
+            )
+        return earlier[-1].trials if earlier else 0
+
+    def _check_new(self, name: str, values: NDArray) -> None:
+        """An error for a copy of an earlier file; short or uniform ones may be alike by chance."""
+        if len(values) < 50 or len(np.unique(values)) == 1:
+            return
+        for batch in self.batches:
+            if batch.trials == len(values) and batch.begins(values):
+                raise ValueError(f"{name} is a copy of {batch.name}: if it is not, say --again")
 
     def observe_counts(self, failures: int, trials: int) -> None:
         """Take in 0/1 outcomes of which only the numbers are known."""
@@ -203,11 +228,12 @@ class Monitor:
             "stride": self.stride,
             "history": [list(point) for point in self.history],
         }
-        self.check_unchanged(path)
         content = json_bytes(record)
-        unfinished = path.with_name(path.name + ".part")
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with _alone(path):
+            self.check_unchanged(path)
+            unfinished.write_bytes(content)
+            os.replace(unfinished, path)
         self._kept = sha(content)
 
     def check_unchanged(self, path: Path) -> None:
@@ -221,8 +247,10 @@ class Monitor:
     ) -> Monitor:
         """Go on from a state; an error if it is of another certificate or another α."""
         path = Path(path)
+        kept = sha(path.read_bytes()) if path.is_file() else ""
         record = read_json(path)
-        kept = sha(path.read_bytes())
+        if sha(path.read_bytes()) != kept:
+            raise ValueError(f"{path} is being written by somebody else: try again")
         if not is_state(record):
             raise ValueError(f"{path} is not the state of a monitor")
         if record["certificate"] != certificate_digest(certificate):
@@ -242,3 +270,19 @@ class Monitor:
         monitor._kept = kept
         monitor.history = [(int(n), float(s), float(e)) for n, s, e in record["history"]]
         return monitor
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a state file for oneself, by a file beside it that must not be there yet."""
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        lock.touch(exist_ok=False)
+    except FileExistsError:
+        raise ValueError(
+            f"{path} is being written by somebody else: try again, or delete {lock}"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)

@@ -56,7 +56,7 @@ def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
         ratio = iv.mpf(k) / (n - k + 1) * odds  # P(k-1) / P(k), which falls with k
         term = term * ratio
         total = total + term
-        if ratio.b < 1 and (term * ratio / (1 - ratio)).b < total.a * iv.mpf(10) ** -30:
+        if ratio.b < 1 and (term * ratio / (1 - ratio)).b <= total.a * iv.mpf(10) ** -30:
             return total + iv.mpf([0, (term * ratio / (1 - ratio)).b])
     return total
 

@@ -96,13 +96,14 @@ def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
 def _certified(count: int, n: int, level: float) -> Number:
     """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, moved until that is proven."""
     guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
-    while True:
+    while guess < 1:
         p = guess + widening * min(guess, 1 - guess)
         if binomial_tail(count, n, iv.mpf(p)).b <= level:
             return p
         widening *= 4
         if widening > 1:
-            return mp.mpf(1)
+            break
+    return mp.mpf(1)
 
 
 def _order(divergence: str) -> float:
