@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from pacbayes_control.cli import main
 from pacbayes_control.costs import Costs
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
@@ -44,5 +45,24 @@ def pbc(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=timeout,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command within this process, in an empty folder, which spares the start of another."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        shown = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return subprocess.CompletedProcess(sys.argv, stop.value.code, shown.out, shown.err)
 
     return run

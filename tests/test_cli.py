@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import complaint
+
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
 KEYS = {"bound", "method", "delta", "environments", "policies", "empirical_cost", "kl"}
@@ -25,16 +27,6 @@ def campaign(tmp_path: Path) -> Path:
     path = tmp_path / "campaign.csv"
     path.write_text("\n".join(["site,slow,careful,fast", *rows]) + "\n")
     return path
-
-
-def complaint(result: subprocess.CompletedProcess[str], code: int = 2) -> str:
-    """The one line of a failed command."""
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("pbc: ")
-    return lines[0]
 
 
 # ---- what works ---------------------------------------------------------------------------------

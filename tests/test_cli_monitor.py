@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pacbayes_control.cli import main
+from commands import complaint
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor
 from pacbayes_control.run import Run
@@ -42,34 +41,6 @@ def state(run: Path, tmp_path: Path) -> Path:
     monitor.observe([1, 1] + [0] * 18)
     monitor.save(tmp_path / "state.json")
     return tmp_path / "state.json"
-
-
-@pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Pbc:
-    """The command within this process, which spares the start of another."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, errors = capsys.readouterr()
-        code = stop.value.code
-        assert isinstance(code, int)
-        return subprocess.CompletedProcess(sys.argv, code, out, errors)
-
-    return run
-
-
-def complaint(result: subprocess.CompletedProcess[str]) -> str:
-    """The one line of a failed command."""
-    assert result.returncode == 2, result.stderr
-    assert "Traceback" not in result.stderr
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("pbc: ")
-    return lines[0]
 
 
 def answer(pbc: Pbc, folder: Path, *arguments: object) -> dict[str, Any]:

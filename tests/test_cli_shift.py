@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from commands import complaint
 from pacbayes_control.balls import Ball, ball_of_samples, round_down
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
-from pacbayes_control.cli import main
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
@@ -36,25 +35,6 @@ DIVERGENCES = [
 ]
 WRITING = ("--json", "j.json", "--plot", "p.svg")
 SAMPLES = ("--shifted", "there.csv", "--training", "here.csv")
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Pbc:
-    """Run the command in this process, in an empty folder: no interpreter to wait for."""
-
-    def run(*arguments: object) -> Result:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main()
-        shown = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return subprocess.CompletedProcess(sys.argv, end.value.code, shown.out, shown.err)
-
-    return run
 
 
 @pytest.fixture
@@ -80,16 +60,6 @@ def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def complaint(result: Result) -> str:
-    """The one line of a failed command."""
-    assert result.returncode == 2, result.stderr
-    assert "Traceback" not in result.stderr
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("pbc: ")
-    return lines[0]
 
 
 def as_json(record: dict[str, Any]) -> Any:
@@ -124,9 +94,9 @@ def test_a_run_alone_gets_a_curve_and_nothing_is_written(pbc: Pbc, folder: Path,
 
 @pytest.mark.parametrize(("divergence", "_", "symbol"), DIVERGENCES)
 def test_the_curve_is_that_of_the_divergence_that_was_asked_for(
-    command: Pbc, folder: Path, tmp_path: Path, divergence: str, _: float, symbol: str
+    quick: Pbc, folder: Path, tmp_path: Path, divergence: str, _: float, symbol: str
 ):
-    result = command("shift", "run", "--divergence", divergence, "--json", "c.json")
+    result = quick("shift", "run", "--divergence", divergence, "--json", "c.json")
     assert result.returncode == 0, result.stderr
     assert f"What is promised where {symbol} ≤ B" in result.stdout
     record = record_in(tmp_path / "c.json")
@@ -146,10 +116,10 @@ def test_the_curve_is_that_of_the_divergence_that_was_asked_for(
 
 @pytest.mark.parametrize("limit", [0.2, 0.9, 1.0])
 def test_the_curve_ends_where_the_promise_reaches_the_limit(
-    command: Pbc, folder: Path, tmp_path: Path, limit: float
+    quick: Pbc, folder: Path, tmp_path: Path, limit: float
 ):
     assert folder.is_dir()
-    result = command("shift", "run", "--limit", limit, "--json", "c.json")
+    result = quick("shift", "run", "--limit", limit, "--json", "c.json")
     record = record_in(tmp_path / "c.json")
     assert f"The promise stays at {limit:g} or below" in result.stdout
     assert record["limit"] == limit
@@ -157,9 +127,9 @@ def test_the_curve_ends_where_the_promise_reaches_the_limit(
 
 
 def test_a_limit_below_the_bound_leaves_no_room_for_a_shift(
-    command: Pbc, folder: Path, tmp_path: Path
+    quick: Pbc, folder: Path, tmp_path: Path
 ):
-    result = command("shift", "run", "--limit", 0.05, "--json", "c.json")
+    result = quick("shift", "run", "--limit", 0.05, "--json", "c.json")
     assert result.returncode == 0, result.stderr
     assert "The bound is 0.05 or more without any shift." in result.stdout
     record = record_in(tmp_path / "c.json")
@@ -167,8 +137,8 @@ def test_a_limit_below_the_bound_leaves_no_room_for_a_shift(
     assert record["bounds"][0] == Run.load(folder).certificate.bound > 0.05
 
 
-def test_json_can_go_to_the_terminal(command: Pbc, folder: Path):
-    result = command("shift", "run", "--json", "-")
+def test_json_can_go_to_the_terminal(quick: Pbc, folder: Path):
+    result = quick("shift", "run", "--json", "-")
     record = json.loads(result.stdout)
     assert "What is promised" in result.stderr
     assert record["bound"] == Run.load(folder).certificate.bound
@@ -176,10 +146,10 @@ def test_json_can_go_to_the_terminal(command: Pbc, folder: Path):
 
 @pytest.mark.parametrize(("name", "signature"), [("c.svg", b"<?xml"), ("c.png", b"\x89PNG")])
 def test_the_curve_is_drawn_where_a_picture_is_asked_for(
-    command: Pbc, folder: Path, tmp_path: Path, name: str, signature: bytes
+    quick: Pbc, folder: Path, tmp_path: Path, name: str, signature: bytes
 ):
     assert folder.is_dir()
-    result = command("shift", "run", "--plot", name)
+    result = quick("shift", "run", "--plot", name)
     assert f"Picture: {name}" in result.stdout
     assert (tmp_path / name).read_bytes().startswith(signature)
 
@@ -228,9 +198,9 @@ def test_a_ball_makes_a_run_of_its_own_that_verifies(pbc: Pbc, folder: Path, tmp
 
 @pytest.mark.parametrize(("divergence", "radius", "symbol"), DIVERGENCES)
 def test_every_divergence_can_be_that_of_the_ball(
-    command: Pbc, folder: Path, tmp_path: Path, divergence: str, radius: float, symbol: str
+    quick: Pbc, folder: Path, tmp_path: Path, divergence: str, radius: float, symbol: str
 ):
-    result = command(
+    result = quick(
         "shift", "run", "--ball", f"{divergence}:{radius}", "--out", "robust", "--json", "r.json"
     )
     assert result.returncode == 0, result.stderr
@@ -240,13 +210,13 @@ def test_every_divergence_can_be_that_of_the_ball(
     expected = under_shift(Run.load(folder), Ball(divergence, radius)).certificate
     assert record["certificate"] == as_json(expected.to_dict())
     assert expected.bound > record["bound"]
-    assert command("verify", "robust").returncode == 0
+    assert quick("verify", "robust").returncode == 0
 
 
-def test_a_run_of_one_policy_can_be_shifted_too(command: Pbc, tmp_path: Path):
+def test_a_run_of_one_policy_can_be_shifted_too(quick: Pbc, tmp_path: Path):
     failed = np.random.default_rng(5).random((200, 3)) < [0.5, 0.02, 0.3]
     learn_finite(failed, 0.01, "occam").save(tmp_path / "one")
-    result = command("shift", "one", "--ball", "total-variation:0.1", "--out", "robust")
+    result = quick("shift", "one", "--ball", "total-variation:0.1", "--out", "robust")
     assert result.returncode == 0, result.stderr
     c = verify(tmp_path / "robust").certificate
     assert (c.method, c.policy) == ("occam", 1)
@@ -254,7 +224,7 @@ def test_a_run_of_one_policy_can_be_shifted_too(command: Pbc, tmp_path: Path):
     assert c.bound == pytest.approx(c.bound_without_shift + 0.1, abs=1e-9)
 
 
-def test_a_tampered_robust_bound_is_refused(command: Pbc, folder: Path, tmp_path: Path):
+def test_a_tampered_robust_bound_is_refused(quick: Pbc, folder: Path, tmp_path: Path):
     run = under_shift(Run.load(folder), Ball("kl", 0.08))
     low = 0.99 * run.certificate.bound
     forged = Run(
@@ -264,29 +234,29 @@ def test_a_tampered_robust_bound_is_refused(command: Pbc, folder: Path, tmp_path
         run.posterior,
     )
     forged.save(tmp_path / "forged")
-    result = command("verify", "forged")
+    result = quick("verify", "forged")
     assert result.returncode == 1
     assert "does not hold on every distribution with KL(D′‖D) ≤ 0.08" in result.stderr
 
 
 def test_a_run_in_a_ball_still_shows_the_curve_from_its_beginning(
-    command: Pbc, folder: Path, tmp_path: Path
+    quick: Pbc, folder: Path, tmp_path: Path
 ):
-    assert command("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
+    assert quick("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
     for name in ("run", "robust"):
-        assert command("shift", name, "--json", f"{name}.json").returncode == 0
+        assert quick("shift", name, "--json", f"{name}.json").returncode == 0
     assert record_in(tmp_path / "robust.json") == record_in(tmp_path / "run.json")
     assert record_in(tmp_path / "robust.json")["bound"] == Run.load(folder).certificate.bound
 
 
-def test_a_robust_run_is_replaced_only_by_force(command: Pbc, folder: Path, tmp_path: Path):
+def test_a_robust_run_is_replaced_only_by_force(quick: Pbc, folder: Path, tmp_path: Path):
     assert folder.is_dir()
-    assert command("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
+    assert quick("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
     before = content(tmp_path)
     again = "shift", "run", "--ball", "hellinger:0.01", "--out", "robust"
-    assert "robust is not empty" in complaint(command(*again))
+    assert "robust is not empty" in complaint(quick(*again))
     assert content(tmp_path) == before
-    assert command(*again, "--force").returncode == 0
+    assert quick(*again, "--force").returncode == 0
     ball = verify(tmp_path / "robust").certificate.ball
     assert ball == Ball("hellinger", 0.01)
 
@@ -296,10 +266,10 @@ def test_a_robust_run_is_replaced_only_by_force(command: Pbc, folder: Path, tmp_
 
 @pytest.mark.parametrize("divergence", ["kl", "total-variation", "hellinger"])
 def test_two_samples_in_cells_make_a_ball_and_pay_for_it(
-    command: Pbc, folder: Path, samples, tmp_path: Path, divergence: str
+    quick: Pbc, folder: Path, samples, tmp_path: Path, divergence: str
 ):
     options = "--cells", "dry, wet", "--divergence", divergence, "--shift-delta", 0.02
-    result = command("shift", "run", *SAMPLES, *options, "--out", "robust", "--json", "r.json")
+    result = quick("shift", "run", *SAMPLES, *options, "--out", "robust", "--json", "r.json")
     assert result.returncode == 0, result.stderr
     assert "With confidence 97 %" in result.stdout
     assert "drawn like the shifted sample of 400" in result.stdout
@@ -311,10 +281,10 @@ def test_two_samples_in_cells_make_a_ball_and_pay_for_it(
     assert c.budget == {**Run.load(folder).certificate.budget, "shift": 0.02}
     assert c.delta == pytest.approx(0.03, rel=1e-12)
     assert record_in(tmp_path / "r.json")["certificate"] == as_json(c.to_dict())
-    assert command("verify", "robust").returncode == 0
+    assert quick("verify", "robust").returncode == 0
 
 
-def test_two_samples_of_numbers_are_cut_at_edges(command: Pbc, folder: Path, tmp_path: Path):
+def test_two_samples_of_numbers_are_cut_at_edges(quick: Pbc, folder: Path, tmp_path: Path):
     assert folder.is_dir()
     rng = np.random.default_rng(2)
     there, here = rng.normal(0.1, 1, 500), rng.normal(0.0, 1, 700)
@@ -322,14 +292,14 @@ def test_two_samples_of_numbers_are_cut_at_edges(command: Pbc, folder: Path, tmp
         rows = [f"site {i},{value!r}" for i, value in enumerate(values.tolist())]
         (tmp_path / f"{name}.csv").write_text("\n".join(["site,width", *rows]) + "\n")
     options = "--edges", "-0.5,0.5", "--column", "width", "--out", "robust"
-    result = command("shift", "run", *SAMPLES, *options)
+    result = quick("shift", "run", *SAMPLES, *options)
     assert result.returncode == 0, result.stderr
     ball = verify(tmp_path / "robust").certificate.ball
     assert ball == ball_of_samples(there, here, 0.005, edges=[-0.5, 0.5])
     assert ball is not None
     assert ball.samples is not None
     assert ball.samples[0] == tuple(np.histogram(there, [-99, -0.5, 0.5, 99])[0].tolist())
-    assert command("verify", "robust").returncode == 0
+    assert quick("verify", "robust").returncode == 0
 
 
 # ---- bad input ----------------------------------------------------------------------------------
@@ -358,11 +328,11 @@ def test_two_samples_of_numbers_are_cut_at_edges(command: Pbc, folder: Path, tmp
     ],
 )
 def test_a_ball_that_is_none_gets_one_clear_line(
-    command: Pbc, folder: Path, tmp_path: Path, ball: str, message: str
+    quick: Pbc, folder: Path, tmp_path: Path, ball: str, message: str
 ):
     assert folder.is_dir()
     before = content(tmp_path)
-    result = command("shift", "run", "--ball", ball, "--out", "robust", *WRITING)
+    result = quick("shift", "run", "--ball", ball, "--out", "robust", *WRITING)
     assert message in complaint(result)
     assert content(tmp_path) == before
 
@@ -408,12 +378,12 @@ def test_a_ball_that_is_none_gets_one_clear_line(
     ],
 )
 def test_bad_options_get_one_clear_line_and_nothing_is_written(
-    command: Pbc, folder: Path, samples, tmp_path: Path, options: tuple[str, ...], message: str
+    quick: Pbc, folder: Path, samples, tmp_path: Path, options: tuple[str, ...], message: str
 ):
     assert folder.is_dir()
     assert samples
     before = content(tmp_path)
-    assert message in complaint(command("shift", "run", *options, *WRITING))
+    assert message in complaint(quick("shift", "run", *options, *WRITING))
     assert content(tmp_path) == before
 
 
@@ -433,27 +403,27 @@ def test_bad_options_get_one_clear_line_and_nothing_is_written(
     ],
 )
 def test_a_sample_that_is_none_gets_one_clear_line(
-    command: Pbc, folder: Path, tmp_path: Path, text: str, how: tuple[str, str], message: str
+    quick: Pbc, folder: Path, tmp_path: Path, text: str, how: tuple[str, str], message: str
 ):
     assert folder.is_dir()
     (tmp_path / "there.csv").write_text(text)
     numeric = how[0] == "--edges"
     (tmp_path / "here.csv").write_text("0.2\n0.8\n" if numeric else "dry\nwet\n")
     before = content(tmp_path)
-    result = command("shift", "run", *SAMPLES, *how, "--out", "robust", *WRITING)
+    result = quick("shift", "run", *SAMPLES, *how, "--out", "robust", *WRITING)
     assert message in complaint(result)
     assert content(tmp_path) == before
 
 
 @pytest.mark.parametrize("missing", ["there.csv", "here.csv"])
 def test_a_sample_that_is_missing_is_named(
-    command: Pbc, folder: Path, samples, tmp_path: Path, missing: str
+    quick: Pbc, folder: Path, samples, tmp_path: Path, missing: str
 ):
     assert folder.is_dir()
     assert samples
     (tmp_path / missing).unlink()
     before = content(tmp_path)
-    result = command("shift", "run", *SAMPLES, "--cells", "dry,wet", *WRITING)
+    result = quick("shift", "run", *SAMPLES, "--cells", "dry,wet", *WRITING)
     assert f"there is no file {missing}" in complaint(result)
     assert content(tmp_path) == before
 
@@ -464,31 +434,29 @@ def test_a_run_that_is_missing_is_named(pbc: Pbc, tmp_path: Path):
     assert content(tmp_path) == {}
 
 
-def test_an_altered_run_is_not_shifted(command: Pbc, folder: Path, tmp_path: Path):
+def test_an_altered_run_is_not_shifted(quick: Pbc, folder: Path, tmp_path: Path):
     path = folder / "certificate.json"
     path.write_text(path.read_text().replace('"method": "kl"', '"method": "occam"'))
     before = content(tmp_path)
-    result = command("shift", "run", "--ball", "kl:0.1", "--out", "robust", *WRITING)
+    result = quick("shift", "run", "--ball", "kl:0.1", "--out", "robust", *WRITING)
     assert "certificate.json was altered" in complaint(result)
     assert content(tmp_path) == before
 
 
-def test_a_run_in_a_ball_cannot_be_shifted_again(command: Pbc, folder: Path, tmp_path: Path):
+def test_a_run_in_a_ball_cannot_be_shifted_again(quick: Pbc, folder: Path, tmp_path: Path):
     assert folder.is_dir()
-    assert command("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
+    assert quick("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
     before = content(tmp_path)
-    result = command("shift", "robust", "--ball", "kl:0.01", "--out", "twice", *WRITING)
+    result = quick("shift", "robust", "--ball", "kl:0.01", "--out", "twice", *WRITING)
     assert "holds where KL(D′‖D) ≤ 0.08 already: start from the run" in complaint(result)
     assert content(tmp_path) == before
 
 
 @pytest.mark.parametrize("option", ["--json", "--plot"])
-def test_a_folder_to_write_in_must_be_there(
-    command: Pbc, folder: Path, tmp_path: Path, option: str
-):
+def test_a_folder_to_write_in_must_be_there(quick: Pbc, folder: Path, tmp_path: Path, option: str):
     assert folder.is_dir()
     before = content(tmp_path)
-    result = command("shift", "run", "--ball", "kl:0.1", "--out", "robust", option, "none/x.svg")
+    result = quick("shift", "run", "--ball", "kl:0.1", "--out", "robust", option, "none/x.svg")
     assert "there is no folder none" in complaint(result)
     assert content(tmp_path) == before
 
@@ -532,10 +500,10 @@ def test_reproduce_table2_in_small_prints_writes_and_draws(pbc: Pbc, tmp_path: P
     ],
 )
 def test_bad_arguments_of_reproduce_get_one_clear_line_and_nothing_is_written(
-    command: Pbc, tmp_path: Path, arguments: tuple, message: str
+    quick: Pbc, tmp_path: Path, arguments: tuple, message: str
 ):
     (tmp_path / "file").write_text("")
-    assert message in complaint(command("reproduce", *arguments))
+    assert message in complaint(quick("reproduce", *arguments))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -561,32 +529,32 @@ def test_bad_arguments_of_reproduce_get_one_clear_line_and_nothing_is_written(
     ],
 )
 def test_no_option_is_ignored_and_no_input_overwritten(
-    command: Pbc, folder: Path, tmp_path: Path, samples: Any, arguments: tuple, message: str
+    quick: Pbc, folder: Path, tmp_path: Path, samples: Any, arguments: tuple, message: str
 ):
     before = content(tmp_path)
-    assert message in complaint(command("shift", folder.name, *arguments))
+    assert message in complaint(quick("shift", folder.name, *arguments))
     assert content(tmp_path) == before
     assert samples
 
 
-def test_a_promise_that_no_shift_can_break_is_null_in_json(command: Pbc, folder: Path):
+def test_a_promise_that_no_shift_can_break_is_null_in_json(quick: Pbc, folder: Path):
     arguments = ("--divergence", "reverse-kl", "--limit", 1, "--json", "out.json")
-    assert command("shift", folder.name, *arguments).returncode == 0
+    assert quick("shift", folder.name, *arguments).returncode == 0
     assert record_in(folder.parent / "out.json")["tolerable"] is None
 
 
-def test_certify_and_learn_take_a_ball_and_refuse_one_that_is_none(command: Pbc, tmp_path: Path):
+def test_certify_and_learn_take_a_ball_and_refuse_one_that_is_none(quick: Pbc, tmp_path: Path):
     (tmp_path / "costs.csv").write_text("a,b\n" + "0,1\n0.5,0\n" * 100)
-    done = command("certify", "costs.csv", "--ball", "kl:0.05", "--method", "tilted", "--out", "r")
+    done = quick("certify", "costs.csv", "--ball", "kl:0.05", "--method", "tilted", "--out", "r")
     assert done.returncode == 0, done.stderr
     assert "on every distribution D′ with KL(D′‖D) ≤ 0.05" in done.stdout
     assert verify(tmp_path / "r").certificate.ball == Ball("kl", 0.05)
-    assert "finite number" in complaint(command("certify", "costs.csv", "--ball", "kl:-1"))
-    assert "write DIVERGENCE:B" in complaint(command("learn", "vehicle", "--ball", "0.1"))
+    assert "finite number" in complaint(quick("certify", "costs.csv", "--ball", "kl:-1"))
+    assert "write DIVERGENCE:B" in complaint(quick("learn", "vehicle", "--ball", "0.1"))
     assert not (tmp_path / "runs").exists()
 
 
-def test_learn_certifies_in_a_ball(command: Pbc, tmp_path: Path):
+def test_learn_certifies_in_a_ball(quick: Pbc, tmp_path: Path):
     arguments = ("--environments", 20, "--test-environments", 0, "--ball", "hellinger:0.001")
-    assert command("learn", "vehicle", *arguments, "--out", "r").returncode == 0
+    assert quick("learn", "vehicle", *arguments, "--out", "r").returncode == 0
     assert verify(tmp_path / "r").certificate.ball == Ball("hellinger", 0.001)

@@ -83,12 +83,13 @@ def curve(
     if not 0 < limit <= 1:
         raise ValueError(f"a limit of {limit:g} is no cost: it must lie in (0, 1]")
     reach = float(tolerable_shift(base, limit, divergence)) if limit > base else 0.0
-    if certificate.tilt is not None and divergence == "kl":
-        reach = max(reach, (limit - base) * certificate.tilt * (1 - 1e-9))
+    tilt = certificate.tilt if divergence == "kl" else None
+    if tilt is not None:  # the bound is also base + B/λ, for every B
+        reach = max(reach, (limit - base) * tilt * (1 - 1e-9))
     half_way = float(tolerable_shift(base, (1 + base) / 2, divergence))
     last = next((radius for radius in (reach, half_way) if 0 < radius < np.inf), 1.0)
     chosen = last * np.linspace(0, 1, 41) ** 2 if radii is None else np.asarray(radii, float)
     bounds = shift_inverse(base, chosen, divergence)
-    if certificate.tilt is not None and divergence == "kl":  # which holds for every B, too
-        bounds = np.minimum(bounds, (base + chosen / certificate.tilt) * (1 + 1e-12))
+    if tilt is not None:
+        bounds = np.minimum(bounds, (base + chosen / tilt) * (1 + 1e-12))
     return Curve(divergence, tuple(chosen.tolist()), tuple(bounds.tolist()), limit, reach)

@@ -30,7 +30,7 @@ from pacbayes_control.monitor.state import (
     sha,
 )
 from pacbayes_control.outcomes import checked_outcomes
-from pacbayes_control.run import json_bytes, read_json
+from pacbayes_control.run import hash_file, json_bytes, read_json
 
 POINTS = 2048  # of the history, at most
 LARGEST_LOG = 690.0  # of an e-value that is shown: e⁶⁹⁰ ≈ 1e299
@@ -70,16 +70,9 @@ class Monitor:
         values = checked_outcomes(np.atleast_1d(costs) if np.isscalar(costs) else costs)
         self._check_room(len(values))
         self.purse, path = wager(self.purse, values, self.certificate.bound)
-        first = self.trials + 1
-        sums = self.total + np.cumsum(values)
-        self.trials += len(values)
-        self.total = float(sums[-1])
         self.binary = self.binary and bool(np.all((values == 0) | (values == 1)))
-        alarms = np.flatnonzero(path >= self._threshold)
-        if self.alarm_at is None and alarms.size:
-            self.alarm_at = first + int(alarms[0])
-        self.log_e, self.largest = float(path[-1]), max(self.largest, float(path.max()))
-        self._remember(np.arange(first, self.trials + 1), sums, path)
+        trials = self.trials + 1 + np.arange(len(values))
+        self._weigh(trials, self.total + np.cumsum(values), path)
 
     def observe_file(self, name: str, costs: ArrayLike, repeated: str | None = None) -> None:
         """Take in the outcomes of a file, and remember them: to count missions twice is an error.
@@ -99,7 +92,7 @@ class Monitor:
             )
         new = values
         if repeated == "grown":
-            new = values[self._counted(name, values) :]
+            new = values[self._counted(name, values, earlier) :]
         elif repeated is None:
             self._check_new(name, values)
         if len(new):
@@ -107,23 +100,24 @@ class Monitor:
             again = bool(earlier) and repeated == "again"
             self.batches.append(Batch(name, len(values), sha(values.tobytes()), again))
 
-    def _counted(self, name: str, values: NDArray) -> int:
+    def _counted(self, name: str, values: NDArray, earlier: list[Batch]) -> int:
         """With how many outcomes that were taken in before a file begins that has grown."""
-        earlier = [batch for batch in self.batches if batch.name == name]
         if any(batch.again for batch in earlier):
             raise ValueError(f"{name} was counted again before: what is new in it cannot be told")
-        begun = [batch for batch in self.batches if batch.begins(values)]
-        if earlier and earlier[-1] not in begun:
+        if earlier and not earlier[-1].begins(values):
             raise ValueError(
                 f"{name} does not begin with the {earlier[-1].trials} outcomes that were appended "
                 "before: what has been counted cannot be changed"
             )
-        if not earlier and begun:
+        if earlier:
+            return earlier[-1].trials
+        other = next((batch for batch in reversed(self.batches) if batch.begins(values)), None)
+        if other:
             raise ValueError(
-                f"{name} begins with the {begun[-1].trials} outcomes of {begun[-1].name}: append "
-                "it under that name, or say --again if all are new"
+                f"{name} begins with the {other.trials} outcomes of {other.name}: append it under "
+                "that name, or say --again if all are new"
             )
-        return earlier[-1].trials if earlier else 0
+        return 0
 
     def _check_new(self, name: str, values: NDArray) -> None:
         """An error for a copy of an earlier file; short or uniform ones may be alike by chance."""
@@ -144,13 +138,17 @@ class Monitor:
         self._check_room(trials)
         bound = self.certificate.bound
         self.purse = wager_on_counts(self.purse, int(failures), int(trials), bound)
-        self.log_e = self.purse.log_value(bound)
-        self.trials += int(trials)
-        self.total += int(failures)
-        if self.alarm_at is None and self.log_e >= self._threshold:
-            self.alarm_at = self.trials
-        self.largest = max(self.largest, self.log_e)
-        self._remember(*(np.array([x]) for x in (self.trials, self.total, self.log_e)))
+        known = (self.trials + int(trials), self.total + failures, self.purse.log_value(bound))
+        self._weigh(*(np.array([number]) for number in known))
+
+    def _weigh(self, trials: NDArray, sums: NDArray, path: NDArray) -> None:
+        """Go on to the last of some looks: trials, sum of costs and ln of the e-value at each."""
+        self.trials, self.total = int(trials[-1]), float(sums[-1])
+        alarms = np.flatnonzero(path >= self._threshold)
+        if self.alarm_at is None and alarms.size:
+            self.alarm_at = int(trials[alarms[0]])
+        self.log_e, self.largest = float(path[-1]), max(self.largest, float(path.max()))
+        self._remember(trials, sums, path)
 
     @property
     def _threshold(self) -> float:
@@ -238,7 +236,7 @@ class Monitor:
 
     def check_unchanged(self, path: Path) -> None:
         """An error if a file is there that is not this monitor's, as it was last read or saved."""
-        if path.exists() and sha(path.read_bytes()) != self._kept:
+        if path.exists() and hash_file(path) != self._kept:
             raise ValueError(f"{path} was changed meanwhile, or is another's: load it again")
 
     @classmethod
@@ -247,9 +245,9 @@ class Monitor:
     ) -> Monitor:
         """Go on from a state; an error if it is of another certificate or another α."""
         path = Path(path)
-        kept = sha(path.read_bytes()) if path.is_file() else ""
+        kept = hash_file(path) if path.is_file() else ""
         record = read_json(path)
-        if sha(path.read_bytes()) != kept:
+        if hash_file(path) != kept:
             raise ValueError(f"{path} is being written by somebody else: try again")
         if not is_state(record):
             raise ValueError(f"{path} is not the state of a monitor")

@@ -9,8 +9,33 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pacbayes_control.costs import Costs
+from pacbayes_control.rollouts import Progress
 
 PARTS = 10  # at most so many draws of a smaller N from one of the largest
+
+
+class Tally:
+    """Progress of several evaluations in a row, told as that of one.
+
+    >>> tally = Tally(lambda done, total: print(done, "of", total), 10)
+    >>> for done in (2, 4):  # of an evaluation of four rollouts
+    ...     tally(done, 4)
+    2 of 10
+    4 of 10
+    >>> tally(6, 6)
+    10 of 10
+    """
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total = progress, total
+        self.before = 0  # rollouts of the evaluations that are complete
+
+    def __call__(self, done: int, in_all: int) -> None:
+        """So many rollouts of the present evaluation are done."""
+        if self.progress:
+            self.progress(self.before + done, self.total)
+        if done == in_all:
+            self.before += in_all
 
 
 def disjoint(costs: Costs, n: int) -> Iterator[Costs]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import disjoint, over_draws
-from pacbayes_control.rollouts import evaluate, mean_costs
+from pacbayes_control.paper.spread import Tally, disjoint, over_draws
+from pacbayes_control.rollouts import Progress, evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
 
@@ -69,7 +69,7 @@ def table1(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """The table from `draws` draws of 10,000 environments and ten times as many of fewer."""
     if draws < 1:
@@ -77,22 +77,14 @@ def table1(
     task = Vehicle()
     policies = task.gain_grid()
     largest = max(PAPER)
-    total = rollouts_of(draws, test_environments)
-    done = 0
-
-    def advance(rollouts: int, _: int) -> None:
-        if progress:
-            progress(done + rollouts, total)
-
+    tally = Tally(progress, rollouts_of(draws, test_environments))
     test = task.environments(test_environments, stream="table1 test", seed=seed)
-    true_costs = mean_costs(task, policies, test, progress=advance)
-    done += len(test) * len(policies)
+    true_costs = mean_costs(task, policies, test, progress=tally)
     # (N, method) -> one pair of bound and true cost a draw
     results: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for draw in range(draws):
         train = task.environments(largest, stream=f"table1 train {draw}", seed=seed)
-        costs = evaluate(task, policies, train, progress=advance)
-        done += largest * len(policies)
+        costs = evaluate(task, policies, train, progress=tally)
         for n in PAPER:
             for sample in disjoint(costs, n):
                 for method, learn in METHODS.items():

@@ -14,20 +14,18 @@ Beside each, on the same costs and from the same prior, our own: the kl bound it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.balls import Ball, ball_between
-from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.families import Beta
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import disjoint, over_draws
+from pacbayes_control.paper.spread import Tally, disjoint, over_draws
 from pacbayes_control.paper.table1 import DELTA
-from pacbayes_control.rollouts import evaluate, mean_costs
+from pacbayes_control.rollouts import Progress, evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
 from pacbayes_control.tasks import Vehicle
@@ -85,61 +83,42 @@ def table2(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """The table from `draws` draws of 10,000 environments of each kind, and more of fewer."""
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     tasks = {"train": Vehicle(obstacles=TRAINING), "test": Vehicle(obstacles=SHIFTED)}
     policies = tasks["train"].gain_grid()
-    total, done = rollouts_of(draws, test_environments), 0
-
-    def advance(rollouts: int, _: int) -> None:
-        if progress:
-            progress(done + rollouts, total)
-
+    tally, where = Tally(progress, rollouts_of(draws, test_environments)), ball()
     true_costs = {}
     for name, task in tasks.items():
         unseen = task.environments(test_environments, stream=f"table2 estimate {name}", seed=seed)
-        true_costs[name] = mean_costs(task, policies, unseen, progress=advance)
-        done += len(unseen) * len(policies)
+        true_costs[name] = mean_costs(task, policies, unseen, progress=tally)
     results: dict[tuple[int, str], list[Outcome]] = defaultdict(list)
     for draw in range(draws):
         for name, task in tasks.items():
             train = task.environments(max(SIZES), stream=f"table2 {name} {draw}", seed=seed)
-            costs = evaluate(task, policies, train, progress=advance)
-            done += len(train) * len(policies)
+            costs = evaluate(task, policies, train, progress=tally)
             for n in SIZES:
                 for sample in disjoint(costs, n):
-                    results[n, name].append(_outcome(sample, true_costs[name]))
+                    uniform = Categorical.uniform(sample.policies)
+                    paper = learn_finite(sample, DELTA, "kl-maurer", "pinsker", uniform)
+                    exact = learn_finite(sample, DELTA, "kl", prior=uniform)
+                    occam = learn_finite(sample, DELTA, "occam")
+                    results[n, name].append(_outcome((paper, exact, occam), true_costs[name]))
                     if name == "train":
-                        results[n, "robust"].append(_robust(sample, true_costs["test"]))
+                        paper = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
+                        robust = tuple(under_shift(run, where) for run in (paper, exact, occam))
+                        results[n, "robust"].append(_outcome(robust, true_costs["test"]))
     return [_row(n, method, results[n, method]) for n in SIZES for method in PAPER]
 
 
-def _outcome(costs: Costs, true_costs: NDArray[np.float64]) -> Outcome:
-    uniform = Categorical.uniform(costs.policies)
-    return (
-        _pair(learn_finite(costs, DELTA, "kl-maurer", "pinsker", uniform), true_costs),
-        _pair(learn_finite(costs, DELTA, "kl", prior=uniform), true_costs),
-        _pair(learn_finite(costs, DELTA, "occam"), true_costs),
+def _outcome(runs: tuple[Run[Categorical], ...], true_costs: NDArray[np.float64]) -> Outcome:
+    paper, exact, occam = (
+        (run.certificate.bound, float(run.posterior.probabilities @ true_costs)) for run in runs
     )
-
-
-def _robust(costs: Costs, true_costs: NDArray[np.float64]) -> Outcome:
-    uniform, where = Categorical.uniform(costs.policies), ball()
-    paper = learn_finite(costs, DELTA, "kl-maurer", "robust-pinsker", uniform)
-    exact = learn_finite(costs, DELTA, "kl", prior=uniform)
-    occam = learn_finite(costs, DELTA, "occam")
-    return (
-        _pair(under_shift(paper, where), true_costs),
-        _pair(under_shift(exact, where), true_costs),
-        _pair(under_shift(occam, where), true_costs),
-    )
-
-
-def _pair(run: Run[Categorical], true_costs: NDArray[np.float64]) -> tuple[float, float]:
-    return run.certificate.bound, float(run.posterior.probabilities @ true_costs)
+    return paper, exact, occam
 
 
 def _row(n: int, method: str, outcomes: list[Outcome]) -> Row:

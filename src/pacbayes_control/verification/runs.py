@@ -218,13 +218,12 @@ def _finite(run: Run, means: list[Interval]) -> Condition:
         exact_probabilities(run.posterior.probabilities),
         exact_probabilities(run.prior.probabilities),
     )
-    cost = sum((p * c for p, c in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
+    cost = _expected(posterior, means)
     kl = kl_categorical(posterior, prior)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
     _check_agrees("kl", c.kl, kl)
     if c.tilt is not None:
-        tilted = tilted_means(run.costs.values, c.tilt)
-        mean = sum((p * t for p, t in zip(posterior, tilted, strict=True) if p.b > 0), iv.mpf(0))
+        mean = _expected(posterior, tilted_means(run.costs.values, c.tilt))
         scale, within = iv.exp(iv.mpf(c.tilt)) - 1, _pac_bayes(c, mean, kl)
         return cost, lambda b: within((iv.exp(iv.mpf(c.tilt) * b) - 1) / scale)
     if c.policy is None:
@@ -234,6 +233,11 @@ def _finite(run: Run, means: list[Interval]) -> Condition:
         failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
         return cost, lambda b: b.a * n > failures and binomial_tail(failures, n, b).b <= level.a
     return cost, lambda b: exceeds_kl_inverse(cost, b, -iv.log(level) / n)
+
+
+def _expected(posterior: list[Interval], means: list[Interval]) -> Interval:
+    """The mean over a posterior of what each policy has."""
+    return sum((p * x for p, x in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
 
 
 def _gaussian(run: Run, means: list[Interval]) -> Condition:
