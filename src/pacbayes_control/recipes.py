@@ -134,6 +134,28 @@ def learn_vehicle(
     )
 
 
+def recorded_vehicle(run: Run[Any]) -> tuple[Vehicle, Environments] | None:
+    """The vehicle that `pbc learn vehicle` made a run with, and the environments that it counts.
+
+    None where the run is of anything else, or of a vehicle that its record does not describe.
+    """
+    origin = run.costs.origin
+    controllers = [Gains(), *CONTROLLERS.values()]
+    try:
+        [controller] = [c for c in controllers if c.name == origin.get("policy_class")]
+        noise = {"wheel slip": 0.0, "range noise": 0.0}
+        for words in (run.costs.noise or "").split(", ") if run.costs.noise else []:
+            kind, size = words.rsplit(" ", 1)
+            noise[kind] = float(size)
+        wheel_slip, range_noise = noise.values()
+        vehicle = Vehicle(controller=controller, wheel_slip=wheel_slip, range_noise=range_noise)
+        stream, seed, start, stop = (origin[key] for key in ("stream", "seed", "start", "stop"))
+        environments = vehicle.environments(stop, stream, seed)[start:]  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (vehicle, environments) if environments.origin["task"] == origin["task"] else None
+
+
 def pretrain(
     steps: int = PRETRAINING.steps,
     seed: int = 0,

@@ -167,6 +167,16 @@ def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noi
     return replace(noise, kind=kind)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """An environment in the plane, for a reader to look at; lengths in m."""
+
+    circles: NDArray[np.float64]  # (circles, 3) as x, y, radius
+    boxes: NDArray[np.float64]  # (boxes, 4) as left, right, bottom, top
+    robot_radius: float
+    time_step: float  # s between two points of a path
+
+
 class Task(Protocol):
     """A distribution over environments, and what a policy costs in one.
 
@@ -175,7 +185,9 @@ class Task(Protocol):
     policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
     `policy_class`, a word for what a row of parameters means; `depends_on`, environments that its
-    distribution was made from.
+    distribution was made from. For the replays of a report: `scenes(environments)`, a `Scene` each,
+    and `paths(policies, environments, noise)`, for each environment a list with the path of each
+    policy, (points, 2) as x, y, or (points, 3) with the heading.
     """
 
     @property

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import Environments, Noise, noise_of
+from pacbayes_control.tasks.base import Environments, Noise, Scene, noise_of
 from pacbayes_control.tasks.vehicle import kernel
 from pacbayes_control.tasks.vehicle.environments import (
     Arena,
@@ -222,6 +222,25 @@ class Vehicle:
             self._follow(weights, arrays["obstacles"][i, :count], keys[i] if keys.size else keys[0])
             for i, count in enumerate(arrays["counts"])
         ]
+
+    def scenes(self, environments: Environments) -> list[Scene]:
+        """Cylinders and walls of each environment."""
+        arrays = environments.arrays()
+        return [
+            Scene(fields[:count].astype(float), self.arena.walls, self.robot_radius, self.time_step)
+            for fields, count in zip(arrays["obstacles"], arrays["counts"], strict=True)
+        ]
+
+    def paths(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> list[list[NDArray[np.float64]]]:
+        """Poses (steps taken + 1, 3) as x, y, ψ, of each policy in each environment."""
+        noise = noise_of(self, environments, noise)
+        columns = [
+            self.trajectories(policy, environments, noise.shifted(column) if noise else None)
+            for column, policy in enumerate(policies)
+        ]
+        return [[rollout.poses for rollout in row] for row in zip(*columns, strict=True)]
 
     def recordings(
         self, policy: NDArray, environments: Environments
