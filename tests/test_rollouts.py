@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
-from pacbayes_control import rollouts
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
@@ -20,6 +19,7 @@ from pacbayes_control.rollouts import (
     certifying_draws,
     estimate_true_cost,
     evaluate,
+    jobs,
     mean_costs,
     sample_costs,
     sampled_mean,
@@ -347,8 +347,8 @@ def test_fresh_draws_do_not_depend_on_the_chunks(
     task = Meeting()
     environments = task.environments(1200, stream="train")[1000:]
     expected = sample_costs(task, POSTERIOR, environments, draws=3)
-    monkeypatch.setattr(rollouts, "CELLS", cells)
-    monkeypatch.setattr(rollouts, "CHUNK", chunk)
+    monkeypatch.setattr(jobs, "CELLS", cells)
+    monkeypatch.setattr(jobs, "CHUNK", chunk)
     actual = sample_costs(task, POSTERIOR, environments, draws=3)
     assert np.array_equal(actual.values, expected.values)
 
@@ -357,7 +357,7 @@ def test_shared_draws_do_not_depend_on_the_chunks_of_environments(monkeypatch: p
     task = Meeting()
     environments = task.environments(MANY, stream="train")[37:]
     expected = sample_costs(task, POSTERIOR, environments, draws=3, shared=True)
-    monkeypatch.setattr(rollouts, "CHUNK", 4 * CHUNK)
+    monkeypatch.setattr(jobs, "CHUNK", 4 * CHUNK)
     actual = sample_costs(task, POSTERIOR, environments, draws=3, shared=True)
     assert np.array_equal(actual.values, expected.values)
 
@@ -365,7 +365,7 @@ def test_shared_draws_do_not_depend_on_the_chunks_of_environments(monkeypatch: p
 def test_shared_draws_in_several_parts_are_still_shared_and_different(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(rollouts, "CELLS", 10)
+    monkeypatch.setattr(jobs, "CELLS", 10)
     task = Echo()
     environments = task.environments(20, stream="train")
     costs = sample_costs(task, POSTERIOR, environments, draws=12, shared=True)
@@ -412,7 +412,7 @@ def test_sampled_fractions_after_whole_numbers_are_kept(
         calls.append(1)
         return np.zeros(costs.shape, np.uint8) if len(calls) == 1 else np.full(costs.shape, 0.5)
 
-    monkeypatch.setattr(rollouts, "CELLS", 5)
+    monkeypatch.setattr(jobs, "CELLS", 5)
     task = Spoilt(spoil=spoil)
     one = DiagonalGaussian([0.5], 0.01)
     draws = 10 if shared else 1
@@ -423,7 +423,7 @@ def test_sampled_fractions_after_whole_numbers_are_kept(
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_sampling_tells_its_progress_up_to_the_total(monkeypatch: pytest.MonkeyPatch, shared: bool):
-    monkeypatch.setattr(rollouts, "CELLS", 24)
+    monkeypatch.setattr(jobs, "CELLS", 24)
     task, told = Meeting(), []
     sample_costs(
         task,
@@ -623,7 +623,7 @@ def test_noise_does_not_depend_on_the_chunks(
     environments = task.environments(50, stream="train")[10:]
     expected = sample_costs(task, POSTERIOR, environments, 7, shared=shared)
     assert np.unique(expected.values).size == 280
-    monkeypatch.setattr(rollouts, "CELLS", cells)
+    monkeypatch.setattr(jobs, "CELLS", cells)
     actual = sample_costs(task, POSTERIOR, environments, 7, shared=shared)
     assert np.array_equal(actual.values, expected.values)
 
@@ -670,12 +670,11 @@ def test_a_surrogate_outside_0_to_1_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_shared_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch):
-    from pacbayes_control import rollouts
     from pacbayes_control.tasks.vehicle import Linear, paper_prior
 
     task = Vehicle(controller=Linear(), range_noise=0.1)
     environments = task.environments(5, stream="shared")
-    whole = rollouts.sample_costs(task, paper_prior(), environments, 7, shared=True)
-    monkeypatch.setattr(rollouts, "CELLS", 20)
-    parts = rollouts.sample_costs(task, paper_prior(), environments, 7, shared=True)
+    whole = sample_costs(task, paper_prior(), environments, 7, shared=True)
+    monkeypatch.setattr(jobs, "CELLS", 20)
+    parts = sample_costs(task, paper_prior(), environments, 7, shared=True)
     assert np.array_equal(whole.values, parts.values)

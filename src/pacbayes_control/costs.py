@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.distributions import Categorical
 
 DRAWS = ("fresh", "shared")
+AT_A_TIME = 1 << 20  # costs that are checked at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,25 +185,30 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
     return checked_costs(array)
 
 
-def checked_costs(array: NDArray, first: int = 0) -> NDArray[np.float64 | np.uint8]:
+def checked_costs(
+    array: NDArray, first: int = 0, first_policy: int = 0
+) -> NDArray[np.float64 | np.uint8]:
     """A copy with every cost known to lie in [0, 1]; bytes where all are 0 or 1.
 
-    An error names the first environment and policy that is wrong, counting rows from `first`.
+    An error names the first environment and policy that is wrong, counting from `first` and
+    `first_policy`. A table that is mapped from a file and cannot be written to is not copied.
     """
-    if array.dtype == np.uint8 or array.dtype == np.bool_:
-        outside = array > 1
-    else:
+    if array.dtype not in (np.uint8, np.bool_):
         array = array.astype(np.float64, copy=False)
-        outside = ~((array >= 0) & (array <= 1))
-    if outside.any():
-        i, j = np.argwhere(outside)[0]
-        where = f"at environment {first + i}, policy {j}"
-        if np.isnan(array[i, j]):
-            raise ValueError(f"the cost {where} is NaN: every rollout needs a cost")
-        raise ValueError(f"cost {array[i, j]:g} {where} is outside [0, 1]: rescale the costs")
-    if array.dtype != np.float64 or np.all((array == 0) | (array == 1)):
-        return array.astype(np.uint8)
-    return array.copy()
+    binary, rows = True, max(1, AT_A_TIME // max(1, array.shape[1]))
+    for start in range(0, len(array), rows):
+        part = array[start : start + rows]
+        inside = (part >= 0) & (part <= 1)
+        if not inside.all():
+            i, j = np.argwhere(~inside)[0]
+            where = f"at environment {first + start + i}, policy {first_policy + j}"
+            if np.isnan(part[i, j]):
+                raise ValueError(f"the cost {where} is NaN: every rollout needs a cost")
+            raise ValueError(f"cost {part[i, j]:g} {where} is outside [0, 1]: rescale the costs")
+        binary = binary and bool(np.all((part == 0) | (part == 1)))
+    dtype = np.uint8 if binary else np.float64
+    mapped = isinstance(array, np.memmap) and not array.flags.writeable
+    return array.astype(dtype, copy=not mapped)
 
 
 def rescaled_exponential(costs: NDArray, tilt: float = 1.0) -> NDArray[np.float64]:

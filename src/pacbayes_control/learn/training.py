@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import identity
 
 CHECKPOINT_EVERY = 10  # steps
 
@@ -53,7 +53,7 @@ def search_posterior(
 
     if search.settings.estimator == "gradient" and not hasattr(task, "gradients"):
         raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
-    words = _identity(task) if checkpoint else ""
+    words = identity(task) if checkpoint else ""
     fingerprint = search.fingerprint(task=words, environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
@@ -76,23 +76,6 @@ def search_posterior(
             search.save(checkpoint, fingerprint)
         if progress:
             progress(search)
-
-
-def _identity(task: Task) -> str:
-    """Words that tell a task from others, also in another process."""
-    if type(task).__repr__ is not object.__repr__:
-        return repr(task)
-    known = {}
-    for name, value in getattr(task, "__dict__", {}).items():
-        array = isinstance(value, np.ndarray)
-        words = hashlib.sha256(value.tobytes()).hexdigest() if array else repr(value)
-        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
-            raise ValueError(
-                f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
-                "that does, or search without a checkpoint"
-            )
-        known[name] = words
-    return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
 
 
 def _training_costs(

@@ -53,6 +53,7 @@ class Environments:
     seed: int
     start: int
     stop: int
+    block: int = BLOCK  # how many are drawn from one generator, and so at least at a time
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -68,19 +69,19 @@ class Environments:
     def arrays(self) -> Arrays:
         """All of them at once, drawn."""
         parts = []
-        first_block = self.start // BLOCK
-        for block in range(first_block, max(first_block + 1, -(-self.stop // BLOCK))):
-            drawn = self.draw(generator(self.seed, self.stream, block), BLOCK)
-            if not isinstance(drawn, Mapping) or any(len(a) != BLOCK for a in drawn.values()):
-                raise ValueError(f"draw(rng, n) must return arrays of n = {BLOCK} rows, by name")
-            first = max(self.start - block * BLOCK, 0)
-            last = min(self.stop - block * BLOCK, BLOCK)
+        size, first_block = self.block, self.start // self.block
+        for block in range(first_block, max(first_block + 1, -(-self.stop // size))):
+            drawn = self.draw(generator(self.seed, self.stream, block), size)
+            if not isinstance(drawn, Mapping) or any(len(a) != size for a in drawn.values()):
+                raise ValueError(f"draw(rng, n) must return arrays of n = {size} rows, by name")
+            first = max(self.start - block * size, 0)
+            last = min(self.stop - block * size, size)
             parts.append({name: array[first:last] for name, array in drawn.items()})
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def chunks(self, size: int) -> Iterator[Environments]:
         """Consecutive parts of whole blocks, about `size` each, so that no block is drawn twice."""
-        size = max(1, size // BLOCK) * BLOCK
+        size = max(1, size // self.block) * self.block
         position = self.start
         while position < self.stop:
             end = min((position // size + 1) * size, self.stop)
@@ -177,10 +178,30 @@ class Scene:
     time_step: float  # s between two points of a path
 
 
+def identity(task: Task) -> str:
+    """Words that tell a task from others, also in another process."""
+    if type(task).__repr__ is not object.__repr__:
+        words = repr(task)
+        if " at 0x" not in words:
+            return words
+    known = {}
+    for name, value in getattr(task, "__dict__", {}).items():
+        array = isinstance(value, np.ndarray)
+        words = hashlib.sha256(value.tobytes()).hexdigest() if array else repr(value)
+        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
+            raise ValueError(
+                f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
+                "that does, or keep no record of its rollouts"
+            )
+        known[name] = words
+    return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
+
+
 class Task(Protocol):
     """A distribution over environments, and what a policy costs in one.
 
-    A task may have more: `noise_kind`, words for what is random in its rollouts, and then `costs`
+    A task may have more: `check_policies(policies)`, an error for what are none, before any is
+    rolled out; `noise_kind`, words for what is random in its rollouts, and then `costs`
     is also given a `Noise`; `surrogate`, a cost of the same form that varies smoothly with the
     policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;

@@ -1,0 +1,37 @@
+"""The one place that runs simulators.
+
+evaluation   every policy in every environment: the table of costs, or its means
+sampling     policies drawn from a posterior
+jobs         what is to be rolled out, and the pieces of it
+workers      pieces handed out, retried, and collected in any order
+pools        who rolls out: threads, processes, a cluster
+kept         costs on disk as they come, taken up where they were
+"""
+
+from pacbayes_control.rollouts.evaluation import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts.jobs import CHUNK
+from pacbayes_control.rollouts.pools import Workers, cluster, pool
+from pacbayes_control.rollouts.sampling import (
+    certifying_draws,
+    estimate_true_cost,
+    sample_costs,
+    sampled_mean,
+)
+from pacbayes_control.rollouts.spreading import spread
+from pacbayes_control.rollouts.workers import RolloutError
+
+__all__ = [
+    "CHUNK",
+    "Progress",
+    "RolloutError",
+    "Workers",
+    "certifying_draws",
+    "cluster",
+    "estimate_true_cost",
+    "evaluate",
+    "mean_costs",
+    "pool",
+    "sample_costs",
+    "sampled_mean",
+    "spread",
+]

@@ -1,0 +1,201 @@
+"""Every policy rolled out in every environment: the table of costs, or its means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.costs import Costs
+from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
+from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
+from pacbayes_control.rollouts.pools import Workers, gathered
+from pacbayes_control.rollouts.workers import RolloutError, roll_out
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import noise_of
+
+HERE, ELSEWHERE = 0.25, 1.0  # s that a piece should take, in this process and sent to another
+PROBES = 16  # finished rollouts that are run again before others are added to them
+
+Progress = Callable[[int, int], None]  # rollouts done, rollouts in all
+
+
+def evaluate(
+    task: Task,
+    policies: NDArray,
+    environments: Environments,
+    names: Sequence[str] = (),
+    progress: Progress | None = None,
+    noise: Noise | None = None,
+    executor: Workers = None,
+    out: str | Path | None = None,
+) -> Costs:
+    """Roll out every policy in every environment.
+
+    Where rollouts have noise of their own, each has a draw of its own, from `noise` or from a
+    stream named after the environments'. A certificate may then count the costs as they are: an
+    environment and its noise together are one i.i.d. draw.
+
+    executor: any `concurrent.futures.Executor`, a Dask client, or a number of workers, which are
+    threads where the task says that it releases Python's lock and processes otherwise; this
+    process if none is given. out: a folder to keep finished rollouts in: killed at any moment, the
+    same call goes on where it was. The costs are the same, bit for bit, whoever computed them.
+
+    >>> from pacbayes_control.tasks import Vehicle
+    >>> task = Vehicle()
+    >>> evaluate(task, task.gain_grid(), task.environments(8, stream="example")).policies
+    50
+    """
+    policies = checked_policies(task, policies)
+    noise = noise_of(task, environments, noise)
+    job = Job(task, environments, policies, noise)
+    values = table_of(job, progress, executor, out)
+    return Costs(values, names, origin_of(task, environments, noise), policies)
+
+
+def mean_costs(
+    task: Task,
+    policies: NDArray,
+    environments: Environments,
+    seen: Sequence[Environments] = (),
+    progress: Progress | None = None,
+    noise: Noise | None = None,
+    surrogate: bool = False,
+    of: Callable[[NDArray], NDArray] | None = None,
+    executor: Workers = None,
+) -> NDArray[np.float64]:
+    """Mean cost of each policy over environments that may be too many to keep; shape (policies,).
+
+    An estimate of the true cost is worth nothing on environments that the policy was learnt from:
+    name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost; of: a
+    function of each cost to average in its place.
+    """
+    check_unseen(environments, seen)
+    policies = checked_policies(task, policies)
+    noise = noise_of(task, environments, noise)
+    _check_some(environments)
+    total, done = np.zeros(len(policies)), 0
+    with gathered(task, executor) as crew:
+        for chunk in environments.chunks(CHUNK):  # added up alike, whoever is faster
+            counted = counting_on(progress, done * len(policies), len(environments) * len(policies))
+            job = Job(task, chunk, policies, noise, surrogate)
+            part = table_of(job, counted, crew.executor)
+            total += (of(part) if of else part).sum(axis=0, dtype=float)
+            done += len(chunk)
+    return total / len(environments)
+
+
+def table_of(
+    job: Job,
+    progress: Progress | None = None,
+    executor: Workers = None,
+    out: str | Path | None = None,
+) -> NDArray[np.float64 | np.uint8]:
+    """The costs of a job: in memory, or mapped from the folder where they are kept."""
+    _check_some(job.environments)
+    paced = executor is not None or out or getattr(job.task, "one_by_one", False)
+    pace = Pace(HERE if executor is None else ELSEWHERE) if paced else None
+    total, done = job.shape[0] * job.shape[1], 0
+    if out:
+        return _kept_table(job, pace, progress, executor, Path(out))
+    values = np.empty(job.shape, np.uint8)
+    for piece, part in roll_out(job, pieces(job, [(0, total)], pace), executor, pace):
+        if part.dtype != np.uint8 and values.dtype == np.uint8:
+            values = values.astype(np.float64)  # of bytes, for as long as every cost is 0 or 1
+        values[piece.rows, piece.columns] = part
+        done += part.size
+        if progress:
+            progress(done, total)
+    return values
+
+
+def _kept_table(
+    job: Job, pace: Pace | None, progress: Progress | None, executor: Workers, folder: Path
+) -> NDArray[np.float64 | np.uint8]:
+    with gathered(job.task, executor) as crew, kept_costs(folder, job) as kept:
+        if progress:
+            progress(kept.finished, kept.rollouts)
+        if kept.finished and kept.gaps:
+            _check_repeats(job, kept, crew.executor)
+        todo = pieces(job, kept.gaps, pace)
+        try:
+            for piece, part in roll_out(job, todo, crew.executor, pace, keep_going=True):
+                kept.keep(piece, part)
+                if progress:
+                    progress(kept.finished, kept.rollouts)
+        except RolloutError as error:
+            raise RolloutError(
+                f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {folder}: "
+                "do the same again to go on",
+                error.failures,
+            ) from error
+        return kept.table()
+
+
+def _check_repeats(job: Job, kept: KeptCosts, executor: Workers) -> None:
+    """Run some finished rollouts again: what does not repeat cannot be continued.
+
+    Every one would have to be the same; a few, spread over all that is done, show most of what can
+    go wrong: hidden randomness, edited code, another machine that rounds differently.
+    """
+    known = np.concatenate([np.arange(*part) for part in _spread(kept.done)])
+    chosen = known[np.unique(np.linspace(0, len(known) - 1, PROBES).astype(int))]
+    columns = job.shape[1]
+    todo = (
+        Piece(i // columns, i // columns + 1, i % columns, i % columns + 1) for i in chosen.tolist()
+    )
+    for piece, part in roll_out(job, todo, executor):
+        before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
+        if before != now:
+            raise ValueError(
+                f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "
+                f"environment {job.environments.start + piece.first_row} cost {before!r} when it "
+                f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
+                "try pbc check on it, or delete the folder to begin again"
+            )
+
+
+def _spread(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The beginnings of ranges, short enough to list their members."""
+    return [(first, min(last, first + 1024)) for first, last in ranges[:64]]
+
+
+def check_unseen(environments: Environments, seen: Sequence[Environments]) -> None:
+    """An error where an estimate would be made on environments that were learnt from."""
+    for other in seen:
+        if environments.overlaps(other):
+            raise ValueError(
+                f"stream {environments.stream!r} with seed {environments.seed} was used for "
+                "training: estimate the true cost on a stream of its own"
+            )
+
+
+def checked_policies(task: Task, policies: NDArray) -> NDArray:
+    """Policies as an array with one row each, as the task wants them."""
+    policies = np.asarray(policies)
+    if policies.ndim != 2 or len(policies) == 0:
+        raise ValueError(f"policies need one row each, not an array of shape {policies.shape}")
+    getattr(task, "check_policies", lambda _: None)(policies)
+    return policies
+
+
+def origin_of(task: Task, environments: Environments, noise: Noise | None) -> dict[str, object]:
+    """What a record of costs says about where they came from."""
+    origin = environments.origin
+    if hasattr(task, "policy_class"):
+        origin["policy_class"] = task.policy_class  # type: ignore[attr-defined]
+    if noise is not None:
+        origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
+    return origin
+
+
+def counting_on(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """A callback for a part of the work that tells how far all of it is."""
+    return (lambda done, _: progress(before + done, total)) if progress else None
+
+
+def _check_some(environments: Environments) -> None:
+    if len(environments) == 0:
+        raise ValueError("there are no environments to roll out in")

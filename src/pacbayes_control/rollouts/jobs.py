@@ -1,0 +1,183 @@
+"""What is to be rolled out, and the pieces of it that are rolled out at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.costs import checked_costs
+from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import generator
+
+CHUNK = 1024  # environments handed to a task at a time, unless its speed is measured
+CELLS = 1 << 22  # numbers of sampled policies held at a time
+TABLE = 1 << 24  # costs held at a time, beside those that are done
+
+
+class Piece(NamedTuple):
+    """A part of the table of costs: some rows, or some columns of one row."""
+
+    first_row: int
+    last_row: int  # exclusive
+    first_column: int
+    last_column: int  # exclusive
+
+    @property
+    def rows(self) -> slice:
+        """Its environments."""
+        return slice(self.first_row, self.last_row)
+
+    @property
+    def columns(self) -> slice:
+        """Its policies."""
+        return slice(self.first_column, self.last_column)
+
+    @property
+    def rollouts(self) -> int:
+        """How many rollouts it has."""
+        return (self.last_row - self.first_row) * (self.last_column - self.first_column)
+
+    def around(self, row: int, column: int) -> list[Piece]:
+        """What is left of it without the one rollout, in at most four pieces."""
+        parts = [
+            self._replace(last_row=row),
+            Piece(row, row + 1, self.first_column, column),
+            Piece(row, row + 1, column + 1, self.last_column),
+            self._replace(first_row=row + 1),
+        ]
+        return [part for part in parts if part.rollouts]
+
+    def halves(self) -> list[Piece]:
+        """Two pieces of it, of rows where there are several and of columns otherwise."""
+        if self.last_row - self.first_row > 1:
+            middle = (self.first_row + self.last_row) // 2
+            return [self._replace(last_row=middle), self._replace(first_row=middle)]
+        middle = (self.first_column + self.last_column) // 2
+        return [self._replace(last_column=middle), self._replace(first_column=middle)]
+
+
+@dataclass(frozen=True)
+class FreshDraws:
+    """Policies drawn from a posterior, others in each environment, always the same ones."""
+
+    posterior: DiagonalGaussian
+    draws: int
+    stream: str
+    seed: int
+
+    def of(self, environments: Environments) -> NDArray[np.float64]:
+        """Shape (environments, draws, parameters)."""
+        numbers = range(environments.start, environments.stop)
+        rngs = [generator(self.seed, self.stream, i, of="policies") for i in numbers]
+        return np.stack([self.posterior.sample(rng, self.draws) for rng in rngs])
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a worker must know to roll out any piece of a table of costs."""
+
+    task: Task
+    environments: Environments
+    policies: NDArray | FreshDraws  # (policies, parameters), (environments, policies, parameters)
+    noise: Noise | None = None
+    surrogate: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Environments × policies."""
+        if isinstance(self.policies, FreshDraws):
+            return len(self.environments), self.policies.draws
+        return len(self.environments), self.policies.shape[-2]
+
+    @property
+    def most_rows(self) -> int:
+        """How many environments a piece may have for what it takes to stay small."""
+        if isinstance(self.policies, FreshDraws):
+            return max(1, CELLS // (self.policies.draws * len(self.policies.posterior)))
+        return max(1, TABLE // self.shape[1])
+
+    def run(self, piece: Piece) -> NDArray[np.float64 | np.uint8]:
+        """The checked costs of a piece, counted from the table's corner where one is wrong.
+
+        The task gets a view that it cannot write to: what was drawn must stay what is recorded.
+        """
+        chunk = self.environments[piece.rows]
+        if isinstance(self.policies, FreshDraws):
+            policies = self.policies.of(chunk)[:, piece.columns]
+        elif self.policies.ndim == 3:
+            policies = self.policies[piece.rows, piece.columns]
+        else:
+            policies = self.policies[piece.columns]
+        policies = policies.view()
+        policies.setflags(write=False)
+        roll_out: Any = getattr(self.task, "surrogate" if self.surrogate else "costs")
+        if self.noise:
+            part = roll_out(policies, chunk, self.noise.shifted(piece.first_column))
+        else:
+            part = roll_out(policies, chunk)
+        part = np.asarray(part)
+        expected = len(chunk), policies.shape[-2]
+        if part.shape != expected:
+            raise WrongCosts(
+                f"task {self.task.name} returned costs of shape {part.shape} for "
+                f"{expected[0]} environments × {expected[1]} policies"
+                + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
+            )
+        try:
+            return checked_costs(part, chunk.start, piece.first_column)
+        except ValueError as error:
+            raise WrongCosts(str(error)) from None
+
+
+class WrongCosts(ValueError):  # noqa: N818 - what a task returned, not a fault of the program
+    """What a task returned are no costs: not a matter of one rollout, and not to be tried again."""
+
+
+class Pace:
+    """How many rollouts to take at a time, so that a piece takes about so many seconds.
+
+    It begins with one rollout, takes at most eight times as many in the next, and goes by the
+    fastest piece so far: the first ones wait for compilers and caches.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.size = 1
+        self._rate = 0.0
+
+    def tell(self, rollouts: int, seconds: float) -> None:
+        """A piece of so many rollouts took so long."""
+        self._rate = max(self._rate, rollouts / max(seconds, 1e-9))
+        wanted = int(self._rate * self.seconds)
+        self.size = max(1, min(wanted, max(self.size, 8 * rollouts)))
+
+
+def pieces(job: Job, gaps: list[tuple[int, int]], pace: Pace | None) -> Iterator[Piece]:
+    """Pieces that fill the gaps of a table, in order, as large as the pace says at that moment.
+
+    gaps: ranges of rollouts, counted along the rows. Without a pace: CHUNK rows. A piece of a
+    block of environments or more ends where a block does, so that none is drawn twice.
+    """
+    columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    for first, last in gaps:
+        at = first
+        while at < last:
+            row, column = divmod(at, columns)
+            size = pace.size if pace else CHUNK * columns
+            if column == 0 and size >= columns and last - at >= columns:
+                rows = min(size // columns, job.most_rows, (last - at) // columns)
+                if rows >= block and at + rows * columns < last:
+                    rows = (start + row + rows) // block * block - start - row
+                yield Piece(row, row + rows, 0, columns)
+                at += rows * columns
+            else:
+                left = min(columns - column, last - at)
+                parts = -(-left // max(1, size))  # of about the same size
+                width = -(-left // parts)
+                yield Piece(row, row + 1, column, column + width)
+                at += width

@@ -1,0 +1,233 @@
+"""Tasks from plain functions: a rollout at a time, or a batch of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise
+
+FEW = 16  # environments drawn from one generator where each is drawn by a call in Python
+
+
+class RolloutFailed(Exception):  # noqa: N818 - an event of a rollout, told to whoever asked for it
+    """A rollout that raised: which of a batch, and what."""
+
+    def __init__(self, row: int, column: int, error: Exception) -> None:
+        super().__init__(row, column, error)
+        self.row, self.column, self.error = row, column, error
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FunctionTask:
+    """A task from `rollout(policy, environment, rng) -> cost`, one rollout at a time.
+
+    draw: from a generator to one environment, numbers and arrays by name. rollout: the cost in
+    [0, 1] of a policy, a row of parameters, in one of them. A rollout that takes an `rng` has
+    noise of its own and must draw it from there and from nowhere else; one that takes two arguments
+    has none. To run in other processes, both are best defined in a module.
+
+    >>> def draw(rng):
+    ...     return {"distance": rng.uniform(1, 5)}
+    >>> def rollout(policy, environment, rng):
+    ...     return float(policy[0] + rng.normal(0, 0.1) < environment["distance"])
+    >>> task = FunctionTask(rollout, draw, "jump", parameters=1)
+    >>> task.costs(np.array([[0.0], [6.0]]), task.environments(3, stream="example")).tolist()
+    [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    """
+
+    rollout: Callable[..., float]
+    draw: Callable[[np.random.Generator], Mapping[str, Any]]
+    name: str
+    parameters: int | None = None  # of a policy; None if any number will do
+    noise: str = "its own randomness"  # of a rollout that takes an rng, in words for records
+    policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
+    prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
+
+    one_by_one = True  # so that a chunk may be as small as a single rollout
+
+    def __post_init__(self) -> None:
+        if not callable(self.rollout) or not callable(self.draw):
+            raise TypeError(
+                "a task needs two functions: rollout(policy, environment, rng) and draw(rng)"
+            )
+        given = len(_positional(self.rollout))
+        if given not in (2, 3):
+            raise TypeError(
+                f"rollout takes {given} arguments: write rollout(policy, environment), or "
+                "rollout(policy, environment, rng) where it has noise of its own"
+            )
+
+    def __repr__(self) -> str:
+        functions = f"{described(self.rollout)}, {described(self.draw)}"
+        return f"FunctionTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r})"
+
+    @cached_property
+    def noise_kind(self) -> str:
+        """What is random in a rollout; empty where it takes no rng."""
+        return self.noise if len(_positional(self.rollout)) == 3 else ""
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        """Draw n environments under a named stream."""
+        words = f"{self.name} {described(self.draw)}"
+        return drawn(self._draw_block, words, n, stream, seed, FEW)
+
+    def check_policies(self, policies: NDArray) -> None:
+        """An error for rows of another length than a policy has."""
+        check_parameters(self.name, policies, self.parameters)
+
+    def costs(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray[np.float64]:
+        """The cost of each rollout, one after another; shape (environments, policies)."""
+        self.check_policies(policies)
+        arrays = environments.arrays()
+        columns = policies.shape[-2]
+        costs = np.empty((len(environments), columns))
+        own = policies.ndim == 3
+        rows = [] if own else list(policies)
+        random = _Reseeded() if self.noise_kind else None
+        keys = (noise or Noise("rollouts")).keys(environments, columns) if random else None
+        rollout, i, j = self.rollout, 0, 0
+        try:
+            for i in range(len(environments)):
+                environment = {name: array[i] for name, array in arrays.items()}
+                if own:
+                    rows = list(policies[i])
+                for j in range(columns):
+                    if random is None or keys is None:
+                        costs[i, j] = rollout(rows[j], environment)
+                    else:
+                        costs[i, j] = rollout(rows[j], environment, random.at(keys[i, j]))
+        except Exception as error:
+            raise RolloutFailed(i, j, error) from error
+        return costs
+
+    def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
+        drawn = [self.draw(rng) for _ in range(n)]
+        if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
+            raise ValueError(
+                "draw(rng) must return one environment: values by name, always the same"
+            )
+        return {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BatchTask:
+    """A task from a simulator of many rollouts at once.
+
+    draw: from a generator and n to n environments, arrays by name with a row for each. rollouts:
+    from policies (policies, parameters) and those arrays to costs in [0, 1], shape (environments,
+    policies); where a search samples policies for each environment, they are given as
+    (environments, policies, parameters). With a third argument it is given 64 random bits for each
+    rollout, (environments, policies), to seed noise of its own with.
+
+    >>> def draw(rng, n):
+    ...     return {"distance": rng.uniform(1, 5, n)}
+    >>> def rollouts(policies, environments):
+    ...     return policies[..., 0] < environments["distance"][:, None]
+    >>> task = BatchTask(rollouts, draw, "jump", parameters=1)
+    >>> task.costs(np.array([[0.0], [6.0]]), task.environments(2, stream="example")).tolist()
+    [[True, False], [True, False]]
+    """
+
+    rollouts: Callable[..., NDArray]
+    draw: Callable[[np.random.Generator, int], Arrays]
+    name: str
+    parameters: int | None = None  # of a policy; None if any number will do
+    noise: str = "its own randomness"  # where rollouts takes random bits, in words for records
+    releases_gil: bool = False  # whether several threads can run it at once
+    policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
+    prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
+
+    def __post_init__(self) -> None:
+        if not callable(self.rollouts) or not callable(self.draw):
+            raise TypeError(
+                "a task needs two functions: rollouts(policies, environments) and draw(rng, n)"
+            )
+
+    def __repr__(self) -> str:
+        functions = f"{described(self.rollouts)}, {described(self.draw)}"
+        return f"BatchTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r})"
+
+    @cached_property
+    def noise_kind(self) -> str:
+        """What is random in a rollout; empty where it takes no random bits."""
+        return self.noise if len(_positional(self.rollouts)) == 3 else ""
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        """Draw n environments under a named stream."""
+        return drawn(self.draw, f"{self.name} {described(self.draw)}", n, stream, seed, BLOCK)
+
+    def check_policies(self, policies: NDArray) -> None:
+        """An error for rows of another length than a policy has."""
+        check_parameters(self.name, policies, self.parameters)
+
+    def costs(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray:
+        """What the simulator says."""
+        self.check_policies(policies)
+        arrays = environments.arrays()
+        if not self.noise_kind:
+            return self.rollouts(policies, arrays)
+        bits = (noise or Noise("rollouts")).keys(environments, policies.shape[-2])
+        return self.rollouts(policies, arrays, bits)
+
+
+def drawn(
+    draw: Callable[[np.random.Generator, int], Arrays],
+    words: str,
+    n: int,
+    stream: str,
+    seed: int,
+    block: int,
+) -> Environments:
+    """n environments of a stream, checked."""
+    if n < 1:
+        raise ValueError(f"{n} environments were asked for: at least one is needed")
+    return Environments(draw, words, stream, seed, 0, n, block)
+
+
+def check_parameters(name: str, policies: NDArray, parameters: int | None) -> None:
+    """An error for policies that are no rows of so many numbers."""
+    if policies.ndim not in (2, 3):
+        raise ValueError(f"policies need one row each, not an array of shape {policies.shape}")
+    if parameters is not None and policies.shape[-1] != parameters:
+        raise ValueError(
+            f"policies of {policies.shape[-1]} parameters were given to task {name}, whose "
+            f"policies have {parameters}"
+        )
+
+
+def described(function: Any) -> str:
+    """The name by which a function is known in its module, the same in every process."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return f"{getattr(function, '__module__', '')}.{name}" if "0x" not in name else name
+
+
+def _positional(function: Callable[..., Any]) -> list[str]:
+    """The arguments that a caller has to give by position."""
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in kinds and p.default is p.empty]
+
+
+class _Reseeded:
+    """One generator, set to the beginning of each rollout's own stream: cheaper than many."""
+
+    def __init__(self) -> None:
+        self._bits = np.random.Philox(key=0)
+        self._state = self._bits.state
+        self._generator = np.random.Generator(self._bits)
+
+    def at(self, key: np.uint64) -> np.random.Generator:
+        self._state["state"]["key"][0] = key
+        self._bits.state = self._state
+        return self._generator
