@@ -38,6 +38,7 @@ bench: setup-test
 	$(BIN)/pbc bench learn
 	$(BIN)/pbc bench continuous
 	$(BIN)/pbc bench monitor
+	$(BIN)/pbc bench rollouts
 
 clean:
 	rm -rf .venv runs

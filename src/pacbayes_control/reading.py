@@ -83,6 +83,24 @@ def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
 # ---- NumPy --------------------------------------------------------------------------------------
 
 
+def read_policies(path: str | Path) -> NDArray[np.float64]:
+    """Policies to choose from, one a row: `.npy`, or `.csv` of numbers alone."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix == ".npy":
+        rows = read_npy(path)
+    else:
+        sheet = read_sheet(path)
+        cells = [[sheet.number(cell) for cell in row] for row in sheet.rows]
+        if any(value is None for row in cells for value in row):
+            raise ValueError(f"{path.name}: policies are rows of numbers, and nothing else")
+        rows = np.array(cells, float)
+    if rows.dtype.kind not in "biuf" or rows.ndim != 2 or not np.isfinite(rows).all():
+        raise ValueError(f"{path.name}: policies are rows of finite numbers, one row each")
+    return rows.astype(float)
+
+
 def _load(path: Path) -> NDArray:
     try:
         return read_npy(path)

@@ -24,7 +24,7 @@ from pacbayes_control.learn.priors import (
 from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
 from pacbayes_control.run import Run, read_json
-from pacbayes_control.tasks import Environments, Vehicle
+from pacbayes_control.tasks import Environments, Task, Vehicle
 from pacbayes_control.tasks.vehicle import (
     Gains,
     Linear,
@@ -40,6 +40,7 @@ from pacbayes_control.tasks.vehicle.pretrained import ELSEWHERE, NETWORK, pretra
 CONTROLLERS = {"linear": Linear(), "network": NETWORK}
 PRIORS = ("paper", "elsewhere", "split", "imitation")
 CERTIFY = ("posterior", "draw", "one")
+OWN = "own"
 FAMILY = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # factors of the prior's variances, declared here
 PRETRAINING = replace(LEARN_ELSEWHERE, steps=4000)
 WIDTH = 0.25  # of a learnt prior, against the spread of its search: near its mean, costs are flat
@@ -47,9 +48,9 @@ WIDTH = 0.25  # of a learnt prior, against the spread of its search: near its me
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to learn for the vehicle, from what, and what to certify."""
+    """What to learn over continuous policies, from what, and what to certify."""
 
-    policy: str = "linear"  # linear or network
+    policy: str = "linear"  # linear or network, of the vehicle; own, of a task that has its prior
     prior: str | None = None  # one of PRIORS, or a file; paper or elsewhere where none is given
     family: bool = False  # choose among FAMILY of the prior's variances, by a union bound
     certify: str = "posterior"  # the posterior, one draw from it, or one of a few candidates
@@ -66,7 +67,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.policy not in CONTROLLERS:
+        if self.policy not in (*CONTROLLERS, OWN):
             raise ValueError(
                 f"policy {self.policy!r} is unknown: choose from grid, {', '.join(CONTROLLERS)}"
             )
@@ -94,18 +95,45 @@ def learn_vehicle(
     watch: Callable[[str], Watch | None] | None = None,
 ) -> Run[Any]:
     """Follow a recipe. checkpoint: a file name whose beginning the searches' files share."""
-
-    def watching(title: str) -> Watch | None:
-        return watch(title) if watch else None
-
-    prior, counted = _prior(task, environments, recipe, checkpoint, watching("learning the prior"))
+    watching = watch("learning the prior") if watch else None
+    prior, counted = _prior(task, environments, recipe, checkpoint, watching)
     if len(prior.distribution) != task.controller.parameters:
         raise ValueError(
             f"the prior has {len(prior.distribution)} parameters: {recipe.policy} policies need "
             f"{task.controller.parameters} parameters each"
         )
+    return learn_from(prior, task, counted, recipe, checkpoint, watch)
+
+
+def own_prior(task: Task, file: str | None) -> GaussianPrior:
+    """The prior over the policies of a user's task: from a file, or the one that it has."""
+    if file is not None:
+        return _prior_from(file)
+    prior = getattr(task, "prior", None)
+    if isinstance(prior, GaussianPrior):
+        return prior
+    if not isinstance(prior, DiagonalGaussian):
+        raise ValueError(
+            f"the task {task.name} has neither policies nor a prior: give --policies or --prior "
+            "a file, or the task an attribute of that name"
+        )
+    return GaussianPrior(prior, f"that of the task {task.name}")
+
+
+def learn_from(
+    prior: GaussianPrior,
+    task: Task,
+    counted: Environments,
+    recipe: Recipe,
+    checkpoint: Path | None = None,
+    watch: Callable[[str], Watch | None] | None = None,
+) -> Run[Any]:
+    """Follow a recipe from a prior on, with environments that it has not seen."""
+    rollouts = _named(checkpoint, "rollouts")
     if recipe.certify == "one":
-        return learn_one(task, counted, prior, recipe.delta, recipe.candidates, seed=recipe.seed)
+        return learn_one(
+            task, counted, prior, recipe.delta, recipe.candidates, seed=recipe.seed, out=rollouts
+        )
     common: dict[str, Any] = {
         "delta": recipe.delta,
         "method": recipe.method,
@@ -114,7 +142,7 @@ def learn_vehicle(
         "sampling_delta": recipe.sampling_delta,
         "draws": recipe.draws,
         "seed": recipe.seed,
-        "progress": watching("learning the posterior"),
+        "progress": watch("learning the posterior") if watch else None,
     }
     if recipe.certify == "posterior":
         common["shared"] = recipe.shared_draws
@@ -130,7 +158,7 @@ def learn_vehicle(
     )
     search_posterior(task, counted, search, file, common["progress"])
     return certify_draw(
-        task, counted, prior, search.posterior, recipe.delta, objective, recipe.seed
+        task, counted, prior, search.posterior, recipe.delta, objective, recipe.seed, rollouts
     )
 
 
@@ -192,9 +220,7 @@ def _prior(
     if name not in PRIORS:
         if not Path(name).is_file():
             raise ValueError(f"there is no prior {name!r}: choose {', '.join(PRIORS)}, or a file")
-        record = read_json(Path(name))
-        gaussian = DiagonalGaussian.from_record(record, f"prior in {name}")
-        return GaussianPrior(gaussian, str(record.get("origin", f"from {name}"))), environments
+        return _prior_from(name), environments
     start = _start(task.controller, seed)
     elsewhere = replace(task, obstacles=ELSEWHERE)
     if name == "imitation":
@@ -226,6 +252,12 @@ def _prior(
         progress=progress,
     )
     return learnt, rest
+
+
+def _prior_from(file: str) -> GaussianPrior:
+    record = read_json(Path(file))
+    gaussian = DiagonalGaussian.from_record(record, f"prior in {file}")
+    return GaussianPrior(gaussian, str(record.get("origin", f"from {file}")))
 
 
 def _imitation(

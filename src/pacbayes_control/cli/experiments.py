@@ -124,7 +124,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="What to measure: vehicle, learn, continuous or monitor."
+            metavar="NAME", help="What to measure: vehicle, learn, continuous, monitor or rollouts."
         ),
     ],
     environments: Annotated[
@@ -156,9 +156,11 @@ def bench(
         result = benchmarks.bench_continuous(seed=seed)
     elif name == "monitor":
         result = benchmarks.bench_monitor(seed=seed)
+    elif name == "rollouts":
+        result = benchmarks.bench_rollouts()
     else:
         raise ValueError(
-            f"benchmark {name!r} is unknown: choose vehicle, learn, continuous or monitor"
+            f"benchmark {name!r} is unknown: choose vehicle, learn, continuous, monitor or rollouts"
         )
     record = asdict(result)
     write_json(json_file, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,10 @@ from pacbayes_control.cli.options import (
     Delta,
     Force,
     JsonFile,
+    PoliciesFile,
+    Scheduler,
     Seed,
+    WorkersOption,
     check_json,
     check_writable,
     refuse_given,
@@ -28,10 +32,15 @@ from pacbayes_control.cli.options import (
 @app.command()
 def learn(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="vehicle, or MODULE:TASK of yours: robot.py:task."),
+    ],
     policy: Annotated[
-        str, typer.Option(help="Class of policies: grid (the paper's 50), linear or network.")
+        str,
+        typer.Option(help="vehicle: class of policies: grid (the paper's 50), linear or network."),
     ] = "grid",
+    policies: PoliciesFile = None,
     environments: Annotated[
         int, typer.Option(min=2, max=MOST, help="Training environments.")
     ] = 1000,
@@ -45,7 +54,7 @@ def learn(
         typer.Option(
             metavar="NAME|FILE",
             help="linear, network: paper, elsewhere (never saw these environments), split (learnt "
-            "on a share of them), imitation, or a file of `pbc pretrain`. grid: a file.",
+            "on a share of them), imitation, or a file of `pbc pretrain`. Otherwise a file.",
         ),
     ] = None,
     family: Annotated[
@@ -57,8 +66,8 @@ def learn(
     certify: Annotated[
         str,
         typer.Option(
-            help="linear, network: posterior, draw (one policy drawn from it, kept for good) or "
-            "one (the best of a few candidates from the prior)."
+            help="Continuous policies: posterior, draw (one policy from it, kept for good) or one "
+            "(the best of a few candidates from the prior)."
         ),
     ] = "posterior",
     candidates: Annotated[
@@ -84,9 +93,17 @@ def learn(
     wheel_slip: Annotated[float, typer.Option(help="Noise of the wheels, relative.")] = 0.0,
     range_noise: Annotated[float, typer.Option(help="Noise of the depths, relative.")] = 0.0,
     test_environments: Annotated[
-        int, typer.Option(min=0, max=MOST, help="New environments to estimate the true cost on.")
-    ] = 20_000,
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="New environments to estimate the true cost on; default 20,000 for the vehicle, "
+            "none for a task of yours.",
+        ),
+    ] = None,
     ball: BallOption = None,
+    workers: WorkersOption = None,
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
@@ -96,37 +113,42 @@ def learn(
 ) -> None:
     """Learn a policy for a task and certify it.
 
-    A search can be interrupted: the same command takes it up where it was.
+    Interrupted at any moment, the same command goes on where it was. A task of yours chooses from
+    its `policies`, or --policies; where it has neither, it learns from its `prior`, or --prior.
 
     Example: pbc learn vehicle --policy network --environments 1000 --out runs/network
+
+    Example: pbc learn examples/cartpole.py:task --environments 500 --workers 2
     """
     from pacbayes_control.balls import Ball
     from pacbayes_control.certificate import Budget
+    from pacbayes_control.cli.loading import load_task, task_name, workers_for
     from pacbayes_control.learn.search import Settings
-    from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
-    from pacbayes_control.report.pictures import draw_vehicle
-    from pacbayes_control.report.terminal import bar, say, show_certificate, watch
+    from pacbayes_control.recipes import OWN, Recipe
+    from pacbayes_control.report.terminal import bar, say, show_certificate
     from pacbayes_control.rollouts import estimate_true_cost
     from pacbayes_control.run import check_free
     from pacbayes_control.shifting import under_shift
-    from pacbayes_control.tasks import Vehicle
 
-    if task != "vehicle":
-        raise ValueError(f"task {task!r} is unknown: choose vehicle")
     Budget(delta)  # an error for a delta that is none, before the rollouts
     where = Ball.parse(ball) if ball is not None else None
-    folder = out_folder or Path("runs") / task
+    folder = out_folder or Path("runs") / task_name(task)
     check_free(folder, force)
     check_json(json_file)
-    _refuse_unused(context, policy, prior, certify)
+    own: Any = load_task(task) if task != "vehicle" else None
+    if test_environments is None:
+        test_environments = 20_000 if own is None else 0
+    finite = policy == "grid"
+    if own is not None:
+        finite = policies is not None or (
+            prior is None and getattr(own, "policies", None) is not None
+        )
+    _refuse_unused(context, own is not None, finite, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
-    if policy == "grid":
-        vehicle = Vehicle(wheel_slip=wheel_slip, range_noise=range_noise)
-        train = vehicle.environments(environments, stream="train", seed=seed)
-        run: Any = _learn_grid(vehicle, train, delta, method, objective, prior)
-    else:
-        recipe = Recipe(
-            policy=policy,
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    recipe = (
+        Recipe(
+            policy=OWN if own is not None else policy,
             prior=prior,
             family=family,
             certify=certify,
@@ -142,48 +164,63 @@ def learn(
             settings=Settings(estimator=estimator, steps=steps),
             seed=seed,
         )
-        vehicle = Vehicle(
-            controller=CONTROLLERS[policy], wheel_slip=wheel_slip, range_noise=range_noise
-        )
-        train = vehicle.environments(environments, stream="train", seed=seed)
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        with watch() as watching:
-            run = learn_vehicle(vehicle, train, recipe, checkpoint, watching)
-    if where:
-        run = under_shift(run, where)
-    test = vehicle.environments(max(3, test_environments), stream="test", seed=seed)
-    picture = BytesIO()
-    draw_vehicle(vehicle, run, test[:3], picture)
-    run.save(folder, force, {"picture.svg": picture.getvalue()})
-    for file in checkpoint.parent.glob(f"{checkpoint.name}.*"):
-        file.unlink()  # the run holds what they led to
+        if not finite
+        else None
+    )
+    chosen = own if own is not None else _vehicle(policy, wheel_slip, range_noise)
+    train = chosen.environments(environments, stream="train", seed=seed)
+    with workers_for(chosen, workers, scheduler) as executor:
+        if recipe is None:
+            rows, names = _candidates(chosen, policies)
+            run = _learn_finite(
+                chosen, rows, names, train, delta, method, objective, prior, executor, checkpoint
+            )
+        else:
+            run = _learn_continuous(chosen, train, recipe, executor, checkpoint)
+        if where:
+            run = under_shift(run, where)
+        test = chosen.environments(max(3, test_environments), stream="test", seed=seed)
+        run.save(folder, force, _attachments(chosen, run, test))
+        _remove(checkpoint)  # the run holds what they led to
 
-    result = {**run.certificate.to_dict(), "run": str(folder)}
-    show_certificate(run)
-    if test_environments:
-        with bar("test rollouts", test_environments) as progress:
-            new = test[:test_environments]
-            result["true_cost"] = estimate_true_cost(vehicle, run, new, [train], progress)
-        result["test_environments"] = test_environments
-        say(
-            f"Estimated on {test_environments:,} environments that it has never seen: "
-            f"{result['true_cost']:.4f}."
-        )
-    say(f"\nThe run is in {folder} (picture: {folder / 'picture.svg'}).")
+        result = {**run.certificate.to_dict(), "run": str(folder)}
+        show_certificate(run)
+        if test_environments:
+            with bar("test rollouts", test_environments) as progress:
+                new = test[:test_environments]
+                result["true_cost"] = estimate_true_cost(
+                    chosen, run, new, [train], progress, executor
+                )
+            result["test_environments"] = test_environments
+            say(
+                f"Estimated on {test_environments:,} environments that it has never seen: "
+                f"{result['true_cost']:.4f}."
+            )
+    picture = folder / "picture.svg"
+    say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
+    say(f"To look at: pbc report {folder}" + (f" --task {task}" if own is not None else ""))
     write_json(json_file, result)
 
 
+VEHICLES = ("policy", "family", "share", "prior_steps", "wheel_slip", "range_noise")
 SAMPLED = ("draws", "shared_draws", "sampling_delta")
 SEARCHED = ("family", "estimator", "steps", "objective", "method")
 
 
-def _refuse_unused(context: typer.Context, policy: str, prior: str | None, certify: str) -> None:
+def _refuse_unused(
+    context: typer.Context, own: bool, finite: bool, policy: str, prior: str | None, certify: str
+) -> None:
     """An error for an option that has no effect: none is accepted and ignored."""
     unused: dict[str, str] = {}
-    if policy == "grid":
+    if own:
+        unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
+    else:
+        unused["policies"] = "is for tasks of yours"
+    if finite:
         names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", "share", "prior_steps")
-        unused |= dict.fromkeys(names, "is for --policy linear or network")
+        kind = "continuous policies: a task with a prior" if own else "--policy linear or network"
+        unused |= dict.fromkeys(names, f"is for {kind}")
         if prior in ("paper", "elsewhere", "split", "imitation"):
             raise ValueError(f"the prior {prior!r} is for --policy linear or network: give a file")
     else:
@@ -202,15 +239,36 @@ def _refuse_unused(context: typer.Context, policy: str, prior: str | None, certi
     refuse_given(context, unused)
 
 
-def _learn_grid(
-    vehicle: Any,
+def _vehicle(policy: str, wheel_slip: float, range_noise: float) -> Any:
+    from pacbayes_control.recipes import CONTROLLERS
+    from pacbayes_control.tasks import Vehicle
+
+    controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
+    return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
+
+
+def _candidates(task: Any, file: Path | None) -> tuple[Any, list[str]]:
+    """The policies to choose from, and their names where they have some."""
+    from pacbayes_control.reading import read_policies
+
+    if hasattr(task, "gain_grid"):
+        return task.gain_grid(), task.gain_names()
+    return (read_policies(file) if file else task.policies), []
+
+
+def _learn_finite(
+    task: Any,
+    policies: Any,
+    names: list[str],
     train: Any,
     delta: float,
     method: str,
     objective: str | None,
     prior: str | None,
+    executor: Any,
+    checkpoint: Path,
 ) -> Any:
-    """The paper's fifty policies."""
+    """Choose among finitely many policies."""
     from pacbayes_control.learn import learn_best, learn_finite
     from pacbayes_control.learn.finite import check_method
     from pacbayes_control.reading import read_prior
@@ -221,13 +279,42 @@ def _learn_grid(
         raise ValueError("best takes no objective: it minimises each method's own bound")
     if method != "best":
         check_method(method, objective)
-    policies, names = vehicle.gain_grid(), vehicle.gain_names()
-    weights = read_prior(Path(prior), names) if prior else None
-    with bar("training rollouts (compiled once)", len(train) * len(policies)) as progress:
-        costs = evaluate(vehicle, policies, train, names, progress)
+    weights = read_prior(Path(prior), names or len(policies)) if prior else None
+    out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
+    with bar("training rollouts", len(train) * len(policies)) as progress:
+        costs = evaluate(task, policies, train, names, progress, executor=executor, out=out)
     if method == "best":
         return learn_best(costs, delta, weights)
     return learn_finite(costs, delta, method, objective, weights)
+
+
+def _learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
+    """Search for a distribution over infinitely many."""
+    from pacbayes_control.recipes import OWN, learn_from, learn_vehicle, own_prior
+    from pacbayes_control.report.terminal import watch
+    from pacbayes_control.rollouts import spread
+
+    with watch() as watching, spread(task, executor) as spread_task:
+        if recipe.policy != OWN:
+            return learn_vehicle(task, train, recipe, checkpoint, watching)
+        prior = own_prior(task, recipe.prior)
+        return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
+
+
+def _attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
+    """A picture of the vehicle."""
+    if not hasattr(task, "gain_grid"):
+        return {}
+    from pacbayes_control.report.pictures import draw_vehicle
+
+    picture = BytesIO()
+    draw_vehicle(task, run, environments[:3], picture)
+    return {"picture.svg": picture.getvalue()}
+
+
+def _remove(checkpoint: Path) -> None:
+    for path in checkpoint.parent.glob(f"{checkpoint.name}.*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @app.command()

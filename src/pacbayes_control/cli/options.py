@@ -23,6 +23,20 @@ Prior = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
 ]
+PoliciesFile = Annotated[
+    Path | None,
+    typer.Option("--policies", metavar="FILE", help="Policies, one a row: .npy or .csv."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=4096, help="Processes to roll out in; default all cores."),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Roll out on the Dask cluster with this scheduler."
+    ),
+]
 BallOption = Annotated[
     str | None,
     typer.Option(

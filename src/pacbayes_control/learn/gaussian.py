@@ -46,7 +46,8 @@ def learn_gaussian(
     "robust-pinsker" (the paper's C_PAC' for shifted distributions), the method's own where none is
     given. A prior that learnt from environments must not have seen
     these: an overlap is an error. draws: policies for each environment to certify with, shared by
-    all environments if `shared`. checkpoint: a file to go on from, and to write as the search goes.
+    all environments if `shared`. checkpoint: a file to go on from, and to write as the search goes;
+    the rollouts of the certifying draws are kept in a folder beside it.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -76,6 +77,7 @@ def learn_gaussian(
         draws,
         shared,
         seed,
+        out=_beside(checkpoint, "draws"),
     )
 
 
@@ -100,7 +102,6 @@ def learn_family(
     all hold at once, and any may be used. The certifying draws are of the chosen posterior only.
     checkpoint: the beginning of the name of a file for each search.
     """
-    checkpoint = Path(checkpoint) if checkpoint else None
     if not priors:
         raise ValueError("a family of priors needs at least one")
     priors = [GaussianPrior.of(prior) for prior in priors]
@@ -115,8 +116,7 @@ def learn_family(
         search = GaussianSearch(
             prior.distribution, len(environments), share, objective, settings, seed, stream
         )
-        file = checkpoint.with_name(f"{checkpoint.name}.{index}") if checkpoint else None
-        search_posterior(task, environments, search, file, progress)
+        search_posterior(task, environments, search, _beside(checkpoint, str(index)), progress)
         searches.append(search)
     best = min(range(len(priors)), key=lambda index: searches[index].best_value)
     chosen = replace(
@@ -124,8 +124,23 @@ def learn_family(
     )
     posterior = searches[best].posterior
     return certify_posterior(
-        task, environments, chosen, posterior, budget, method, objective, draws, shared, seed
+        task,
+        environments,
+        chosen,
+        posterior,
+        budget,
+        method,
+        objective,
+        draws,
+        shared,
+        seed,
+        out=_beside(checkpoint, "draws"),
     )
+
+
+def _beside(checkpoint: str | Path | None, part: str) -> Path | None:
+    """Another file or folder that belongs to a checkpoint."""
+    return Path(f"{checkpoint}.{part}") if checkpoint else None
 
 
 def _checked_draws(draws: int | None, environments: Environments) -> int:
@@ -177,16 +192,18 @@ def certify_posterior(
     shared: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
+    out: str | Path | None = None,
 ) -> Run[DiagonalGaussian]:
     """The final bound (paper: eq. 24) on a posterior that is fixed by now, from new draws.
 
     To certify several posteriors, or with several numbers of draws, and keep the best is choosing
-    by the data: divide δ' by how many there are.
+    by the data: divide δ' by how many there are. out: a folder to keep finished rollouts in, unless
+    the draws are shared.
     """
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
     posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
-    costs = certifying_draws(task, posterior, environments, draws, seed, shared, progress)
+    costs = certifying_draws(task, posterior, environments, draws, seed, shared, progress, out=out)
     provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))
     certificate = issue_sampled(costs, prior.distribution, posterior, method, budget, provenance)
     return Run(certificate, costs, prior.distribution, posterior)

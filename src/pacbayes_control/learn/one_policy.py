@@ -7,6 +7,8 @@ that is drawn from a Gaussian posterior.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from pacbayes_control.certificate import Budget
@@ -30,12 +32,13 @@ def learn_one(
     method: str = "occam",
     seed: int = 0,
     progress: Progress | None = None,
+    out: str | Path | None = None,
 ) -> Run[Categorical]:
     """The best of a few policies: the prior's mean, and others drawn from it.
 
     The mean has half of the weight and the draws share the other half; alone, it has all, and the
     bound is that of a policy chosen in advance. method: "occam" for one policy, or one of
-    `learn_finite` for a posterior over the candidates.
+    `learn_finite` for a posterior over the candidates. out: a folder to keep finished rollouts in.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -53,7 +56,7 @@ def learn_one(
     policies = np.concatenate([gaussian.mean[None], drawn])
     weights = np.append(0.5, np.full(others, 0.5 / others)) if others else np.ones(1)
     names = ["mean of the prior", *(f"draw {i + 1} from the prior" for i in range(others))]
-    costs = evaluate(task, policies, environments, names, progress)
+    costs = evaluate(task, policies, environments, names, progress, out=out)
     return learn_finite(
         costs,
         delta,
@@ -72,11 +75,12 @@ def certify_draw(
     delta: float = 0.01,
     objective: str = "kl",
     seed: int = 0,
+    out: str | Path | None = None,
 ) -> Run[DiagonalGaussian]:
     """Draw one policy from a posterior, keep it for good, and certify it (Rivasplata's bound).
 
     The draw is a function of the seed. To draw again because a draw turned out badly voids the
-    confidence: that is choosing by the data.
+    confidence: that is choosing by the data. out: a folder to keep finished rollouts in.
     """
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
@@ -85,7 +89,8 @@ def certify_draw(
     budget = Budget(delta)
     budget.spend("single-draw")
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
-    rolled_out = evaluate(task, policy, environments, noise=Noise("single draw noise", seed))
+    noise = Noise("single draw noise", seed)
+    rolled_out = evaluate(task, policy, environments, noise=noise, out=out)
     origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": seed}}
     costs = Costs(rolled_out.values, origin=origin, parameters=policy)
     provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))

@@ -125,6 +125,6 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
 def _figure(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int) or value >= 100:
+    if isinstance(value, int) or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.4f}" if value >= 0.01 else f"{value:.6f}"
+    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.6f}"

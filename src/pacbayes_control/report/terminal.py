@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Task as RichTask
 from rich.table import Table
+from rich.text import Text
 
 from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.certificate import Certificate, confidence_percent, round_up
@@ -20,6 +29,7 @@ from pacbayes_control.distributions import Categorical
 from pacbayes_control.monitor import shown
 
 if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
+    from pacbayes_control.conformance import Check
     from pacbayes_control.learn import Comparison
     from pacbayes_control.learn.search import GaussianSearch
     from pacbayes_control.learn.training import Watch
@@ -45,13 +55,22 @@ def say(text: str, style: str | None = None) -> None:
     out.print(text, style=style, markup=False, soft_wrap=not out.is_terminal)
 
 
+class _Rate(ProgressColumn):
+    """How many a second, lately."""
+
+    def render(self, task: RichTask) -> Text:
+        if not task.speed:
+            return Text("")
+        return Text(f"{task.speed:,.0f}/s" if task.speed >= 10 else f"{task.speed:.2g}/s")
+
+
 @contextmanager
 def bar(title: str, total: int) -> Iterator[ProgressCallback]:
     """A progress bar on a terminal, nothing in a pipe; yields the callback for it."""
     if not err.is_terminal:
         yield lambda *_: None
         return
-    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
@@ -82,6 +101,15 @@ def watch() -> Iterator[Callable[[str], Watch]]:
             return step
 
         yield start
+
+
+def show_checks(checks: Sequence[Check]) -> None:
+    """Each promise, whether it was kept, and what was seen."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
+        table.add_row(mark, escape(check.name), escape(check.detail))
+    out.print(table)
 
 
 def show_certificate(run: Run[Any]) -> None:

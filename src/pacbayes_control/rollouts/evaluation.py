@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
-from pacbayes_control.rollouts.pools import Workers, gathered
+from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
+from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
 from pacbayes_control.rollouts.workers import RolloutError, roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.base import noise_of
 
-HERE, ELSEWHERE = 0.25, 1.0  # s that a piece should take, in this process and sent to another
+HERE = 0.25  # s that a piece should take in this process
 PROBES = 16  # finished rollouts that are run again before others are added to them
 
 Progress = Callable[[int, int], None]  # rollouts done, rollouts in all
@@ -95,13 +97,26 @@ def table_of(
 ) -> NDArray[np.float64 | np.uint8]:
     """The costs of a job: in memory, or mapped from the folder where they are kept."""
     _check_some(job.environments)
-    paced = executor is not None or out or getattr(job.task, "one_by_one", False)
-    pace = Pace(HERE if executor is None else ELSEWHERE) if paced else None
+    pace: Pace | None = None
+    if isinstance(job.task, Spread):
+        job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
+    elif executor is not None or out or getattr(job.task, "one_by_one", False):
+        pace = Pace(HERE if executor is None else ELSEWHERE)
+    with gathered(job.task, executor) as crew:
+        if out is None:
+            return _table_in_memory(job, crew, pace, progress)
+        with kept_costs(Path(out), job) as kept:
+            _complete(job, kept, crew, pace, progress)
+            return kept.table()
+
+
+def _table_in_memory(
+    job: Job, crew: Crew, pace: Pace | None, progress: Progress | None
+) -> NDArray[np.float64 | np.uint8]:
     total, done = job.shape[0] * job.shape[1], 0
-    if out:
-        return _kept_table(job, pace, progress, executor, Path(out))
     values = np.empty(job.shape, np.uint8)
-    for piece, part in roll_out(job, pieces(job, [(0, total)], pace), executor, pace):
+    todo = pieces(job, [(0, total)], pace, crew.limit)
+    for piece, part in roll_out(job, todo, crew, pace):
         if part.dtype != np.uint8 and values.dtype == np.uint8:
             values = values.astype(np.float64)  # of bytes, for as long as every cost is 0 or 1
         values[piece.rows, piece.columns] = part
@@ -111,30 +126,29 @@ def table_of(
     return values
 
 
-def _kept_table(
-    job: Job, pace: Pace | None, progress: Progress | None, executor: Workers, folder: Path
-) -> NDArray[np.float64 | np.uint8]:
-    with gathered(job.task, executor) as crew, kept_costs(folder, job) as kept:
-        if progress:
-            progress(kept.finished, kept.rollouts)
-        if kept.finished and kept.gaps:
-            _check_repeats(job, kept, crew.executor)
-        todo = pieces(job, kept.gaps, pace)
-        try:
-            for piece, part in roll_out(job, todo, crew.executor, pace, keep_going=True):
-                kept.keep(piece, part)
-                if progress:
-                    progress(kept.finished, kept.rollouts)
-        except RolloutError as error:
-            raise RolloutError(
-                f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {folder}: "
-                "do the same again to go on",
-                error.failures,
-            ) from error
-        return kept.table()
+def _complete(
+    job: Job, kept: KeptCosts, crew: Crew, pace: Pace | None, progress: Progress | None
+) -> None:
+    """Roll out what is left to do, and keep it."""
+    if progress:
+        progress(kept.finished, kept.rollouts)
+    if kept.finished and kept.gaps:
+        _check_repeats(job, kept, crew)
+    todo = pieces(job, kept.gaps, pace, crew.limit)
+    try:
+        for piece, part in roll_out(job, todo, crew, pace, keep_going=True):
+            kept.keep(piece, part)
+            if progress:
+                progress(kept.finished, kept.rollouts)
+    except (RolloutError, LostWorkers) as error:
+        error.args = (
+            f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "
+            "do the same again to go on",
+        )
+        raise
 
 
-def _check_repeats(job: Job, kept: KeptCosts, executor: Workers) -> None:
+def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
     """Run some finished rollouts again: what does not repeat cannot be continued.
 
     Every one would have to be the same; a few, spread over all that is done, show most of what can
@@ -146,7 +160,7 @@ def _check_repeats(job: Job, kept: KeptCosts, executor: Workers) -> None:
     todo = (
         Piece(i // columns, i // columns + 1, i % columns, i % columns + 1) for i in chosen.tolist()
     )
-    for piece, part in roll_out(job, todo, executor):
+    for piece, part in roll_out(job, todo, crew):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
             raise ValueError(

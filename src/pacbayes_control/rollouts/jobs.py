@@ -157,27 +157,33 @@ class Pace:
         self.size = max(1, min(wanted, max(self.size, 8 * rollouts)))
 
 
-def pieces(job: Job, gaps: list[tuple[int, int]], pace: Pace | None) -> Iterator[Piece]:
+def pieces(
+    job: Job, gaps: list[tuple[int, int]], pace: Pace | None = None, sharers: int = 1
+) -> Iterator[Piece]:
     """Pieces that fill the gaps of a table, in order, as large as the pace says at that moment.
 
     gaps: ranges of rollouts, counted along the rows. Without a pace: CHUNK rows. A piece of a
-    block of environments or more ends where a block does, so that none is drawn twice.
+    block of environments or more ends where a block does, so that none is drawn twice. sharers: how
+    many pieces are in flight at a time; towards the end they get smaller, so that all end together.
     """
     columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    left = sum(last - first for first, last in gaps)
     for first, last in gaps:
         at = first
         while at < last:
             row, column = divmod(at, columns)
             size = pace.size if pace else CHUNK * columns
+            if sharers > 1:
+                size = max(min(size, left // sharers), size // 16, 1)
             if column == 0 and size >= columns and last - at >= columns:
                 rows = min(size // columns, job.most_rows, (last - at) // columns)
                 if rows >= block and at + rows * columns < last:
                     rows = (start + row + rows) // block * block - start - row
-                yield Piece(row, row + rows, 0, columns)
-                at += rows * columns
+                piece = Piece(row, row + rows, 0, columns)
             else:
-                left = min(columns - column, last - at)
-                parts = -(-left // max(1, size))  # of about the same size
-                width = -(-left // parts)
-                yield Piece(row, row + 1, column, column + width)
-                at += width
+                rest = min(columns - column, last - at)
+                parts = -(-rest // size)  # of about the same size
+                piece = Piece(row, row + 1, column, column + -(-rest // parts))
+            at += piece.rollouts
+            left -= piece.rollouts
+            yield piece

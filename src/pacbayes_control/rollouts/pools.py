@@ -41,6 +41,10 @@ class ProcessPool(Executor):
         self._pool.shutdown(wait=wait, kill_workers=True)
 
 
+class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
+    """Workers that are gone and cannot be replaced from here."""
+
+
 class Crew:
     """Workers of one kind or another, seen alike."""
 
@@ -61,7 +65,7 @@ class Crew:
     def renew(self) -> None:
         """Go on after a worker died, if others can take its place."""
         if not isinstance(self.executor, ProcessPool):
-            raise RuntimeError("a worker died, and with it the executor that was given")
+            raise LostWorkers("a worker died, and with it the executor that was given")
         self.executor.renew()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCosts
-from pacbayes_control.rollouts.pools import Crew, Workers, gathered
+from pacbayes_control.rollouts.pools import Crew
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
@@ -73,7 +73,7 @@ class Outcome:
 def roll_out(
     job: Job,
     todo: Iterator[Piece],
-    workers: Workers = None,
+    crew: Crew,
     pace: Pace | None = None,
     keep_going: bool = False,
 ) -> Iterator[tuple[Piece, Costs]]:
@@ -83,43 +83,42 @@ def roll_out(
     reported after all others are done, unless there are MOST_FAILURES. What is in flight when the
     caller stops is given up.
     """
-    with gathered(job.task, workers) as crew:
-        waiting: deque[Attempt] = deque()
-        flying: dict[Future[Outcome], Attempt] = {}
-        failures: list[Failure] = []
-        send = _sender(job, crew)
-        try:
-            while True:
-                while len(failures) < MOST_FAILURES and _room(crew, waiting, flying):
-                    attempt = waiting.popleft() if waiting else _next(todo)
-                    if attempt is None:
-                        break
-                    flying[send(attempt)] = attempt
-                if not flying:
+    waiting: deque[Attempt] = deque()
+    flying: dict[Future[Outcome], Attempt] = {}
+    failures: list[Failure] = []
+    send = _sender(job, crew)
+    try:
+        while True:
+            while len(failures) < MOST_FAILURES and _room(crew, waiting, flying):
+                attempt = waiting.popleft() if waiting else _next(todo)
+                if attempt is None:
                     break
-                landed = _landed(flying)
-                if any(outcome is None for _, outcome in landed):
-                    crew.renew()
-                for attempt, outcome in landed:
-                    if outcome is None and not attempt.suspect:
-                        waiting.append(replace(attempt, suspect=True))
-                        continue
-                    outcome = outcome or Outcome(failure=Failure("its worker died"))
-                    if outcome.costs is not None:
-                        if pace:
-                            pace.tell(attempt.piece.rollouts, outcome.seconds)
-                        yield attempt.piece, outcome.costs
-                        continue
-                    again, failed = _after(attempt, outcome.failure)
-                    waiting.extendleft(reversed(again))
-                    failures += failed
-                    if failed and (not keep_going or failed[0].final):
-                        raise _error(job, failures)
-        finally:
-            for future in flying:
-                future.cancel()
-        if failures:
-            raise _error(job, failures)
+                flying[send(attempt)] = attempt
+            if not flying:
+                break
+            landed = _landed(flying)
+            if any(outcome is None for _, outcome in landed):
+                crew.renew()
+            for attempt, outcome in landed:
+                if outcome is None and not attempt.suspect:
+                    waiting.append(replace(attempt, suspect=True))
+                    continue
+                outcome = outcome or Outcome(failure=Failure("its worker died"))
+                if outcome.costs is not None:
+                    if pace:
+                        pace.tell(attempt.piece.rollouts, outcome.seconds)
+                    yield attempt.piece, outcome.costs
+                    continue
+                again, failed = _after(attempt, outcome.failure)
+                waiting.extendleft(reversed(again))
+                failures += failed
+                if failed and (not keep_going or failed[0].final):
+                    raise _error(job, failures)
+    finally:
+        for future in flying:
+            future.cancel()
+    if failures:
+        raise _error(job, failures)
 
 
 def _next(todo: Iterator[Piece]) -> Attempt | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -110,12 +110,7 @@ class FunctionTask:
         return costs
 
     def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
-        drawn = [self.draw(rng) for _ in range(n)]
-        if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
-            raise ValueError(
-                "draw(rng) must return one environment: values by name, always the same"
-            )
-        return {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
+        return stacked([self.draw(rng) for _ in range(n)])
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -193,6 +188,13 @@ def drawn(
     if n < 1:
         raise ValueError(f"{n} environments were asked for: at least one is needed")
     return Environments(draw, words, stream, seed, 0, n, block)
+
+
+def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
+    """Environments that were drawn one by one, as arrays by name."""
+    if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
+        raise ValueError("an environment is values by name, and all must have the same names")
+    return {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
 
 
 def check_parameters(name: str, policies: NDArray, parameters: int | None) -> None:

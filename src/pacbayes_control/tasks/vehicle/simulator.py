@@ -67,6 +67,8 @@ class Vehicle:
     wheel_slip: float = 0.0  # relative, of each wheel in each step
     range_noise: float = 0.0  # relative, of each ray in each step
 
+    uses_all_cores = True  # a call does, so that workers on the same machine would gain nothing
+
     def __post_init__(self) -> None:
         for name in ("wheel_slip", "range_noise"):
             if not 0 <= getattr(self, name) <= 0.25:
@@ -141,6 +143,10 @@ class Vehicle:
         return np.array(
             [self.speed * self.time_step, turn, largest, self.horizon, self.robot_radius]
         )
+
+    def check_policies(self, policies: NDArray) -> None:
+        """An error for policies that the controller has no use for."""
+        self._weights(policies, len(policies))
 
     def costs(
         self,

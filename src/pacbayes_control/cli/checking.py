@@ -1,0 +1,50 @@
+"""`pbc check`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.options import MOST, JsonFile, PoliciesFile, check_json, write_json
+
+
+@app.command()
+def check(
+    task: Annotated[
+        str, typer.Argument(metavar="MODULE:TASK", help="A task of yours, such as robot.py:task.")
+    ],
+    policies: PoliciesFile = None,
+    environments: Annotated[
+        int, typer.Option(min=2, max=MOST, help="Environments to roll out in.")
+    ] = 8,
+    json_file: JsonFile = None,
+) -> None:
+    """Test whether a task keeps the promises that a certificate rests on.
+
+    Same seed, same cost; costs in [0, 1]; environments that look independent; no global random
+    state; the same in other processes; and how fast it is. Exit code 0 if all are kept, 1 if not.
+
+    Example: pbc check examples/cartpole.py:task
+    """
+    from pacbayes_control.cli.loading import load_task
+    from pacbayes_control.conformance import check_task, passed
+    from pacbayes_control.reading import read_policies
+    from pacbayes_control.report.terminal import say, show_checks
+
+    check_json(json_file, *([policies] if policies else []))
+    rows = read_policies(Path(policies)) if policies else None
+    checks = check_task(load_task(task), rows, environments)
+    show_checks(checks)
+    good = passed(checks)
+    say(
+        "It keeps every promise that was tried."
+        if good
+        else "A certificate for this task would be worth nothing: mend it first."
+    )
+    write_json(json_file, {"passed": good, "checks": [asdict(check) for check in checks]})
+    if not good:
+        raise typer.Exit(1)

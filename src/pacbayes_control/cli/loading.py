@@ -1,0 +1,97 @@
+"""A user's task, from MODULE:TASK."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+WRITE = "write MODULE:TASK, such as robots.arm:task or robots/arm.py:task"
+
+
+def task_name(text: str) -> str:
+    """A name for the folder of a run: vehicle, or the module's."""
+    place = text.rpartition(":")[0] or text
+    return Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+
+
+@contextmanager
+def workers_for(task: Any, workers: int | None, scheduler: str | None) -> Iterator[Executor | None]:
+    """A cluster, or so many workers, by default one for each core; None for this process."""
+    from loky import cpu_count
+
+    from pacbayes_control.rollouts import cluster, pool
+
+    if workers and scheduler:
+        raise ValueError("give --workers or --scheduler, not both")
+    if scheduler:
+        with cluster(scheduler) as executor:
+            yield executor
+    elif workers is None and getattr(task, "uses_all_cores", False):
+        yield None
+    else:
+        with pool(task, workers or cpu_count()) as executor:
+            yield executor
+
+
+def load_task(text: str) -> Any:
+    """The task that a module has under a name; a class or a function is called for it.
+
+    The module may be a file, or importable from the current folder or the environment. It goes to
+    workers with the task, so that they need not have it.
+    """
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise ValueError(f"{text!r} is no task: {WRITE}")
+    try:
+        module = _module(place)
+    except (ValueError, FileNotFoundError):
+        raise
+    except BaseException as error:  # of whatever the module does when it is imported
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        words = " ".join(str(error).split())
+        raise ValueError(f"{place} cannot be imported: {type(error).__name__}: {words}") from error
+    if not hasattr(module, name):
+        raise ValueError(f"{place} has no {name!r}: {WRITE}")
+    task = getattr(module, name)
+    if isinstance(task, type) or not hasattr(task, "costs"):
+        if not callable(task):
+            raise ValueError(f"{text} is no task: it has no method costs")
+        try:
+            task = task()
+        except TypeError as error:
+            raise ValueError(f"{text} cannot be called for a task: {error}") from None
+    for needed in ("name", "environments", "costs"):
+        if not hasattr(task, needed):
+            raise ValueError(f"{text} is no task: it has no {needed}")
+    return task
+
+
+def _module(place: str) -> ModuleType:
+    import cloudpickle
+
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+        sys.path.insert(0, str(path.parent.absolute()))
+        found = importlib.util.spec_from_file_location(path.stem, path)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules[path.stem] = module
+        found.loader.exec_module(module)
+    else:
+        sys.path.insert(0, os.getcwd())
+        module = importlib.import_module(place)
+    if "site-packages" not in str(getattr(module, "__file__", "")):
+        cloudpickle.register_pickle_by_value(module)
+    return module

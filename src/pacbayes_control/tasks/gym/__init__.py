@@ -1,0 +1,23 @@
+"""Any Gymnasium environment as a task.
+
+task       GymTask: an environment is a seed and the options of its reset
+policies   what a row of parameters does: a function, a torch module, an object with `predict`
+rules      from an episode to a cost in [0, 1]
+episodes   one episode for each (environment, policy), alone or several in a vector
+"""
+
+from pacbayes_control.tasks.gym.episodes import Episode
+from pacbayes_control.tasks.gym.policies import FunctionPolicy, PredictPolicy, TorchPolicy
+from pacbayes_control.tasks.gym.rules import FromInfo, FromReturn, FromTermination
+from pacbayes_control.tasks.gym.task import GymTask
+
+__all__ = [
+    "Episode",
+    "FromInfo",
+    "FromReturn",
+    "FromTermination",
+    "FunctionPolicy",
+    "GymTask",
+    "PredictPolicy",
+    "TorchPolicy",
+]

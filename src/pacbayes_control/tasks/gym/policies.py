@@ -1,0 +1,164 @@
+"""What a row of parameters does in a Gymnasium environment."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.tasks.functions import described
+from pacbayes_control.tasks.gym.episodes import Controller
+
+Floats = NDArray[np.float64]
+
+
+class Policy(Protocol):
+    """A class of policies. Its `repr` must tell it from others, also in another process."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers make a policy."""
+        ...
+
+    def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
+        """What acts for one policy in one episode: it may remember what it has seen in it."""
+        ...
+
+
+class FunctionPolicy:
+    """A vector of parameters, and a function from it and an observation to an action.
+
+    >>> steer = FunctionPolicy(lambda gains, observation: int(gains @ observation > 0), 4)
+    >>> steer.controller(np.ones(4), gym.spaces.Discrete(2))(np.ones(4))
+    1
+    """
+
+    def __init__(self, act: Callable[[NDArray, Any], Any], parameters: int) -> None:
+        if parameters < 1:
+            raise ValueError(f"a policy of {parameters} parameters: at least one is needed")
+        self.act, self.parameters = act, parameters
+
+    def __repr__(self) -> str:
+        return f"FunctionPolicy({described(self.act)}, {self.parameters})"
+
+    def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
+        """The function with its first argument filled in."""
+        del action_space
+        return lambda observation: self.act(row, observation)
+
+
+class TorchPolicy:
+    """The flattened weights of a `torch.nn.Module`, which maps observations to actions.
+
+    The module is called with a batch of one. Of its outputs the largest is the action where
+    actions are discrete, and where they are continuous the outputs are cut to their range, unless
+    `action` turns them into one. Other state of the module, such as running means, stays as it is.
+    """
+
+    def __init__(self, module: Any, action: Callable[[Floats], Any] | None = None) -> None:
+        self.module = copy.deepcopy(module).eval()
+        self.action = action
+        self.parameters = sum(weights.numel() for weights in self.module.parameters())
+        if self.parameters == 0:
+            raise ValueError("the module has no weights")
+
+    def __repr__(self) -> str:
+        layers = " ".join(repr(self.module).split())
+        own = described(self.action) if self.action else None
+        return f"TorchPolicy({layers}, {own})"
+
+    @property
+    def weights(self) -> Floats:
+        """The weights that the module came with, as a row: for the mean of a prior."""
+        from torch.nn.utils import parameters_to_vector
+
+        row = parameters_to_vector(self.module.parameters())
+        return row.detach().numpy().astype(np.float64)
+
+    def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
+        """The module with a row's weights, a copy of its own."""
+        import torch
+        from torch.nn.utils import vector_to_parameters
+
+        module = copy.deepcopy(self.module)
+        vector_to_parameters(
+            torch.as_tensor(np.array(row), dtype=torch.float32), module.parameters()
+        )
+        to_action = self.action or _usual_action(action_space)
+
+        def act(observation: Any) -> Any:
+            with torch.inference_mode():
+                batch = torch.as_tensor(np.asarray(observation), dtype=torch.float32)[None]
+                return to_action(module(batch)[0].numpy())
+
+        return act
+
+
+class PredictPolicy:
+    """A list of trained models, each with `predict` as in Stable-Baselines3; a row is its number.
+
+    predict(observation, state=…, episode_start=…, deterministic=True) returns an action and a
+    state, which is handed back in the next step; one that takes the observation alone will do.
+    """
+
+    parameters = 1
+
+    def __init__(self, models: Sequence[Any]) -> None:
+        if not models:
+            raise ValueError("there are no models to choose from")
+        for number, model in enumerate(models):
+            if not callable(getattr(model, "predict", None)):
+                raise TypeError(f"model {number} ({type(model).__name__}) has no method predict")
+        self.models = list(models)
+
+    def __repr__(self) -> str:
+        return f"PredictPolicy({[type(model).__qualname__ for model in self.models]})"
+
+    @cached_property
+    def rows(self) -> Floats:
+        """One row for each model, to evaluate them all; shape (models, 1)."""
+        return np.arange(len(self.models), dtype=float)[:, None]
+
+    def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
+        """A model that begins an episode."""
+        del action_space
+        number = int(row[0])
+        if number != row[0] or not 0 <= number < len(self.models):
+            raise ValueError(f"{row[0]:g} is not the number of one of {len(self.models)} models")
+        return _Predicting(self.models[number])
+
+
+class _Predicting:
+    """A model within an episode, with the state that it keeps."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.state, self.first = model, None, True
+
+    def __call__(self, observation: Any) -> Any:
+        try:
+            started = np.array([self.first])
+            answer = self.model.predict(
+                observation, state=self.state, episode_start=started, deterministic=True
+            )
+        except TypeError:
+            if not self.first or self.state is not None:
+                raise
+            answer = self.model.predict(observation)
+        self.first = False
+        if isinstance(answer, tuple):
+            action, self.state = answer
+            return action
+        return answer
+
+
+def _usual_action(space: gym.Space) -> Callable[[Floats], Any]:
+    if isinstance(space, gym.spaces.Discrete):
+        return lambda outputs: int(space.start + np.argmax(outputs))
+    if isinstance(space, gym.spaces.Box):
+        return lambda outputs: np.clip(outputs, space.low, space.high).astype(space.dtype)
+    raise ValueError(f"actions of {space} need a function of their own: TorchPolicy(…, action=…)")
