@@ -4,7 +4,16 @@ Each module holds a few commands. What they run is imported inside them: `pbc --
 wait for a simulator.
 """
 
-from pacbayes_control.cli import certifying, deploying, experiments, learning
+from pacbayes_control.cli import certifying, checking, deploying, experiments, learning, reporting
 from pacbayes_control.cli.app import app, main
 
-__all__ = ["app", "certifying", "deploying", "experiments", "learning", "main"]
+__all__ = [
+    "app",
+    "certifying",
+    "checking",
+    "deploying",
+    "experiments",
+    "learning",
+    "main",
+    "reporting",
+]

@@ -23,7 +23,11 @@ from pacbayes_control.tasks.vehicle.policies import ray_angles
 
 # Colours that stay apart for colour-blind readers and on paper.
 BLUE, ORANGE, GREEN, GREY, DARK = "#0072b2", "#d55e00", "#009e73", "#9a9a9a", "#333333"
-STABLE: Any = {"svg.hashsalt": "pacbayes-control", "svg.fonttype": "none"}
+STABLE: Any = {
+    "svg.hashsalt": "pacbayes-control",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # letters as letters, which journals ask for
+}
 
 
 def draw_vehicle(
@@ -150,10 +154,12 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
 
 
 def save_figure(figure: Figure, file: Path | BinaryIO) -> None:
-    """Write PNG if the path says so, else SVG; the same bytes for the same picture."""
-    png = isinstance(file, Path) and file.suffix == ".png"
+    """Write PNG or PDF if the path says so, else SVG; the same bytes for the same picture."""
+    suffix = file.suffix if isinstance(file, Path) else ""
     with rc_context(STABLE):
-        if png:
+        if suffix == ".png":
             figure.savefig(file, format="png", dpi=150)
+        elif suffix == ".pdf":
+            figure.savefig(file, format="pdf", metadata={"CreationDate": None})
         else:
             figure.savefig(file, format="svg", metadata={"Date": None})

@@ -1,0 +1,121 @@
+"""`pbc report`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.options import (
+    JsonFile,
+    check_json,
+    check_writable,
+    write_json,
+)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The page; default RUN.html, beside the run."),
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also keep the plots, a file each.")
+    ] = None,
+    plot_format: Annotated[
+        str | None, typer.Option("--format", help="Of the plots: svg (the default), pdf or png.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that is no page of this command.")
+    ] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Write a page about a run, with its rollouts to watch: one HTML file, for any browser.
+
+    The run is verified first. Exit code 1 if it does not hold, as for `pbc verify`.
+
+    Example: pbc report runs/vehicle --out vehicle.html
+    """
+    from pacbayes_control.report.terminal import err, say
+    from pacbayes_control.run import AlteredRun, Run
+    from pacbayes_control.verification import InvalidCertificate, verify
+
+    check_json(json_file, run)
+    folder = run.parent if run.name == "certificate.json" and run.is_file() else run
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no run at {run}")
+    name = folder.resolve().name
+    page = out_file or _beside(folder)
+    _check_page(page, folder, force)
+    _check_plots(plots, plot_format, folder)
+    if json_file and json_file.resolve() == page.resolve():
+        raise ValueError(f"{json_file} cannot be both the page and the JSON")
+    try:
+        verify(folder)
+    except (AlteredRun, InvalidCertificate) as error:
+        write_json(json_file, {"verified": False, "reason": str(error)})
+        complain(f"NOT VERIFIED: {error}")
+        raise typer.Exit(1) from None
+
+    from pacbayes_control.report.page import write_page
+    from pacbayes_control.report.plots import write_plots
+
+    loaded = Run.load(folder)
+    with err.status("rolling out what the page shows") if err.is_terminal else nullcontext():
+        written = write_page(loaded, page, name=name)
+    replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
+    say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
+    if plots:
+        for file in write_plots(loaded, plots, plot_format or "svg"):
+            say(f"Plot: {file}")
+    write_json(
+        json_file,
+        {
+            "page": str(page),
+            "bytes": written.size,
+            "replays": written.replays,
+            "environments": written.environments,
+            "policies": written.policies,
+        },
+    )
+
+
+def _beside(folder: Path) -> Path:
+    """RUN.html next to the folder, however that was named: as . or with a slash at its end."""
+    whole = folder.resolve()
+    plain = folder.name not in ("", "..")
+    return (folder if plain else whole).with_name(f"{whole.name}.html")
+
+
+def _check_page(page: Path, folder: Path, force: bool) -> None:
+    """An error for a page that cannot be written, or would replace what is not a page."""
+    if folder.resolve() in page.resolve().parents:
+        raise ValueError(f"{page} lies in {folder}, whose files are sealed: write elsewhere")
+    if page.is_dir():
+        raise ValueError(f"{page} is a folder, not a file to write a page to")
+    check_writable(page)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{page}: a page is an .html file")
+    if page.exists() and not force:
+        from pacbayes_control.report.page import is_page
+
+        if not is_page(page):
+            raise ValueError(f"{page} is no page of pbc report: choose another name, or --force")
+
+
+def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> None:
+    if plot_format not in (None, "svg", "pdf", "png"):
+        raise ValueError(f"plots are written as svg, pdf or png, not as {plot_format!r}")
+    if plots is None and plot_format is not None:
+        raise ValueError("--format is for plots: give --plots too")
+    if plots is None:
+        return
+    if folder.resolve() in (plots.resolve(), *plots.resolve().parents):
+        raise ValueError(f"{plots} is the run, or lies in it: keep the plots elsewhere")
+    if plots.exists() and not plots.is_dir():
+        raise ValueError(f"{plots} is a file: plots go to a folder")

@@ -1,0 +1,261 @@
+"""A page about a run: one HTML file that holds all it shows, and loads nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from string import Template
+from typing import Any, cast
+
+import pacbayes_control
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.recipes import recorded_vehicle
+from pacbayes_control.report import promise, sections
+from pacbayes_control.report.packing import Packed, pack_within
+from pacbayes_control.report.plots import PLOTS
+from pacbayes_control.report.replay import (
+    Replay,
+    Showable,
+    environment_costs,
+    roll_out,
+    why_no_replay,
+)
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Environments, Task
+
+MARK = '<meta name="generator" content="pbc report'  # by which a page is known as ours
+
+SCRIPTS = ("rollouts.js", "drawing.js", "page.js")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What was written."""
+
+    path: Path
+    size: int  # bytes
+    replays: int  # rollouts that can be watched
+    environments: int
+    policies: int | None  # None for a Gaussian posterior
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, with a heading of its own."""
+
+    anchor: str
+    link: str  # in the list at the top
+    title: str
+    content: str
+
+
+def write_page(
+    run: Run[Any],
+    file: str | Path,
+    task: Task | None = None,
+    environments: Environments | None = None,
+    name: str = "run",
+) -> Page:
+    """Write a page about a run; the same run gives the same bytes.
+
+    task, environments: what the run was learnt on, for the replays; a run of `pbc learn vehicle`
+    tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
+    """
+    if (task is None) != (environments is None):
+        raise ValueError("replays need both, the task and its environments: give the other too")
+    known = recorded_vehicle(run) if task is None else None
+    if known is not None and len(known[1]) == run.costs.environments:
+        task, environments = known
+    replay, packed = None, None
+    reason = why_no_replay(run, task)
+    if reason is None:
+        full = roll_out(run, cast(Showable, task), cast(Environments, environments))
+        replay, packed = pack_within(full, environment_costs(run)[full.environments])
+    text = _page(run, name, replay, packed, reason or "").encode()
+    Path(file).write_bytes(text)
+    pairs = replay.pairs if replay else 0
+    c = run.certificate
+    return Page(Path(file), len(text), pairs, c.environments, c.policies)
+
+
+def is_page(file: Path) -> bool:
+    """Whether a file was written by `write_page`, and may be written again."""
+    with file.open("rb") as stream:
+        return MARK.encode() in stream.read(2000)
+
+
+def _page(
+    run: Run[Any], name: str, replay: Replay | None, packed: Packed | None, reason: str
+) -> str:
+    parts = _sections(run, name, replay, reason)
+    links = "".join(f'<li><a href="#{part.anchor}">{part.link}</a></li>' for part in parts)
+    content = "\n".join(
+        f'<section id="{part.anchor}" aria-labelledby="{part.anchor}-title">\n'
+        f'<h2 id="{part.anchor}-title">{part.title}</h2>\n{part.content}\n</section>'
+        for part in parts
+    )
+    data = _data(run, replay, packed) if replay and packed else ""
+    return Template(_asset("page.html")).substitute(
+        generator=f"pbc report (pacbayes-control {pacbayes_control.__version__})",
+        title=escape(name),
+        css=_asset("page.css"),
+        navigation=links,
+        content=content,
+        data=data,
+        script="".join(_asset(name) for name in SCRIPTS) if replay else "",
+    )
+
+
+def _sections(run: Run[Any], name: str, replay: Replay | None, reason: str) -> list[Section]:
+    c = run.certificate
+    side = sections.why_no_methods(run)
+    if compared := sections.methods(run):
+        remark, table = compared
+        side = _beside(remark + _plot(run, "methods", "Bounds by method"), table)
+    costs, hardest = sections.environments(run, replay)
+    moved = isinstance(run.posterior, Categorical) or run.posterior.kl(run.prior) > 0
+    shares = _plot(run, "posterior", "The posterior and the prior") if moved else ""
+    spread = _plot(run, "environment-costs", "Histogram of the mean cost of environments")
+    growth = _plot(run, "bound-against-environments", "The bound against the number N")
+    shifted = _plot(run, "shift", "The bound against the size of a shift")
+    watching = f"<p>{escape(reason)}</p>" if replay is None else _player(run, replay)
+    return [
+        Section("promise", "Promise", "What is promised", _promise(run, name)),
+        Section("budget", "Confidence", "How δ was spent", promise.budget(c)),
+        Section("methods", "Methods", "Bounds side by side", side),
+        Section(
+            "posterior",
+            "Policies",
+            "The policies",
+            _beside(shares, sections.posterior(run)) if moved else sections.posterior(run),
+        ),
+        Section(
+            "environments", "Environments", "Cost by environment", _beside(costs + spread, hardest)
+        ),
+        Section("replay", "Replay", "Watch the rollouts", watching),
+        Section(
+            "outlook", "More data", "More environments", _beside(growth, sections.outlook(run))
+        ),
+        Section("shift", "Shift", "If the world shifts", _beside(shifted, sections.shift(run))),
+    ]
+
+
+def _promise(run: Run[Any], name: str) -> str:
+    c = run.certificate
+    number, words = promise.bound_words(c)
+    return (
+        f'<div class="promise"><p class="bound"><b>{number}</b> <span>{words}</span></p>'
+        f'<p class="sentence">{escape(c.sentence)}</p></div>\n{promise.facts(c)}\n'
+        f"{promise.meaning(c)}\n"
+        f"<h3>Check it yourself</h3><p>The certificate can be recomputed from the run's files, "
+        f"without trust in whoever made it: <code>pbc verify {escape(shlex.quote(name))}</code></p>"
+        '<details class="checks"><summary>Hashes and versions</summary>'
+        f"{promise.record(c)}</details>"
+    )
+
+
+def _beside(left: str, right: str) -> str:
+    return f'<div class="beside"><div>{left}</div><div>{right}</div></div>'
+
+
+def _plot(run: Run[Any], name: str, label: str) -> str:
+    """A plot as SVG within the page."""
+    stream = BytesIO()
+    PLOTS[name](run, stream)
+    svg = stream.getvalue().decode()
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = svg[svg.index("<svg") :]
+    box = re.search(r'viewBox="[^"]*"', svg)
+    assert box is not None
+    # Each plot numbers its parts alike: their ids must not meet in one page.
+    inner = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg[svg.index(">") + 1 :])
+    title = escape(label)
+    return (
+        f'<figure class="plot"><svg {box[0]} role="img" aria-label="{title}" '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        f"<title>{title}</title>{inner.strip()}</figure>"
+    )
+
+
+# ---- the replay ---------------------------------------------------------------------------------
+
+
+def _player(run: Run[Any], replay: Replay) -> str:
+    threshold = "1" if replay.binary else "½ or more"
+    return Template(_asset("replay.html")).substitute(
+        intro=_introduction(run, replay),
+        threshold=threshold,
+        alone=" hidden" if len(replay.policies) == 1 else "",
+    )
+
+
+def _introduction(run: Run[Any], replay: Replay) -> str:
+    """Which rollouts there are, and how they differ from what was recorded."""
+    rows, columns = replay.costs.shape
+    if replay.drawn:
+        words = (
+            f"Policies of a posterior are drawn, not listed. These {columns} were drawn for this "
+            "page alone: they illustrate the promise, and the bound does not rest on them."
+        )
+    elif run.certificate.policies in (None, columns) and rows == run.costs.environments:
+        words = "Every rollout that the certificate counts, rolled out again as it was recorded."
+    else:
+        words = (
+            f"Of {run.costs.environments:,} × {run.costs.policies:,} rollouts, this page has room "
+            f"for {replay.pairs:,}, rolled out again as they were recorded."
+        )
+    if columns < run.costs.policies and not replay.drawn:
+        words += f" Kept are the {columns:,} likeliest policies."
+    if rows < run.costs.environments:
+        words += (
+            f" Of the {run.costs.environments:,} environments, the {rows:,} with the highest cost "
+            "are here: what you see is worse than the average."
+        )
+    if 0 < replay.disagreements <= 0.01 * replay.pairs:
+        words += (
+            f" In {replay.disagreements:,} of {replay.pairs:,} the path ends otherwise than the "
+            "recorded cost says, since it is computed more precisely; the text then says so."
+        )
+    return words + " Grid lines are 1 m apart, and a dashed line shows the way ahead."
+
+
+def _data(run: Run[Any], replay: Replay, packed: Packed) -> str:
+    """Everything that the script reads: values as JSON, arrays as deflated text."""
+    values = packed.values | {
+        "names": _names(run, replay),
+        "shares": _shares(run, replay),
+        "contactIsFailure": replay.disagreements <= 0.01 * replay.pairs and replay.binary,
+    }
+    # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    scripts = [f'<script type="application/json" id="replay-values">{text}</script>']
+    scripts += [
+        f'<script type="application/octet-stream;base64" id="pack-{name}" '
+        f'data-kind="{kind}">{array}</script>'
+        for name, (kind, array) in packed.arrays.items()
+    ]
+    return "\n".join(scripts)
+
+
+def _names(run: Run[Any], replay: Replay) -> list[str]:
+    if replay.drawn:
+        return [f"draw {j + 1} from the posterior" for j in replay.policies]
+    if not isinstance(run.posterior, Categorical):
+        return ["the policy that was drawn"]
+    return [run.costs.name(int(j)) for j in replay.policies]
+
+
+def _shares(run: Run[Any], replay: Replay) -> list[float]:
+    if not isinstance(run.posterior, Categorical):
+        return [1 / len(replay.policies)] * len(replay.policies)
+    return [round(float(run.posterior.probabilities[j]), 6) for j in replay.policies]
+
+
+def _asset(name: str) -> str:
+    return files("pacbayes_control.report").joinpath("assets", name).read_text(encoding="utf-8")

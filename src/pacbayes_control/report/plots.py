@@ -1,0 +1,203 @@
+"""Plots of a run, as its page shows them: SVG, PDF or PNG by the file's suffix."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
+from pacbayes_control.report.projection import project
+from pacbayes_control.report.replay import environment_costs, likeliest
+from pacbayes_control.report.shift_pictures import draw_curve
+from pacbayes_control.report.side_by_side import side_by_side
+from pacbayes_control.run import Run
+from pacbayes_control.shifting import curve
+
+WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
+SHOWN = 12  # policies with a bar of their own
+LONGEST = 26  # letters of a policy's name
+
+
+def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
+    """The bounds of every method that applies, from the training cost up."""
+    methods, why_not = side_by_side(run)
+    if not methods:
+        raise ValueError(f"there is nothing to compare: {why_not}")
+    figure, axis = _figure(0.9 + 0.34 * len(methods))
+    for place, method in enumerate(methods):
+        c, colour = method.certificate, BLUE if method.own else GREY
+        axis.plot([c.empirical_cost, c.bound], [place, place], color=colour, lw=2.5, zorder=2)
+        axis.plot(c.empirical_cost, place, "o", mfc="white", color=colour, ms=6, zorder=3)
+        axis.plot(c.bound, place, "|", color=colour, ms=15, mew=3, zorder=3)
+    labels = [m.certificate.method + (" (this run)" if m.own else "") for m in methods]
+    axis.set_yticks(range(len(methods)), labels)
+    axis.set_ylim(len(methods) - 0.5, -0.6)
+    axis.set_xlim(0, None)
+    axis.set_xlabel("○ cost in training    ┃ bound on the expected cost")
+    axis.grid(axis="x", alpha=0.3)
+    _save(figure, file)
+
+
+def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
+    """The shares of the likeliest policies and what they cost; or how far a Gaussian has moved."""
+    if isinstance(run.posterior, DiagonalGaussian):
+        _draw_gaussian(run, file)
+        return
+    shares, prior = run.posterior.probabilities, run.prior.probabilities
+    top = likeliest(run)[:SHOWN]
+    figure = Figure(figsize=(WIDTH, 1.0 + 0.27 * len(top)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    places = np.arange(len(top))
+    left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
+    left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
+    left.set_yticks(places, [_short(run.costs.name(int(i))) for i in top], parse_math=False)
+    left.set_ylim(len(top) - 0.4, -0.6)
+    left.set_xlim(0, None)
+    left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    left.set_xlabel("share ( | of the prior)")
+    right.plot(run.costs.means[top], places, "o", color=ORANGE, ms=5)
+    right.axvline(run.certificate.empirical_cost, color=DARK, ls=":", lw=1)
+    right.set_xlim(0, max(0.02, float(run.costs.means[top].max()) * 1.15))
+    right.xaxis.set_major_locator(MaxNLocator(4))
+    right.set_xlabel("mean cost")
+    for axis in (left, right):
+        _plain(axis)
+        axis.grid(axis="x", alpha=0.3)
+    _save(figure, file)
+
+
+def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
+    moved, widths = gaussian_moves(run)
+    figure, axis = _figure(3.0)
+    axis.axvline(0, color=DARK, ls=":", lw=1)
+    axis.axhline(1, color=DARK, ls=":", lw=1)
+    alpha = 0.8 if len(moved) <= 50 else 0.3
+    axis.plot(moved, widths, "o", color=BLUE, ms=5, mew=0, alpha=alpha, label="a parameter")
+    axis.plot(0, 1, "+", color=ORANGE, ms=13, mew=2.5, label="the prior", zorder=3)
+    reach = max(0.1, float(np.abs(moved).max()) * 1.15)
+    height = max(0.1, float(np.abs(widths - 1).max()) * 1.25)
+    axis.set_xlim(-reach, reach)
+    axis.set_ylim(1 - height, 1 + height)
+    axis.set_xlabel("mean moved by (standard deviations of the prior)")
+    axis.set_ylabel("width, relative to the prior's")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=9)
+    _save(figure, file)
+
+
+def gaussian_moves(run: Run[DiagonalGaussian]) -> tuple[np.ndarray, np.ndarray]:
+    """How far each mean has moved, and how each width has changed, in units of the prior's."""
+    spread = np.sqrt(run.prior.variance)
+    moved = (run.posterior.mean - run.prior.mean) / spread
+    return moved, np.sqrt(run.posterior.variance) / spread
+
+
+def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
+    """How many environments have which mean cost under the posterior."""
+    figure, axis = _figure(2.7)
+    values, c = environment_costs(run), run.certificate
+    counts, edges = np.histogram(values, bins=20, range=(0, 1))
+    axis.bar(edges[:-1], counts, width=0.05, align="edge", color=BLUE, ec="white", lw=0.8)
+    tallest = counts.max()
+    for count, edge in zip(counts, edges[:-1], strict=True):
+        if count > 0:
+            axis.text(edge + 0.025, count + tallest * 0.02, f"{count:,}", ha="center", fontsize=8)
+    axis.axvline(c.empirical_cost, 0.12, color=DARK, ls=":", lw=1.2)  # above the small bars
+    beside = max(c.empirical_cost, 0.05) + 0.012 if c.empirical_cost < 0.8 else 0.6
+    axis.text(beside, tallest * 0.95, f"mean {c.empirical_cost:.3f}", fontsize=9)
+    axis.set_xlim(-0.01, 1.01)
+    axis.set_ylim(0, tallest * 1.1)
+    axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.set_xlabel("mean cost in an environment")
+    axis.set_ylabel("environments")
+    _save(figure, file)
+
+
+def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> None:
+    """What the bound would be with other numbers of environments, all else being equal."""
+    projection, c = project(run), run.certificate
+    figure, axis = _figure(3.0)
+    axis.plot(projection.environments, projection.bounds, color=BLUE, ls="--", label="projection")
+    axis.axhline(projection.limit, color=DARK, ls=":", lw=1.2, label="never below this")
+    axis.plot(c.environments, c.bound, "o", color=ORANGE, ms=7, label="this certificate")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
+    axis.minorticks_off()
+    axis.set_ylim(0, min(1.0, max(projection.bounds) * 1.05))
+    axis.set_xlabel("environments, N")
+    axis.set_ylabel("expected cost, at most")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    _save(figure, file)
+
+
+def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
+    """The guarantee against the size of a shift of the world, as `pbc shift` draws it."""
+    c = run.certificate
+    certified = (c.ball.radius, c.bound) if c.ball and c.ball.divergence == "kl" else None
+    with rc_context({"font.size": 12}):  # the picture is wider than the others here
+        draw_curve(curve(c), file, certified)  # type: ignore[arg-type]
+
+
+PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
+    "methods": draw_methods,
+    "posterior": draw_posterior,
+    "environment-costs": draw_environment_costs,
+    "bound-against-environments": draw_bound_against_environments,
+    "shift": draw_shift,
+}
+
+
+def write_plots(run: Run[Any], folder: Path, suffix: str = "svg") -> list[Path]:
+    """Every plot of a run as a file; without the comparison where nothing can be compared."""
+    if suffix not in ("svg", "pdf", "png"):
+        raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [name for name in PLOTS if name != "methods" or side_by_side(run)[0]]
+    files = [folder / f"{name}.{suffix}" for name in names]
+    for name, file in zip(names, files, strict=True):
+        PLOTS[name](run, file)
+    return files
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axis = figure.subplots()
+    _plain(axis)
+    return figure, axis
+
+
+def _plain(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_axisbelow(True)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def _count(value: float) -> str:
+    """A number of environments in few letters.
+
+    >>> _count(100), _count(100_000), _count(10_000_000)
+    ('100', '100k', '10M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _save(figure: Figure, file: Path | BinaryIO) -> None:
+    with warnings.catch_warnings():  # a name may have letters that matplotlib's own font lacks
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        save_figure(figure, file)

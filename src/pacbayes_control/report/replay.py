@@ -1,0 +1,195 @@
+"""Rollouts for a page to replay: which ones, and rolled out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.costs import Costs, checked_costs
+from pacbayes_control.distributions import Categorical
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import BLOCK, Scene, generator, noise_of
+
+DRAWS = 20  # policies drawn for the page from a Gaussian posterior
+MOST_POLICIES = 200
+MOST_PAIRS = 60_000  # rolled out for a page: a few seconds of the vehicle
+TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
+
+
+class Showable(Task, Protocol):
+    """A task that can show its rollouts in the plane."""
+
+    def scenes(self, environments: Environments) -> list[Scene]:
+        """What is in each environment."""
+        ...
+
+    def paths(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> list[list[NDArray[np.float64]]]:
+        """For each environment, the path of each policy."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """Rollouts of some policies in some environments, by rows and columns of the table of costs."""
+
+    environments: NDArray[np.int64]  # (rows,), increasing
+    policies: NDArray[np.int64]  # (columns,), the likeliest first
+    drawn: bool  # whether the policies were drawn from the posterior for the page
+    costs: NDArray[np.float64 | np.uint8]  # (rows, columns)
+    paths: list[list[NDArray[np.float64]]]  # by rows and columns, each (points, 2 or 3)
+    scenes: list[Scene]  # by rows
+    contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
+
+    @property
+    def pairs(self) -> int:
+        """How many rollouts there are."""
+        return self.costs.size
+
+    @property
+    def disagreements(self) -> int:
+        """Rollouts with costs 0 or 1 whose path does not end as the cost says."""
+        return int(np.sum(self.contacts != (self.costs == 1))) if self.binary else 0
+
+    @property
+    def binary(self) -> bool:
+        """Whether every cost is 0 or 1."""
+        return self.costs.dtype == np.uint8
+
+    def first(self, rows: NDArray[np.int64]) -> Replay:
+        """The same for fewer environments, given by position."""
+        return replace(
+            self,
+            environments=self.environments[rows],
+            costs=self.costs[rows],
+            paths=[self.paths[row] for row in rows],
+            scenes=[self.scenes[row] for row in rows],
+            contacts=self.contacts[rows],
+        )
+
+
+def why_no_replay(run: Run[Any], task: object | None) -> str | None:
+    """One line on why the rollouts of a run cannot be shown; None where they can."""
+    if run.costs.draws is None and run.costs.parameters is None:
+        return (
+            "This run was made from a table of costs: it holds no policies that could be rolled "
+            "out again."
+        )
+    if task is None:
+        return (
+            "The run does not say which task it is of: hand the task and its environments to "
+            "write_page to see its rollouts."
+        )
+    if not hasattr(task, "scenes") or not hasattr(task, "paths"):
+        name = getattr(task, "name", type(task).__name__)
+        return f"The task {name} cannot show itself: it has no scenes and paths."
+    return None
+
+
+def roll_out(
+    run: Run[Any], task: Showable, environments: Environments, pairs: int = MOST_PAIRS
+) -> Replay:
+    """Roll out again what a run has recorded, with the same noise.
+
+    Not more than so many rollouts: the likeliest policies, in the environments of highest cost. Of
+    a Gaussian posterior, whose draws are not recorded, new policies are drawn for the page.
+    """
+    if len(environments) != run.costs.environments:
+        raise ValueError(
+            f"{len(environments)} environments were given for a run that counts "
+            f"{run.costs.environments}: give those that its costs are of"
+        )
+    policies, noise = run.costs.parameters, _recorded_noise(run.costs)
+    drawn = policies is None
+    if policies is None:
+        policies = run.posterior.sample(generator(0, "report", of="policies"), DRAWS)
+        noise = Noise("report noise", 0)
+    columns = np.arange(len(policies))
+    if isinstance(run.posterior, Categorical):
+        columns = likeliest(run)[: max(1, min(pairs // 20, MOST_POLICIES))]
+    rows = highest(environment_costs(run), max(1, pairs // len(columns)))
+    noise = noise_of(task, environments, noise)
+    paths: list[list[NDArray]] = []
+    scenes: list[Scene] = []
+    costs = []
+    for part in _parts(environments, rows):
+        by_policy = [
+            task.paths(policies[j : j + 1], part, noise.shifted(int(j)) if noise else None)
+            for j in columns
+        ]
+        paths += [[own[0] for own in row] for row in zip(*by_policy, strict=True)]
+        scenes += task.scenes(part)
+        if drawn:
+            costs.append(_costs(task, policies, part, noise))
+    table = checked_costs(np.concatenate(costs)) if drawn else run.costs.values[rows][:, columns]
+    contacts = np.array([_touching(*pair) for pair in zip(scenes, paths, strict=True)])
+    return Replay(rows, columns, drawn, table, paths, scenes, contacts)
+
+
+def environment_costs(run: Run[Any]) -> NDArray[np.float64]:
+    """Mean cost under the posterior in each environment, or of the one policy that is certified."""
+    if isinstance(run.posterior, Categorical):
+        return run.costs.values @ run.posterior.probabilities
+    return run.costs.values.mean(axis=1)
+
+
+def highest(values: NDArray, most: int) -> NDArray[np.int64]:
+    """Where the largest values are, in increasing order of place."""
+    return np.sort(np.argsort(-values, kind="stable")[:most])
+
+
+def likeliest(run: Run[Categorical]) -> NDArray[np.int64]:
+    """All policies by their share of the posterior; among equals, the cheapest first."""
+    return np.lexsort((run.costs.means, -run.posterior.probabilities))
+
+
+def _recorded_noise(costs: Costs) -> Noise | None:
+    """The stream that the recorded rollouts took their noise from."""
+    if costs.noise is None:
+        return None
+    record = cast(dict[str, Any], costs.origin["noise"])
+    stream, seed = record.get("stream"), record.get("seed")
+    if not isinstance(stream, str) or type(seed) is not int:
+        raise ValueError("the costs' origin does not say which stream their noise is from")
+    return Noise(stream, seed)
+
+
+def _parts(environments: Environments, rows: NDArray[np.int64]) -> Iterator[Environments]:
+    """Consecutive environments among the rows; a block is drawn once, not for each of them."""
+    numbers = rows + environments.start
+    breaks = np.flatnonzero((np.diff(numbers) > 1) | (np.diff(numbers // BLOCK) > 0)) + 1
+    block, drawn = -1, {}
+    for run in np.split(numbers, breaks):
+        start, stop = int(run[0]), int(run[-1]) + 1
+        if start // BLOCK != block:
+            block = start // BLOCK
+            whole = replace(environments, start=block * BLOCK, stop=(block + 1) * BLOCK)
+            drawn = whole.arrays()
+        yield replace(environments, draw=lambda *_, kept=drawn: kept, start=start, stop=stop)
+
+
+def _costs(
+    task: Task, policies: NDArray, environments: Environments, noise: Noise | None
+) -> NDArray:
+    roll: Any = task.costs
+    return np.asarray(
+        roll(policies, environments, noise) if noise else roll(policies, environments)
+    )
+
+
+def _touching(scene: Scene, paths: list[NDArray]) -> NDArray[np.bool_]:
+    """Whether the robot is in contact at the end of each path; shape (policies,)."""
+    ends = np.array([path[-1, :2] for path in paths])
+    x, y, radius = scene.circles.reshape(-1, 3).T
+    gaps = np.hypot(ends[:, :1] - x, ends[:, 1:] - y) - radius
+    left, right, bottom, top = scene.boxes.reshape(-1, 4).T
+    beside = np.maximum(np.maximum(left - ends[:, :1], ends[:, :1] - right), 0)
+    above = np.maximum(np.maximum(bottom - ends[:, 1:], ends[:, 1:] - top), 0)
+    nearest = np.hstack([gaps, np.hypot(beside, above)]).min(axis=1, initial=np.inf)
+    return nearest <= scene.robot_radius + TOUCH

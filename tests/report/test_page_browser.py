@@ -1,0 +1,416 @@
+"""The page in a browser: what its controls do, how it looks, and that it asks for nothing.
+
+A browser that is missing fails these tests: a page that nobody has opened is not tested.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page, sync_playwright
+from scipy.ndimage import binary_erosion
+
+from pacbayes_control.costs import Costs
+from pacbayes_control.learn import learn_finite
+from pacbayes_control.report.page import write_page
+from pacbayes_control.report.pictures import BLUE, GREY, ORANGE
+from pacbayes_control.rollouts import evaluate
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Vehicle
+
+ATTACK = "</script><img src=x onerror=alert(1)>"
+DISAGREES = (9, 30)  # environment and policy
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run[Any]:
+    """The paper's policies in 60 environments.
+
+    The likeliest has a name that is an attack, and one cost is not that of its rollout: as where
+    single and double precision disagree.
+    """
+    task = Vehicle()
+    train = task.environments(60, stream="train")
+    names = task.gain_names()
+    costs = evaluate(task, task.gain_grid(), train, names)
+    names[int(learn_finite(costs).posterior.probabilities.argmax())] = ATTACK
+    values = costs.values.copy()
+    values[DISAGREES] ^= 1
+    return learn_finite(Costs(values, names, costs.origin, costs.parameters))
+
+
+@pytest.fixture(scope="module")
+def file(run: Run[Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_page(run, path, name="vehicle")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    assert chromium, "there is no Chromium: install it (apt-get install chromium)"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, file: Path) -> Iterator[Open]:
+    """Open the page; at the end, it must have complained about nothing and asked for nothing."""
+    pages, complaints = [], []
+
+    def visit(link: str = "", width: int = 1280, path: Path = file, **options: Any) -> Page:
+        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith((path.as_uri(), "data:,"))
+                else complaints.append(request.url)
+            ),
+        )
+        page.goto(path.as_uri() + link)
+        page.wait_for_selector("#player[data-ready]")
+        pages.append(page)
+        return page
+
+    yield visit
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+def state(page: Page) -> tuple[int, int]:
+    """Environment and policy, by position in the page's lists."""
+    return int(page.input_value("#environment")), int(page.input_value("#policy"))
+
+
+def step(page: Page) -> int:
+    return int(page.inner_text("#step").split(" of ")[0])
+
+
+def last_step(page: Page) -> int:
+    return int(page.inner_text("#step").split(" of ")[1])
+
+
+def scrub(page: Page, to: int) -> None:
+    page.locator("#scrub").fill(str(to))
+
+
+def wait(page: Page, condition: Callable[[], bool]) -> None:
+    """Until something is so; the page's own policy forbids to have it evaluate a condition."""
+    for _ in range(400):
+        if condition():
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError("it did not come about within ten seconds")
+
+
+def pixels(page: Page) -> NDArray[np.float64]:
+    """The canvas as it is shown; (height, width, 3) from 0 to 255."""
+    return imread(BytesIO(page.locator("#canvas").screenshot()))[..., :3] * 255.0
+
+
+def of_colour(image: NDArray, colour: str) -> NDArray:
+    """Where a picture has a colour; (pixels, 2) as row, column."""
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return np.argwhere(np.abs(image - wanted).max(axis=-1) < 3)
+
+
+def order(run: Run[Any]) -> NDArray:
+    return np.lexsort((run.costs.means, -run.posterior.probabilities))
+
+
+# ---- playing ------------------------------------------------------------------------------------
+
+
+def test_it_opens_on_the_likeliest_policy_at_the_start(visit: Open):
+    page = visit()
+    assert state(page) == (0, 0)
+    assert (step(page), page.inner_text("#time")) == (0, "0.00 s")
+    assert (page.inner_text("#x"), page.inner_text("#y")) == ("0.00 m", "1.00 m")
+    assert page.locator("#policy option").count() == 50
+    assert page.locator("#environment option").count() == 60
+
+
+def test_steps_go_forward_and_back(visit: Open):
+    page = visit()
+    for _ in range(3):
+        page.click("#forward")
+    assert (step(page), page.inner_text("#time")) == (3, "0.15 s")
+    page.click("#back")
+    assert (step(page), page.input_value("#scrub")) == (2, "2")
+    for _ in range(4):
+        page.click("#back")
+    assert step(page) == 0  # and no further
+
+
+def test_the_slider_goes_to_a_time(visit: Open):
+    page = visit()
+    scrub(page, 17)
+    assert step(page) == 17
+    assert page.get_attribute("#scrub", "aria-valuetext") == "0.85 s"
+    page.locator("#scrub").press("ArrowRight")
+    assert step(page) == 18
+
+
+def test_play_moves_time_until_it_is_paused(visit: Open):
+    page = visit()
+    page.click("#play")
+    assert page.inner_text("#play") == "Pause"
+    wait(page, lambda: step(page) >= 5)
+    page.click("#play")
+    assert page.inner_text("#play") == "Play"
+    paused = step(page)
+    page.wait_for_timeout(200)
+    assert step(page) == paused
+
+
+def test_play_ends_at_the_end_and_begins_again(visit: Open):
+    page = visit()
+    page.select_option("#speed", "4")
+    scrub(page, last_step(page) - 4)
+    page.click("#play")
+    wait(page, lambda: page.inner_text("#play") == "Play")
+    assert step(page) == last_step(page)
+    page.click("#play")
+    assert page.inner_text("#play") == "Pause"
+    assert step(page) < last_step(page)
+
+
+# ---- choosing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", [0, 7, 31, 59])
+@pytest.mark.parametrize("column", [0, 11, 49])
+def test_the_path_is_the_one_that_python_has(visit: Open, run: Run[Any], row: int, column: int):
+    page = visit()
+    page.select_option("#policy", str(column))
+    page.select_option("#environment", str(row))
+    task, policy = Vehicle(), order(run)[column]
+    parameters = run.costs.parameters
+    assert parameters is not None
+    train = task.environments(60, stream="train")
+    [[path]] = task.paths(parameters[policy : policy + 1], train[row : row + 1])
+    assert last_step(page) == len(path) - 1
+    for at in (1, len(path) // 2, len(path) - 1):
+        scrub(page, at)
+        shown = [float(page.inner_text(f"#{axis}").removesuffix(" m")) for axis in "xy"]
+        assert shown == pytest.approx(path[at, :2], abs=0.02)
+    assert page.inner_text("#cost") == str(run.costs.values[row, policy])
+    assert f"Environment {row}," in page.inner_text("#description")
+
+
+def test_failures_only_lists_failures_only(visit: Open, run: Run[Any]):
+    page = visit()
+    page.check("#failures")
+    for column in (0, 5, 49):
+        page.select_option("#policy", str(column))
+        values = page.locator("#environment option").evaluate_all("all => all.map(o => +o.value)")
+        failed = np.flatnonzero(run.costs.values[:, order(run)[column]])
+        assert values == failed.tolist()
+        assert len(values) > 1
+        for _ in range(3):
+            page.click("#next")
+            assert state(page)[0] in failed
+            assert page.inner_text("#cost") == "1"
+        page.click("#previous")
+        assert state(page)[0] in failed
+    for _ in range(5):
+        page.click("#random")
+        row, column = state(page)
+        assert run.costs.values[row, order(run)[column]] == 1
+    page.uncheck("#failures")
+    assert page.locator("#environment option").count() == 60
+
+
+def test_next_and_previous_go_around(visit: Open):
+    page = visit()
+    page.click("#previous")
+    assert state(page) == (59, 0)
+    page.click("#next")
+    page.click("#next")
+    assert state(page) == (1, 0)
+
+
+def test_the_keyboard_does_the_same(visit: Open):
+    page = visit()
+    page.focus("#stage")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert step(page) == 3
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    page.keyboard.press("p")
+    assert state(page) == (1, 0)
+    page.keyboard.press("Space")
+    assert page.inner_text("#play") == "Pause"
+    page.keyboard.press("Space")
+    assert page.inner_text("#play") == "Play"
+    page.keyboard.press("f")
+    assert page.is_checked("#failures")
+    page.focus("#play")
+    page.keyboard.press("Space")  # the button's own: once, not twice
+    assert page.inner_text("#play") == "Pause"
+
+
+def test_links_lead_to_a_rollout(visit: Open, run: Run[Any]):
+    policy = int(order(run)[4])
+    page = visit(f"#env=12&policy={policy}")
+    assert state(page) == (12, 4)
+    page.select_option("#environment", "20")
+    assert page.url.endswith(f"#env=20&policy={policy}")
+    page.evaluate("location.hash = '#env=3'")
+    wait(page, lambda: state(page) == (3, 0))
+    lost = visit("#env=999&policy=0")
+    assert "is not in this page" in lost.inner_text("#description")
+
+
+def test_a_rollout_that_ends_otherwise_than_recorded_says_so(visit: Open):
+    environment, policy = DISAGREES
+    page = visit(f"#env={environment}&policy={policy}")
+    assert "ends otherwise than the rollout that was recorded" in page.inner_text("#description")
+    assert "In 1 of 3,000 the path ends otherwise" in page.inner_text("#replay")
+    page.click("#next")
+    assert "otherwise" not in page.inner_text("#description")
+
+
+def test_a_hard_environment_is_watched_from_the_table(visit: Open):
+    page = visit()
+    button = page.locator("button.watch").first
+    environment = int(button.get_attribute("data-environment") or -1)
+    button.click()
+    assert state(page)[0] == environment
+    assert page.evaluate("document.activeElement.id") == "stage"
+    assert page.inner_text("#play") == "Pause"
+    calm = visit(reduced_motion="reduce")
+    calm.locator("button.watch").first.click()
+    assert calm.inner_text("#play") == "Play"
+
+
+# ---- looks --------------------------------------------------------------------------------------
+
+
+def test_obstacles_robot_and_contact_are_drawn(visit: Open):
+    page = visit()
+    page.check("#failures")
+    first = pixels(page)
+    assert len(of_colour(first, GREY)) > 200
+    assert len(of_colour(first, BLUE)) > 100
+    assert len(of_colour(first, ORANGE)) == 0
+    scrub(page, last_step(page))
+    end = pixels(page)
+    assert len(of_colour(end, ORANGE)) > 50  # the cross and the word
+    assert "ends in contact" in page.inner_text("#description")
+
+
+def test_the_robot_moves_from_frame_to_frame(visit: Open):
+    page = visit()
+    heights = []
+    for at in (0, 10, 20):
+        scrub(page, at)
+        image = pixels(page)
+        blue = np.zeros(image.shape[:2], bool)
+        blue[tuple(of_colour(image, BLUE).T)] = True
+        robot = np.argwhere(binary_erosion(blue, iterations=2))  # lines are thinner
+        heights.append(robot[:, 0].mean())
+    assert heights[0] > heights[1] + 10 > heights[2] + 20  # up the page
+
+
+def test_other_policies_are_drawn_if_asked_for(visit: Open):
+    page = visit()
+    before = pixels(page)
+    page.check("#others")
+    assert np.mean(np.abs(pixels(page) - before).max(axis=-1) > 10) > 0.005
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
+def test_nothing_is_wider_than_the_screen(visit: Open, width: int):
+    page = visit(width=width)
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_paper_has_no_controls(visit: Open):
+    page = visit()
+    controls = page.locator("button, select, input, nav")
+    assert controls.first.is_visible()
+    page.emulate_media(media="print")
+    assert not any(control.is_visible() for control in controls.all())
+    assert page.locator("#canvas").is_visible()
+    assert page.locator(".sentence").is_visible()
+
+
+def test_the_keyboard_reaches_every_control_and_each_has_a_name(visit: Open):
+    page = visit()
+    wanted = page.evaluate(
+        """[...document.querySelectorAll("a, button, select, input, summary, #stage")].length"""
+    )
+    reached = set()
+    for _ in range(wanted + 5):
+        page.keyboard.press("Tab")
+        # Marked, since a list of links has no ids.
+        reached.add(page.evaluate("(document.activeElement.dataset.tab ??= Math.random())"))
+    unmarked = page.evaluate(
+        """[...document.querySelectorAll("a, button, select, input, summary, #stage")]
+           .filter(one => !one.dataset.tab).map(one => one.outerHTML)"""
+    )
+    assert unmarked == []
+    nameless = page.evaluate(
+        """[...document.querySelectorAll("a, button, select, input, summary, #stage")]
+           .filter(one => !(one.getAttribute("aria-label") || one.labels?.length
+                            || one.textContent.trim() || one.labels))
+           .map(one => one.outerHTML)"""
+    )
+    assert nameless == []
+    for control in ("#policy", "#environment", "#failures", "#others", "#speed"):
+        assert page.locator(f"label:has({control}), label[for={control[1:]}]").count() == 1
+
+
+def test_names_are_shown_as_they_are(visit: Open):
+    page = visit()
+    assert ATTACK in page.locator("#policy option").first.inner_text()
+    assert ATTACK in page.inner_text("#description")
+    assert page.locator("img").count() == 0
+
+
+# ---- size ---------------------------------------------------------------------------------------
+
+
+def test_a_thousand_environments_and_fifty_policies_open_at_once(
+    visit: Open, tmp_path: Path, record_property: Callable[[str, object], None]
+):
+    task = Vehicle()
+    train = task.environments(1000, stream="train")
+    run = learn_finite(evaluate(task, task.gain_grid(), train, task.gain_names()))
+    began = time.perf_counter()
+    written = write_page(run, tmp_path / "large.html")
+    built = time.perf_counter() - began
+    assert written.replays == 50_000
+    assert written.size < 5_000_000
+    began = time.perf_counter()
+    page = visit(path=tmp_path / "large.html")
+    opened = time.perf_counter() - began
+    record_property("seconds to build", round(built, 2))
+    record_property("seconds to open", round(opened, 3))
+    assert opened < 5  # a second on a machine that is not busy
+    assert len(of_colour(pixels(page), GREY)) > 200
+    page.select_option("#environment", "999")
+    assert page.inner_text("#description").startswith("Environment 999")
