@@ -4,12 +4,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 RUN ?= runs/vehicle
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup setup-test certify test lint bench clean
+.PHONY: setup setup-test browser certify test lint docs bench clean
 
 setup: .venv/.installed
 
-setup-test: .venv/.installed-test
+setup-test: .venv/.installed-test browser
+
+# The report is tested in a real browser: Debian's, unless there is one.
+browser:
+	command -v chromium > /dev/null || { $(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core > /dev/null; }
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -33,6 +39,9 @@ lint: setup-test
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+docs: setup-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: setup-test
 	$(BIN)/pbc bench vehicle
 	$(BIN)/pbc bench learn
@@ -41,4 +50,4 @@ bench: setup-test
 	$(BIN)/pbc bench rollouts
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs site

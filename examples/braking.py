@@ -32,8 +32,8 @@ def rollout(policy, environment, rng):
     for _ in range(1200):
         measured = environment["distance"] - position + rng.normal(0, 0.5)
         needed = speed**2 / (2 * max(measured - margin, 0.1))
-        if needed > threshold:
-            speed -= min(needed, strongest) * TIME_STEP
+        if needed > threshold or measured < margin:
+            speed -= min(max(needed, threshold), strongest) * TIME_STEP
         if speed <= 0:
             break
         position += speed * TIME_STEP

@@ -1,7 +1,8 @@
 """Learn a policy for a robot, and a certificate of how it will do where it has never been.
 
 Costs, evaluate, mean_costs,    what each policy cost in each environment
-sample_costs
+sample_costs, RolloutError
+check_task                      whether a task of yours keeps what a certificate rests on
 read_campaign                   the same from a CSV or NumPy file
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained, compare
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pacbayes_control.balls import Ball, ball_between, ball_of_samples
     from pacbayes_control.certificate import Certificate
+    from pacbayes_control.conformance import check_task
     from pacbayes_control.costs import Costs
     from pacbayes_control.deployment import DeployedPolicy
     from pacbayes_control.distributions import Categorical, DiagonalGaussian
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     )
     from pacbayes_control.monitor import Monitor, Promise
     from pacbayes_control.reading import read_campaign
-    from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs
+    from pacbayes_control.rollouts import RolloutError, evaluate, mean_costs, sample_costs
     from pacbayes_control.run import AlteredRun, Run
     from pacbayes_control.shifting import curve, under_shift
     from pacbayes_control.verification import InvalidCertificate, verify
@@ -77,12 +79,14 @@ _HOMES = {
     "InvalidCertificate": "verification",
     "Monitor": "monitor",
     "Promise": "monitor",
+    "RolloutError": "rollouts",
     "Run": "run",
     "SearchStopped": "learn",
     "Settings": "learn",
     "ball_between": "balls",
     "ball_of_samples": "balls",
     "certify_draw": "learn",
+    "check_task": "conformance",
     "compare": "learn",
     "curve": "shifting",
     "evaluate": "rollouts",
@@ -115,12 +119,14 @@ __all__ = [
     "InvalidCertificate",
     "Monitor",
     "Promise",
+    "RolloutError",
     "Run",
     "SearchStopped",
     "Settings",
     "ball_between",
     "ball_of_samples",
     "certify_draw",
+    "check_task",
     "compare",
     "curve",
     "evaluate",

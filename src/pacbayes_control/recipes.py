@@ -177,11 +177,20 @@ def recorded_vehicle(run: Run[Any]) -> tuple[Vehicle, Environments] | None:
             noise[kind] = float(size)
         wheel_slip, range_noise = noise.values()
         vehicle = Vehicle(controller=controller, wheel_slip=wheel_slip, range_noise=range_noise)
-        stream, seed, start, stop = (origin[key] for key in ("stream", "seed", "start", "stop"))
-        environments = vehicle.environments(stop, stream, seed)[start:]  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError):
+        return vehicle, recorded_environments(run, vehicle)
+    except (TypeError, ValueError):
         return None
-    return (vehicle, environments) if environments.origin["task"] == origin["task"] else None
+
+
+def recorded_environments(run: Run[Any], task: Task) -> Environments:
+    """The environments that a run counts, drawn again; an error if they are not of this task."""
+    origin: Any = run.costs.origin
+    if not all(key in origin for key in ("task", "stream", "seed", "start", "stop")):
+        raise ValueError("the run does not tell which environments it counts: it is of no task")
+    environments = task.environments(origin["stop"], origin["stream"], origin["seed"])
+    if environments.task != origin["task"]:
+        raise ValueError(f"the run is of {origin['task']!r}, and not of {environments.task!r}")
+    return environments[origin["start"] :]
 
 
 def pretrain(

@@ -75,8 +75,8 @@ def check_json(json_file: Path | None, *inputs: Path) -> None:
 
 def check_picture(picture: Path | None, *inputs: Path) -> None:
     """The same for a picture, whose name tells its format."""
-    if picture and picture.suffix.lower() not in (".svg", ".png"):
-        raise ValueError(f"{picture}: a picture is an .svg or a .png file")
+    if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
+        raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
     check_writable(picture, *inputs)
 
 

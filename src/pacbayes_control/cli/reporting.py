@@ -24,6 +24,10 @@ def report(
         Path | None,
         typer.Option("--out", metavar="FILE", help="The page; default RUN.html, beside the run."),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:TASK", help="The task of yours that it is for, to replay it."),
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also keep the plots, a file each.")
     ] = None,
@@ -62,12 +66,16 @@ def report(
         complain(f"NOT VERIFIED: {error}")
         raise typer.Exit(1) from None
 
+    from pacbayes_control.cli.loading import load_task
+    from pacbayes_control.recipes import recorded_environments
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
 
     loaded = Run.load(folder)
+    own = load_task(task) if task else None
+    environments = recorded_environments(loaded, own) if own is not None else None
     with err.status("rolling out what the page shows") if err.is_terminal else nullcontext():
-        written = write_page(loaded, page, name=name)
+        written = write_page(loaded, page, own, environments, name)
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
     if plots:

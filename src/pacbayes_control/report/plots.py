@@ -145,7 +145,7 @@ def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
     c = run.certificate
     certified = (c.ball.radius, c.bound) if c.ball and c.ball.divergence == "kl" else None
     with rc_context({"font.size": 12}):  # the picture is wider than the others here
-        draw_curve(curve(c), file, certified)  # type: ignore[arg-type]
+        draw_curve(curve(c), file, certified)
 
 
 PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {

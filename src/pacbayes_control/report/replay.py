@@ -83,8 +83,8 @@ def why_no_replay(run: Run[Any], task: object | None) -> str | None:
         )
     if task is None:
         return (
-            "The run does not say which task it is of: hand the task and its environments to "
-            "write_page to see its rollouts."
+            "The run does not say which task it is of: with pbc report --task MODULE:TASK, this "
+            "page shows the rollouts of a task that can show itself."
         )
     if not hasattr(task, "scenes") or not hasattr(task, "paths"):
         name = getattr(task, "name", type(task).__name__)

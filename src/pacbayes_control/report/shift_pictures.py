@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib.collections import PatchCollection
@@ -135,7 +136,9 @@ def draw_fields(path: Path, seed: int = 0, shown: int = 3) -> None:
     save_figure(figure, path)
 
 
-def draw_curve(curve: Curve, path: Path, certified: tuple[float, float] | None = None) -> None:
+def draw_curve(
+    curve: Curve, file: Path | BinaryIO, certified: tuple[float, float] | None = None
+) -> None:
     """The guarantee against the size of the shift; certified: B and bound to mark on it."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
@@ -152,7 +155,7 @@ def draw_curve(curve: Curve, path: Path, certified: tuple[float, float] | None =
     axis.set_xlim(0, None)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
-    save_figure(figure, path)
+    save_figure(figure, file)
 
 
 def draw_monitor(monitor: Monitor, path: Path) -> None:

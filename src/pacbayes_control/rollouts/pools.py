@@ -111,6 +111,10 @@ def cluster(address: str) -> Iterator[Executor]:
     except (OSError, ValueError, TypeError) as error:
         raise OSError(f"no Dask scheduler answers at {address}: {error}") from None
     with client:
+        try:
+            client.wait_for_workers(1, timeout=30)
+        except TimeoutError:
+            raise OSError(f"the Dask scheduler at {address} has no workers: start some") from None
         ours = version("pacbayes-control")
         found: Any = client.run(version, "pacbayes-control", on_error="return")
         for worker, theirs in found.items():
