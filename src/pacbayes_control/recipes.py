@@ -108,6 +108,8 @@ def learn_vehicle(
 def own_prior(task: Task, file: str | None) -> GaussianPrior:
     """The prior over the policies of a user's task: from a file, or the one that it has."""
     if file is not None:
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"there is no prior at {file}: give a file")
         return _prior_from(file)
     prior = getattr(task, "prior", None)
     if isinstance(prior, GaussianPrior):

@@ -122,7 +122,7 @@ def learn(
     """
     from pacbayes_control.balls import Ball
     from pacbayes_control.certificate import Budget
-    from pacbayes_control.cli.loading import load_task, task_name, workers_for
+    from pacbayes_control.cli.loading import WRITE, load_task, task_name, workers_for
     from pacbayes_control.learn.search import Settings
     from pacbayes_control.recipes import OWN, Recipe
     from pacbayes_control.report.terminal import bar, say, show_certificate
@@ -135,6 +135,8 @@ def learn(
     folder = out_folder or Path("runs") / task_name(task)
     check_free(folder, force)
     check_json(json_file)
+    if task != "vehicle" and ":" not in task:
+        raise ValueError(f"task {task!r} is unknown: choose vehicle, or {WRITE}")
     own: Any = load_task(task) if task != "vehicle" else None
     if test_environments is None:
         test_environments = 20_000 if own is None else 0

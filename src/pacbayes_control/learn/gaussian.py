@@ -77,7 +77,7 @@ def learn_gaussian(
         draws,
         shared,
         seed,
-        out=_beside(checkpoint, "draws"),
+        out=_beside(checkpoint, f"draws-{draws}"),
     )
 
 
@@ -134,7 +134,7 @@ def learn_family(
         draws,
         shared,
         seed,
-        out=_beside(checkpoint, "draws"),
+        out=_beside(checkpoint, f"draws-{draws}"),
     )
 
 
