@@ -5,6 +5,7 @@ pbc learn examples/pendulum_mujoco.py:task --environments 300 --out runs/pendulu
 """
 
 import gymnasium as gym
+import mujoco
 import numpy as np
 
 from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy, GymTask
@@ -26,6 +27,7 @@ class RandomPhysics(gym.Wrapper):
         model.body_inertia[:] = self.inertias * factors[:, None]
         model.dof_damping[:] = self.damping * options["friction"]
         model.opt.gravity[:] = self.gravity * options["gravity"]
+        mujoco.mj_setConst(model, self.env.unwrapped.data)  # what follows from the masses
         return self.env.reset(seed=seed)
 
 

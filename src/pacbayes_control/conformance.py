@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -71,6 +71,7 @@ def check_task(
     promises: dict[str, Callable[[Job, Table], str]] = {
         "the same seed gives the same cost": _repeats,
         "a cost does not depend on its company": _alone_as_together,
+        "policies of their own cost the same": _own_as_shared,
         "no global random state is used": _leaves_global_state,
         "other processes give the same costs": _elsewhere_the_same,
         "it can be told from other tasks": lambda job, _: identity(job.task),
@@ -182,9 +183,24 @@ def _alone_as_together(job: Job, table: Table) -> str:
     alone = np.empty(job.shape)
     for row in reversed(range(rows)):
         for column in reversed(range(columns)):
-            alone[row, column] = job.run(Piece(row, row + 1, column, column + 1))[0, 0]
+            alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0, 0]
     _compare(alone, table, "alone")
     return f"{table.size} rollouts, each by itself and in the opposite order"
+
+
+def _own_as_shared(job: Job, table: Table) -> str:
+    """Policies given for each environment, as a posterior is sampled, cost what they did."""
+    assert isinstance(job.policies, np.ndarray)
+    own = np.repeat(job.policies[None], job.shape[0], axis=0)
+    turns = np.zeros(job.shape[0], int) if job.noise else np.arange(job.shape[0])
+    own = np.stack([np.roll(rows, turn, axis=0) for rows, turn in zip(own, turns, strict=True)])
+    try:
+        costs = replace(job, policies=own).run()
+    except Exception as error:
+        return f"none but a list for all environments: {type(error).__name__}, so finite lists only"
+    back = [np.roll(row, -turn) for row, turn in zip(costs, turns, strict=True)]
+    _compare(np.stack(back), table, "as one of its environment's own")
+    return f"{table.size} rollouts, with an array (environments, policies, parameters)"
 
 
 def _leaves_global_state(job: Job, table: Table) -> str:
@@ -238,7 +254,7 @@ def _speed(job: Job, seconds: float) -> str:
     """Rollouts in a second, in this process."""
     rollouts, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
-        rollouts += job.run(Piece(0, *job.shape[:1], 0, job.shape[1])).size
+        rollouts += job.run().size
     rate = rollouts / (time.perf_counter() - started)
     return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
 

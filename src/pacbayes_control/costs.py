@@ -47,7 +47,7 @@ class Costs:
             raise ValueError(f"draws are {' or '.join(DRAWS)}, not {draws!r}")
         checked = np.ascontiguousarray(_checked(values))
         checked.setflags(write=False)
-        _check_names(names, checked.shape[1])
+        check_names(names, checked.shape[1])
         if parameters is not None:
             parameters = np.array(parameters)
             if parameters.dtype.kind not in "biuf" or parameters.ndim == 0:
@@ -64,6 +64,8 @@ class Costs:
         object.__setattr__(self, "origin", dict(origin or {}))
         object.__setattr__(self, "parameters", parameters)
         object.__setattr__(self, "draws", draws)
+        if isinstance(values, np.memmap):
+            _ = self.digests  # now: whoever alters the file later alters no costs unseen
 
     def __repr__(self) -> str:
         kind = "0/1" if self.binary else "graded"
@@ -149,7 +151,8 @@ def _hash_array(array: NDArray) -> str:
     return sha.hexdigest()
 
 
-def _check_names(names: Sequence[str], policies: int) -> None:
+def check_names(names: Sequence[str], policies: int) -> None:
+    """An error for names that do not tell so many policies apart."""
     if names and len(names) != policies:
         raise ValueError(f"{len(names)} names for {policies} policies")
     seen = set()
@@ -167,7 +170,7 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError("the costs are masked: every rollout needs a cost")
     try:
-        array = np.asarray(values)
+        array = values if isinstance(values, np.memmap) else np.asarray(values)
     except ValueError:
         raise ValueError(
             "the costs are ragged: every environment needs one cost a policy"
@@ -188,10 +191,10 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
 def checked_costs(
     array: NDArray, first: int = 0, first_policy: int = 0
 ) -> NDArray[np.float64 | np.uint8]:
-    """A copy with every cost known to lie in [0, 1]; bytes where all are 0 or 1.
+    """The same with every cost known to lie in [0, 1]; bytes where all are 0 or 1.
 
     An error names the first environment and policy that is wrong, counting from `first` and
-    `first_policy`. A table that is mapped from a file and cannot be written to is not copied.
+    `first_policy`. It is a copy, unless it is mapped from a file that cannot be written to.
     """
     if array.dtype not in (np.uint8, np.bool_):
         array = array.astype(np.float64, copy=False)
@@ -207,8 +210,9 @@ def checked_costs(
             raise ValueError(f"cost {part[i, j]:g} {where} is outside [0, 1]: rescale the costs")
         binary = binary and bool(np.all((part == 0) | (part == 1)))
     dtype = np.uint8 if binary else np.float64
-    mapped = isinstance(array, np.memmap) and not array.flags.writeable
-    return array.astype(dtype, copy=not mapped)
+    if isinstance(array, np.memmap) and not array.flags.writeable:
+        return array.astype(dtype, copy=False)
+    return array.astype(np.uint8) if binary else array + 0.0  # a cost of -0 is one of 0
 
 
 def rescaled_exponential(costs: NDArray, tilt: float = 1.0) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +15,11 @@ from pacbayes_control.run import Run
 
 
 class Actor(Protocol):
-    """A task, as far as deployment needs it; its `policy_class` is compared where it has one."""
+    """A task, as far as deployment needs it; its `policy_class` is compared where it has one.
+
+    Instead of `act` it may have `controller(policy)`, a function from observations to actions that
+    is made anew for each episode, and may remember what it has seen in it.
+    """
 
     def act(self, policy: NDArray, observation: NDArray) -> float | NDArray:
         """The action of one policy for one observation."""
@@ -36,11 +42,13 @@ class DeployedPolicy:
     >>> action, _ = robot.predict(np.full(20, 5.0))  # depths along the rays: turn or go straight
     """
 
-    def __init__(self, run: Run[Any] | str | Path, task: Actor, seed: int | None = None) -> None:
+    def __init__(
+        self, run: Run[Any] | str | Path, task: Actor | Any, seed: int | None = None
+    ) -> None:
         """Deploy a run, or the run in a folder; a seed repeats the draws."""
         self.run = run if isinstance(run, Run) else Run.load(run)
         self.task = task
-        if not hasattr(task, "act"):
+        if not hasattr(task, "act") and not hasattr(task, "controller"):
             raise ValueError("to be deployed, a task needs act(policy, observation)")
         mine = getattr(task, "policy_class", None)
         trained = self.run.costs.origin.get("policy_class", mine)
@@ -50,6 +58,7 @@ class DeployedPolicy:
             raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
         self._rng = np.random.default_rng(seed)
         self._policy: NDArray | None = None
+        self._act: Callable[[Any], Any] = lambda _: None
         if self.deterministic:
             self.reset()
 
@@ -74,6 +83,10 @@ class DeployedPolicy:
             self._policy = run.costs.parameters[run.posterior.sample(self._rng)]  # type: ignore[index]
         else:
             self._policy = run.posterior.sample(self._rng, 1)[0]
+        if hasattr(self.task, "controller"):
+            self._act = self.task.controller(self._policy)  # type: ignore[union-attr]
+        else:
+            self._act = partial(self.task.act, self._policy)
 
     def predict(
         self,
@@ -93,4 +106,6 @@ class DeployedPolicy:
             )
         if episode_start:
             self.reset()
-        return np.asarray(self.task.act(self.policy, np.asarray(observation))), None
+        _ = self.policy  # an error where no episode has begun
+        seen = np.asarray(observation) if isinstance(observation, list | tuple) else observation
+        return np.asarray(self._act(seen)), None

@@ -187,7 +187,8 @@ def recorded_vehicle(run: Run[Any]) -> tuple[Vehicle, Environments] | None:
 def recorded_environments(run: Run[Any], task: Task) -> Environments:
     """The environments that a run counts, drawn again; an error if they are not of this task."""
     origin: Any = run.costs.origin
-    if not all(key in origin for key in ("task", "stream", "seed", "start", "stop")):
+    fields = {"task": str, "stream": str, "seed": int, "start": int, "stop": int}
+    if not all(type(origin.get(name)) is kind for name, kind in fields.items()):
         raise ValueError("the run does not tell which environments it counts: it is of no task")
     environments = task.environments(origin["stop"], origin["stream"], origin["seed"])
     if environments.task != origin["task"]:

@@ -104,6 +104,13 @@ def learn(
     ball: BallOption = None,
     workers: WorkersOption = None,
     scheduler: Scheduler = None,
+    mended: Annotated[
+        bool,
+        typer.Option(
+            "--mended",
+            help="Go on although the task's code has changed: what is finished stays so.",
+        ),
+    ] = False,
     seed: Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
@@ -140,11 +147,8 @@ def learn(
     own: Any = load_task(task) if task != "vehicle" else None
     if test_environments is None:
         test_environments = 20_000 if own is None else 0
-    finite = policy == "grid"
-    if own is not None:
-        finite = policies is not None or (
-            prior is None and getattr(own, "policies", None) is not None
-        )
+    listed = policies is not None or getattr(own, "policies", None) is not None
+    finite = listed if own is not None else policy == "grid"
     _refuse_unused(context, own is not None, finite, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +179,17 @@ def learn(
         if recipe is None:
             rows, names = _candidates(chosen, policies)
             run = _learn_finite(
-                chosen, rows, names, train, delta, method, objective, prior, executor, checkpoint
+                chosen,
+                rows,
+                names,
+                train,
+                delta,
+                method,
+                objective,
+                prior,
+                executor,
+                checkpoint,
+                mended,
             )
         else:
             run = _learn_continuous(chosen, train, recipe, executor, checkpoint)
@@ -218,7 +232,11 @@ def _refuse_unused(
     if own:
         unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
     else:
-        unused["policies"] = "is for tasks of yours"
+        unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
+    if not finite:
+        unused["mended"] = "is for a list of policies: a search begins again"
+        if not own:
+            unused["scheduler"] = "is for --policy grid, and for tasks of yours"
     if finite:
         names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", "share", "prior_steps")
         kind = "continuous policies: a task with a prior" if own else "--policy linear or network"
@@ -269,6 +287,7 @@ def _learn_finite(
     prior: str | None,
     executor: Any,
     checkpoint: Path,
+    mended: bool,
 ) -> Any:
     """Choose among finitely many policies."""
     from pacbayes_control.learn import learn_best, learn_finite
@@ -284,7 +303,9 @@ def _learn_finite(
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     with bar("training rollouts", len(train) * len(policies)) as progress:
-        costs = evaluate(task, policies, train, names, progress, executor=executor, out=out)
+        costs = evaluate(
+            task, policies, train, names, progress, executor=executor, out=out, mended=mended
+        )
     if method == "best":
         return learn_best(costs, delta, weights)
     return learn_finite(costs, delta, method, objective, weights)
@@ -315,8 +336,9 @@ def _attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
 
 
 def _remove(checkpoint: Path) -> None:
-    for path in checkpoint.parent.glob(f"{checkpoint.name}.*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in checkpoint.parent.iterdir():
+        if path.name.startswith(f"{checkpoint.name}."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @app.command()

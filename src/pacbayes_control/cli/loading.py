@@ -67,11 +67,14 @@ def load_task(text: str) -> Any:
             raise ValueError(f"{text} is no task: it has no method costs")
         try:
             task = task()
-        except TypeError as error:
-            raise ValueError(f"{text} cannot be called for a task: {error}") from None
+        except Exception as error:  # of whatever somebody brings
+            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ValueError(f"{text} cannot be called for a task: {words}") from error
     for needed in ("name", "environments", "costs"):
         if not hasattr(task, needed):
             raise ValueError(f"{text} is no task: it has no {needed}")
+    if callable(getattr(task, "policies", None)):
+        raise ValueError(f"{text} has policies that are a method: make them an array, one a row")
     return task
 
 
@@ -82,15 +85,17 @@ def _module(place: str) -> ModuleType:
         path = Path(place)
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        sys.path.insert(0, str(path.parent.absolute()))
-        found = importlib.util.spec_from_file_location(path.stem, path)
+        sys.path.append(str(path.parent.absolute()))  # last: a file may be called as a library is
+        taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+        name = f"task_{path.stem}" if taken else path.stem
+        found = importlib.util.spec_from_file_location(name, path)
         assert found is not None
         assert found.loader is not None
         module = importlib.util.module_from_spec(found)
-        sys.modules[path.stem] = module
+        sys.modules[name] = module
         found.loader.exec_module(module)
     else:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())
         module = importlib.import_module(place)
     if "site-packages" not in str(getattr(module, "__file__", "")):
         cloudpickle.register_pickle_by_value(module)

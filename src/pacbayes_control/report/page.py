@@ -222,6 +222,13 @@ def _introduction(run: Run[Any], replay: Replay) -> str:
             f" In {replay.disagreements:,} of {replay.pairs:,} the path ends otherwise than the "
             "recorded cost says, since it is computed more precisely; the text then says so."
         )
+    different, tried = replay.altered
+    if different:
+        words += (
+            f" Of {tried} costs that were computed again, {different} are not those that were "
+            "recorded: the task may have changed since, and what you see need not be what was "
+            "certified."
+        )
     return words + " Grid lines are 1 m apart, and a dashed line shows the way ahead."
 
 

@@ -13,10 +13,11 @@ from pacbayes_control.costs import Costs, checked_costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import BLOCK, Scene, generator, noise_of
+from pacbayes_control.tasks.base import Scene, generator, noise_of
 
 DRAWS = 20  # policies drawn for the page from a Gaussian posterior
 MOST_POLICIES = 200
+PROBES = 8  # environments in which a few recorded costs are computed again
 MOST_PAIRS = 60_000  # rolled out for a page: a few seconds of the vehicle
 TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
 
@@ -46,6 +47,7 @@ class Replay:
     paths: list[list[NDArray[np.float64]]]  # by rows and columns, each (points, 2 or 3)
     scenes: list[Scene]  # by rows
     contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
+    altered: tuple[int, int] = (0, 0)  # costs that were computed again and differ, out of how many
 
     @property
     def pairs(self) -> int:
@@ -129,7 +131,31 @@ def roll_out(
             costs.append(_costs(task, policies, part, noise))
     table = checked_costs(np.concatenate(costs)) if drawn else run.costs.values[rows][:, columns]
     contacts = np.array([_touching(*pair) for pair in zip(scenes, paths, strict=True)])
-    return Replay(rows, columns, drawn, table, paths, scenes, contacts)
+    altered = (0, 0)
+    if not drawn:
+        altered = _altered(run.costs, task, environments, rows, columns, noise)
+    return Replay(rows, columns, drawn, table, paths, scenes, contacts, altered)
+
+
+def _altered(
+    costs: Costs,
+    task: Task,
+    environments: Environments,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    noise: Noise | None,
+) -> tuple[int, int]:
+    """How many of a few recorded costs the task does not give any more, and how many were tried."""
+    assert costs.parameters is not None
+    different = tried = 0
+    for row in rows[np.unique(np.linspace(0, len(rows) - 1, PROBES).astype(int))].tolist():
+        here = environments[row : row + 1]
+        for j in columns[:3].tolist():
+            shifted = noise.shifted(j) if noise else None
+            now = _costs(task, costs.parameters[j : j + 1], here, shifted)[0, 0]
+            different += bool(now != costs.values[row, j])
+            tried += 1
+    return different, tried
 
 
 def environment_costs(run: Run[Any]) -> NDArray[np.float64]:
@@ -163,13 +189,14 @@ def _recorded_noise(costs: Costs) -> Noise | None:
 def _parts(environments: Environments, rows: NDArray[np.int64]) -> Iterator[Environments]:
     """Consecutive environments among the rows; a block is drawn once, not for each of them."""
     numbers = rows + environments.start
-    breaks = np.flatnonzero((np.diff(numbers) > 1) | (np.diff(numbers // BLOCK) > 0)) + 1
+    size = environments.block
+    breaks = np.flatnonzero((np.diff(numbers) > 1) | (np.diff(numbers // size) > 0)) + 1
     block, drawn = -1, {}
     for run in np.split(numbers, breaks):
         start, stop = int(run[0]), int(run[-1]) + 1
-        if start // BLOCK != block:
-            block = start // BLOCK
-            whole = replace(environments, start=block * BLOCK, stop=(block + 1) * BLOCK)
+        if start // size != block:
+            block = start // size
+            whole = replace(environments, start=block * size, stop=(block + 1) * size)
             drawn = whole.arrays()
         yield replace(environments, draw=lambda *_, kept=drawn: kept, start=start, stop=stop)
 

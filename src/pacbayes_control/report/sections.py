@@ -43,6 +43,8 @@ def methods(run: Run[Any]) -> tuple[str, str] | None:
         scope = (
             f"each with all of δ\u00a0= {run.certificate.delta:g} and its own choice of policies"
         )
+        if run.certificate.budget[run.certificate.method] < 0.999 * run.certificate.delta:
+            scope += ", save the line marked ★, which has paid a part of δ for something else"
     else:
         scope = "all for the same posterior and the same draws from it"
     words = (
@@ -168,9 +170,14 @@ def outlook(run: Run[Any]) -> str:
             f"About {more:,} more environments would bring the bound from {round_up(c.bound)} to "
             f"{round_up(bound)}. "
         )
+    better = "better policies are needed"
+    if c.draws is not None and not c.ball:
+        better = (
+            f"more draws are needed, which bring the bound on the cost in training nearer to the "
+            f"cost that was seen, {c.empirical_cost:.4f}, or better policies"
+        )
     text += (
-        f"No number would bring it below {projection.limit:.4f}, {goal}: for that, better policies "
-        "are needed.</p>"
+        f"No number would bring it below {projection.limit:.4f}, {goal}: for that, {better}.</p>"
     )
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs
+from pacbayes_control.costs import Costs, check_names
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
@@ -19,7 +20,7 @@ from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.base import noise_of
 
 HERE = 0.25  # s that a piece should take in this process
-PROBES = 16  # finished rollouts that are run again before others are added to them
+PROBES, PROBING = 16, 10.0  # finished rollouts that are run again before more is done, and s for it
 
 Progress = Callable[[int, int], None]  # rollouts done, rollouts in all
 
@@ -33,6 +34,7 @@ def evaluate(
     noise: Noise | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
+    mended: bool = False,
 ) -> Costs:
     """Roll out every policy in every environment.
 
@@ -43,7 +45,10 @@ def evaluate(
     executor: any `concurrent.futures.Executor`, a Dask client, or a number of workers, which are
     threads where the task says that it releases Python's lock and processes otherwise; this
     process if none is given. out: a folder to keep finished rollouts in: killed at any moment, the
-    same call goes on where it was. The costs are the same, bit for bit, whoever computed them.
+    same call goes on where it was; mended: also where the task's code has changed since, in a way
+    that leaves what is finished as it is. The costs are the same, bit for bit, whoever computed
+    them. A rollout that fails is tried once more, and one that does not fail then is counted in the
+    origin of the costs, as `retried`.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> task = Vehicle()
@@ -52,9 +57,14 @@ def evaluate(
     """
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
+    check_names(names, len(policies))
+    if len(environments) == 1:
+        raise ValueError("one environment is not a sample: costs need at least two rows")
+    if policies.dtype.kind in "biuf" and not np.all(np.isfinite(policies)):
+        raise ValueError("the policies' parameters hold a NaN or an infinity")
+    origin = origin_of(task, environments, noise)
     job = Job(task, environments, policies, noise)
-    values = table_of(job, progress, executor, out)
-    return Costs(values, names, origin_of(task, environments, noise), policies)
+    return Costs(table_of(job, progress, executor, out, origin, mended), names, origin, policies)
 
 
 def mean_costs(
@@ -94,20 +104,32 @@ def table_of(
     progress: Progress | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
+    origin: dict[str, object] | None = None,
+    mended: bool = False,
 ) -> NDArray[np.float64 | np.uint8]:
-    """The costs of a job: in memory, or mapped from the folder where they are kept."""
+    """The costs of a job: in memory, or mapped from the folder where they are kept.
+
+    origin: a record to which the number of rollouts is added that were tried twice.
+    """
     _check_some(job.environments)
     pace: Pace | None = None
     if isinstance(job.task, Spread):
+        if executor is not None:
+            raise ValueError("the task is spread over workers already: give no executor too")
         job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
     elif executor is not None or out or getattr(job.task, "one_by_one", False):
         pace = Pace(HERE if executor is None else ELSEWHERE)
     with gathered(job.task, executor) as crew:
         if out is None:
-            return _table_in_memory(job, crew, pace, progress)
-        with kept_costs(Path(out), job) as kept:
-            _complete(job, kept, crew, pace, progress)
-            return kept.table()
+            table = _table_in_memory(job, crew, pace, progress)
+            retried = len(crew.retried)
+        else:
+            with kept_costs(Path(out), job, mended) as kept:
+                _complete(job, kept, crew, pace, progress)
+                table, retried = kept.table(), kept.retried
+    if retried and origin is not None:
+        origin["retried"] = retried
+    return table
 
 
 def _table_in_memory(
@@ -132,12 +154,14 @@ def _complete(
     """Roll out what is left to do, and keep it."""
     if progress:
         progress(kept.finished, kept.rollouts)
-    if kept.finished and kept.gaps:
+    if kept.finished:
         _check_repeats(job, kept, crew)
     todo = pieces(job, kept.gaps, pace, crew.limit)
     try:
         for piece, part in roll_out(job, todo, crew, pace, keep_going=True):
             kept.keep(piece, part)
+            while crew.retried:
+                kept.keep_retried(crew.retried.pop())
             if progress:
                 progress(kept.finished, kept.rollouts)
     except (RolloutError, LostWorkers) as error:
@@ -154,12 +178,15 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
     Every one would have to be the same; a few, spread over all that is done, show most of what can
     go wrong: hidden randomness, edited code, another machine that rounds differently.
     """
-    known = np.concatenate([np.arange(*part) for part in _spread(kept.done)])
-    chosen = known[np.unique(np.linspace(0, len(known) - 1, PROBES).astype(int))]
     columns = job.shape[1]
-    todo = (
-        Piece(i // columns, i // columns + 1, i % columns, i % columns + 1) for i in chosen.tolist()
+    until = time.monotonic() + PROBING
+    chosen = kept.some(PROBES)
+    places = (
+        divmod(rollout, columns)
+        for number, rollout in enumerate(chosen)
+        if number == 0 or time.monotonic() < until
     )
+    todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
     for piece, part in roll_out(job, todo, crew):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
@@ -169,11 +196,6 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
                 f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
                 "try pbc check on it, or delete the folder to begin again"
             )
-
-
-def _spread(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The beginnings of ranges, short enough to list their members."""
-    return [(first, min(last, first + 1024)) for first, last in ranges[:64]]
 
 
 def check_unseen(environments: Environments, seen: Sequence[Environments]) -> None:

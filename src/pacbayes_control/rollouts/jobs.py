@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from pacbayes_control.tasks.base import generator
 
 CHUNK = 1024  # environments handed to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
-TABLE = 1 << 24  # costs held at a time, beside those that are done
+TABLE = 1 << 22  # costs held at a time, beside those that are done
 
 
 class Piece(NamedTuple):
@@ -69,29 +69,33 @@ class FreshDraws:
     draws: int
     stream: str
     seed: int
+    columns: tuple[int, int] | None = None  # those that are wanted of them; all, if None
 
     def of(self, environments: Environments) -> NDArray[np.float64]:
         """Shape (environments, draws, parameters)."""
         numbers = range(environments.start, environments.stop)
         rngs = [generator(self.seed, self.stream, i, of="policies") for i in numbers]
-        return np.stack([self.posterior.sample(rng, self.draws) for rng in rngs])
+        policies = np.stack([self.posterior.sample(rng, self.draws) for rng in rngs])
+        return policies[:, slice(*self.columns)] if self.columns else policies
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that a worker must know to roll out any piece of a table of costs."""
+    """A table of costs to be had, or a part of one: everything that they depend on."""
 
     task: Task
     environments: Environments
     policies: NDArray | FreshDraws  # (policies, parameters), (environments, policies, parameters)
     noise: Noise | None = None
     surrogate: bool = False
+    first_column: int = 0  # of a part, in its table
 
     @property
     def shape(self) -> tuple[int, int]:
         """Environments × policies."""
         if isinstance(self.policies, FreshDraws):
-            return len(self.environments), self.policies.draws
+            first, last = self.policies.columns or (0, self.policies.draws)
+            return len(self.environments), last - first
         return len(self.environments), self.policies.shape[-2]
 
     @property
@@ -101,35 +105,52 @@ class Job:
             return max(1, CELLS // (self.policies.draws * len(self.policies.posterior)))
         return max(1, TABLE // self.shape[1])
 
-    def run(self, piece: Piece) -> NDArray[np.float64 | np.uint8]:
-        """The checked costs of a piece, counted from the table's corner where one is wrong.
+    def part(self, piece: Piece) -> Job:
+        """What is to be rolled out for a piece, and no more."""
+        rows, columns = piece.rows, piece.columns
+        if isinstance(self.policies, FreshDraws):
+            policies = replace(self.policies, columns=(piece.first_column, piece.last_column))
+        else:
+            own = self.policies.ndim == 3
+            policies = self.policies[rows, columns] if own else self.policies[columns]
+        noise = self.noise.shifted(piece.first_column) if self.noise else None
+        first = self.first_column + piece.first_column
+        return replace(
+            self,
+            environments=self.environments[rows],
+            policies=policies,
+            noise=noise,
+            first_column=first,
+        )
+
+    def run(self) -> NDArray[np.float64 | np.uint8]:
+        """The checked costs, counted as in the whole table where one is wrong.
 
         The task gets a view that it cannot write to: what was drawn must stay what is recorded.
         """
-        chunk = self.environments[piece.rows]
-        if isinstance(self.policies, FreshDraws):
-            policies = self.policies.of(chunk)[:, piece.columns]
-        elif self.policies.ndim == 3:
-            policies = self.policies[piece.rows, piece.columns]
-        else:
-            policies = self.policies[piece.columns]
-        policies = policies.view()
+        environments, policies = self.environments, self.policies
+        policies = (
+            policies.of(environments) if isinstance(policies, FreshDraws) else policies.view()
+        )
         policies.setflags(write=False)
         roll_out: Any = getattr(self.task, "surrogate" if self.surrogate else "costs")
-        if self.noise:
-            part = roll_out(policies, chunk, self.noise.shifted(piece.first_column))
-        else:
-            part = roll_out(policies, chunk)
+        noise = (self.noise,) if self.noise else ()
+        part = roll_out(policies, environments, *noise)
+        if isinstance(part, np.ma.MaskedArray):
+            raise WrongCosts(f"task {self.task.name} returned costs that are masked")
         part = np.asarray(part)
-        expected = len(chunk), policies.shape[-2]
-        if part.shape != expected:
+        if part.dtype.kind not in "biuf":
+            raise WrongCosts(
+                f"task {self.task.name} returned costs that are no numbers (dtype {part.dtype})"
+            )
+        if part.shape != self.shape:
             raise WrongCosts(
                 f"task {self.task.name} returned costs of shape {part.shape} for "
-                f"{expected[0]} environments × {expected[1]} policies"
+                f"{self.shape[0]} environments × {self.shape[1]} policies"
                 + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
             )
         try:
-            return checked_costs(part, chunk.start, piece.first_column)
+            return checked_costs(part, environments.start, self.first_column)
         except ValueError as error:
             raise WrongCosts(str(error)) from None
 
@@ -141,19 +162,20 @@ class WrongCosts(ValueError):  # noqa: N818 - what a task returned, not a fault 
 class Pace:
     """How many rollouts to take at a time, so that a piece takes about so many seconds.
 
-    It begins with one rollout, takes at most eight times as many in the next, and goes by the
-    fastest piece so far: the first ones wait for compilers and caches.
+    It begins with one rollout and takes at most eight times as many in the next. The rate is that
+    of the last few pieces: the first ones wait for compilers, and rollouts differ in length.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.size = 1
-        self._rate = 0.0
+        self._rollouts = self._seconds = 0.0  # of the last pieces, each counting half of the next
 
     def tell(self, rollouts: int, seconds: float) -> None:
         """A piece of so many rollouts took so long."""
-        self._rate = max(self._rate, rollouts / max(seconds, 1e-9))
-        wanted = int(self._rate * self.seconds)
+        self._rollouts = self._rollouts / 2 + rollouts
+        self._seconds = self._seconds / 2 + seconds
+        wanted = int(self._rollouts / max(self._seconds, 1e-9) * self.seconds)
         self.size = max(1, min(wanted, max(self.size, 8 * rollouts)))
 
 

@@ -1,9 +1,11 @@
 """Costs kept on disk as they come, so that whatever is killed can be taken up where it was.
 
-A folder holds `rollouts.json`, what is being rolled out; `costs.npy`, the table; `finished.jsonl`,
-a line for each piece that is done, with the SHA-256 of its costs; and a lock. Costs are written
-before the line that tells of them, so that a piece counts if its line is whole and its costs match.
-They are written to the file, not to a map of it: a full disk is then an error and not a crash.
+A folder holds `rollouts.json`, what is being rolled out; `costs.npy`, the table, or `graded.npy`
+once there is a cost between 0 and 1; `finished.jsonl`, a line for each piece that is done, with the
+SHA-256 of its costs; `retried.jsonl`, rollouts that had failed at first; and a lock. Costs are
+written before the line that tells of them, so that a piece counts if its line is whole and its
+costs match. They are written to the file, not to a map of it: a full disk is then an error and not
+a crash.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from numpy.typing import NDArray
 
 import pacbayes_control
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
+from pacbayes_control.rollouts.sources import code_digest
+from pacbayes_control.rollouts.workers import Failure
 from pacbayes_control.run import json_bytes, read_json
 from pacbayes_control.tasks.base import identity
 
@@ -39,6 +43,8 @@ class KeptCosts:
         self.folder, self.shape = folder, job.shape
         self.rollouts = self.shape[0] * self.shape[1]
         self.graded = (folder / FLOATS).exists()
+        if self.graded:
+            (folder / BYTES).unlink(missing_ok=True)
         self._file, self._offset = self._open_table()
         self.done = self._read_finished()
 
@@ -74,9 +80,29 @@ class KeptCosts:
             ) from error
         self.done = _merged([*self.done, (first, first + costs.size)])
 
+    def keep_retried(self, failure: Failure) -> None:
+        """Write down that a rollout had failed before it was tried again."""
+        record = {"environment": failure.row, "policy": failure.column, "error": failure.error}
+        with (self.folder / "retried.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    @property
+    def retried(self) -> int:
+        """How many rollouts had failed before they were tried again."""
+        path = self.folder / "retried.jsonl"
+        return len(path.read_bytes().splitlines()) if path.exists() else 0
+
     def cost(self, rollout: int) -> float:
         """What a rollout that is done cost."""
         return float(self._read(rollout, rollout + 1)[0])
+
+    def some(self, count: int) -> list[int]:
+        """A few of the rollouts that are done, from the first to the last."""
+        first, last = np.array(self.done).T
+        ends = np.cumsum(last - first)
+        chosen = np.unique(np.linspace(0, ends[-1] - 1, count).astype(int))
+        part = np.searchsorted(ends, chosen, side="right")
+        return (last[part] - (ends[part] - chosen)).tolist()
 
     def table(self) -> NDArray[np.float64 | np.uint8]:
         """All costs, mapped and read-only: they need not fit in memory."""
@@ -171,14 +197,21 @@ class KeptCosts:
             first, last, digest = record["first"], record["last"], record["sha256"]
         except (ValueError, TypeError, KeyError):  # half-written
             return None
-        if not 0 <= first < last <= self.rollouts:
+        if (
+            type(first) is not int
+            or type(last) is not int
+            or not 0 <= first < last <= self.rollouts
+        ):
             return None
         return (first, last) if _digest(self._read(first, last)) == digest else None
 
 
 @contextmanager
-def kept_costs(folder: Path, job: Job) -> Iterator[KeptCosts]:
-    """A folder for a job's costs, new or as it was left; an error if it is of another job."""
+def kept_costs(folder: Path, job: Job, mended: bool = False) -> Iterator[KeptCosts]:
+    """A folder for a job's costs, new or as it was left; an error if it is of another job.
+
+    mended: the task's code may be another, which leaves what is finished as it is.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -191,8 +224,11 @@ def kept_costs(folder: Path, job: Job) -> Iterator[KeptCosts]:
     except filelock.Timeout:
         raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
     try:
-        _check_same(folder / "rollouts.json", described_job(job))
-        kept = KeptCosts(folder, job)
+        try:
+            _check_same(folder / "rollouts.json", described_job(job), mended)
+            kept = KeptCosts(folder, job)
+        except OSError as error:
+            raise OSError(f"{folder}: {error.strerror or error}") from error
         try:
             yield kept
         finally:
@@ -221,7 +257,8 @@ def described_job(job: Job) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": pacbayes_control.__version__,
-        "task": identity(job.task),
+        "task": _hashed(identity(job.task)),
+        "code": code_digest(job.task),
         "environments": environments.origin,
         "first environments": environments[: environments.block].digest(),
         "policies": policies,
@@ -230,28 +267,43 @@ def described_job(job: Job) -> dict[str, Any]:
     }
 
 
-def _check_same(path: Path, description: dict[str, Any]) -> None:
+def _check_same(path: Path, description: dict[str, Any], mended: bool) -> None:
     """An error where a folder was begun for something else; otherwise it is begun for this."""
-    if not path.exists():
-        new = path.with_suffix(".new")
-        new.write_bytes(json_bytes(description))
-        new.replace(path)
-        return
-    known = read_json(path)
+    known: Any = read_json(path) if path.exists() else {}
     if not isinstance(known, dict):
         raise ValueError(f"{path} is corrupt: choose another folder")
-    for key, value in description.items():
-        if known.get(key) != value:
+    for key, value in description.items() if known else ():
+        if key != "code" and known.get(key) != value:
             raise ValueError(
                 f"{path.parent} holds rollouts of another {_words(key)}: {_short(known.get(key))}, "
                 f"not {_short(value)}; choose another folder, or delete it to begin again"
             )
+    if known and known.get("code") != description["code"] and not mended:
+        raise ValueError(
+            f"the code of the task has changed since {path.parent} was begun: if that leaves what "
+            "is finished as it is, say so (mended=True, or --mended); otherwise delete the folder"
+        )
+    if known != description:
+        new = path.with_suffix(".new")
+        new.write_bytes(json_bytes(description))
+        new.replace(path)
 
 
 def _words(key: str) -> str:
-    return {"first environments": "draw of environments", "version": "version of this library"}.get(
-        key, key
-    )
+    words = {
+        "environments": "set of environments",
+        "first environments": "draw of environments",
+        "policies": "list of policies",
+        "version": "version of this library",
+    }
+    return words.get(key, key)
+
+
+def _hashed(words: str) -> str:
+    """Long words, such as those of a large array, by their digest."""
+    if len(words) <= 2000:
+        return words
+    return f"{words[:100]}… {hashlib.sha256(words.encode()).hexdigest()}"
 
 
 def _short(value: Any) -> str:
@@ -261,7 +313,10 @@ def _short(value: Any) -> str:
 
 def _digest(costs: NDArray) -> str:
     """SHA-256 of costs, the same for bytes and floats."""
-    return hashlib.sha256(np.ascontiguousarray(costs, np.float64).data).hexdigest()
+    sha, flat = hashlib.sha256(), costs.reshape(-1)
+    for at in range(0, flat.size, AT_A_TIME):
+        sha.update(np.ascontiguousarray(flat[at : at + AT_A_TIME], np.float64).data)
+    return sha.hexdigest()
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

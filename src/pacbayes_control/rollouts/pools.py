@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
@@ -14,35 +16,80 @@ import loky
 from pacbayes_control.tasks import Task
 
 Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
+WATCH = 1.0  # s between two looks of a worker at whether its parent is alive
+
+
+class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
+    """Workers that are gone and cannot be replaced from here."""
 
 
 class ProcessPool(Executor):
-    """Processes of this machine, which can be replaced when one of them dies.
+    """Processes of this machine, each known by its number, and replaced when it dies.
 
     Tasks that are defined in a script or a notebook reach them too, and a script needs no guard.
     """
 
     def __init__(self, processes: int) -> None:
-        self.processes = processes
-        self._pool = loky.ProcessPoolExecutor(max_workers=processes, timeout=None)
+        self._pools = [_single() for _ in range(processes)]
+        self._flying: list[set[Future[Any]]] = [set() for _ in range(processes)]
+
+    def __len__(self) -> int:
+        return len(self._pools)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a process call a function."""
-        return self._pool.submit(fn, *args, **kwargs)
+        """Have the least busy process call a function."""
+        return self.submit_avoiding(None, fn, *args, **kwargs)
 
-    def renew(self) -> None:
-        """Start others in place of those that are left of a broken pool."""
-        self._pool.shutdown(wait=False, kill_workers=True)
-        self._pool = loky.ProcessPoolExecutor(max_workers=self.processes, timeout=None)
+    def submit_avoiding(
+        self, avoid: int | None, fn: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        """The same on another process than the given one, where there are others."""
+        others = [i for i in range(len(self)) if i != avoid] or [0]
+        number = min(others, key=lambda i: len(self._flying[i]))
+        try:
+            future = self._pools[number].submit(fn, *args, **kwargs)
+        except BrokenExecutor:  # it died while it had nothing to do
+            self._pools[number] = _single()
+            future = self._pools[number].submit(fn, *args, **kwargs)
+        self._flying[number].add(future)
+        return future
+
+    def landed(self, future: Future[Any]) -> int:
+        """The number of the process that a call was given to; one that died is replaced."""
+        number = next(i for i, flying in enumerate(self._flying) if future in flying)
+        self._flying[number].discard(future)
+        if isinstance(_exception(future), BrokenExecutor) and not self._flying[number]:
+            self._pools[number].shutdown(wait=False, kill_workers=True)
+            self._pools[number] = _single()
+        return number
+
+    def forget(self, future: Future[Any]) -> None:
+        """Count a call no longer, whatever becomes of it."""
+        for flying in self._flying:
+            flying.discard(future)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop them, whatever they are at."""
         del cancel_futures
-        self._pool.shutdown(wait=wait, kill_workers=True)
+        for pool in self._pools:
+            pool.shutdown(wait=wait, kill_workers=True)
 
 
-class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
-    """Workers that are gone and cannot be replaced from here."""
+def _single() -> loky.ProcessPoolExecutor:
+    return loky.ProcessPoolExecutor(
+        max_workers=1, timeout=None, initializer=_watch_parent, initargs=(os.getpid(),)
+    )
+
+
+def _watch_parent(parent: int) -> None:
+    """End a worker whose parent was killed: nobody is left to tell it to stop."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Crew:
@@ -50,23 +97,55 @@ class Crew:
 
     def __init__(self, executor: Executor | None) -> None:
         self.executor = executor
-        self.elsewhere = executor is not None and not isinstance(executor, ThreadPoolExecutor)
+        self.retried: list[Any] = []  # failures of rollouts that did not fail when tried again
         self.limit = 1 if executor is None else 2 * _size(executor)  # so that none ever waits
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Have a worker call a function; in this process, at once."""
-        if self.executor is not None:
-            extra = {"pure": False} if hasattr(self.executor, "_client") else {}  # Dask's
-            return self.executor.submit(fn, *args, **extra)
-        future: Future[Any] = Future()
-        future.set_result(fn(*args))
-        return future
+    def pickles(self, task: Task) -> bool:
+        """Whether a task is copied: to other processes, and to threads unless they share it."""
+        shared = isinstance(self.executor, ThreadPoolExecutor) and getattr(
+            task, "releases_gil", False
+        )
+        return self.executor is not None and not shared
 
-    def renew(self) -> None:
-        """Go on after a worker died, if others can take its place."""
-        if not isinstance(self.executor, ProcessPool):
+    def submit(self, avoid: Any, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Have a worker call a function, another than one where it can be chosen; here, at once."""
+        if self.executor is None:
+            future: Future[Any] = Future()
+            future.set_result(fn(*args))
+            return future
+        try:
+            if isinstance(self.executor, ProcessPool):
+                return self.executor.submit_avoiding(avoid, fn, *args)
+            return self.executor.submit(fn, *args, **self._dask_options(avoid))
+        except (BrokenExecutor, RuntimeError) as error:
+            raise LostWorkers(f"the executor takes no more work: {error}") from error
+
+    def landed(self, future: Future[Any], reported: str) -> Any:
+        """The worker that a call was given to, to be avoided where it failed."""
+        if isinstance(self.executor, ProcessPool):
+            return self.executor.landed(future)
+        if isinstance(_exception(future), BrokenExecutor):
             raise LostWorkers("a worker died, and with it the executor that was given")
-        self.executor.renew()
+        return reported
+
+    def forget(self, futures: Iterable[Future[Any]]) -> None:
+        """Give up calls that nobody waits for any more."""
+        for future in futures:
+            future.cancel()
+            if isinstance(self.executor, ProcessPool):
+                self.executor.forget(future)
+
+    def _dask_options(self, avoid: Any) -> dict[str, Any]:
+        client = getattr(self.executor, "_client", None)
+        if client is None:
+            return {}
+        others = [address for address in client.nthreads() if address != avoid] if avoid else []
+        chosen = {"workers": others, "allow_other_workers": True} if others else {}
+        return {"pure": False, **chosen}
+
+
+def _exception(future: Future[Any]) -> BaseException | None:
+    return None if future.cancelled() else future.exception()
 
 
 @contextmanager
@@ -132,7 +211,7 @@ def cluster(address: str) -> Iterator[Executor]:
 def _size(executor: Executor) -> int:
     """How many calls an executor runs at once, as far as it can be known."""
     if isinstance(executor, ProcessPool):
-        return executor.processes
+        return len(executor)
     if hasattr(executor, "_client"):  # Dask's
         return max(1, sum(executor._client.nthreads().values()))  # type: ignore[attr-defined]
     return getattr(executor, "_max_workers", 0) or os.cpu_count() or 1

@@ -90,7 +90,7 @@ def _sample(
     origin = origin_of(task, environments, noise) | {"policies": {"stream": stream, "seed": seed}}
     if not shared:
         job = Job(task, environments, FreshDraws(posterior, draws, stream, seed), noise)
-        return Costs(table_of(job, progress, executor, out), origin=origin, draws="fresh")
+        return Costs(table_of(job, progress, executor, out, origin), origin=origin, draws="fresh")
     width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
     parts = []
     with gathered(task, executor) as crew:
@@ -100,7 +100,7 @@ def _sample(
             done, total = len(environments) * first, len(environments) * draws
             counted = counting_on(progress, done, total)
             job = Job(task, environments, policies, shifted)
-            parts.append(table_of(job, counted, crew.executor))
+            parts.append(table_of(job, counted, crew.executor, origin=origin))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -26,8 +29,7 @@ from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
 MOST_FAILURES = 10  # rollouts that may fail before the others are given up too
-MOST_DECLINES = 300  # times that a worker passes on a rollout that it has failed in before
-PATIENCE = 1.0  # s, at most, before it passes it on
+KEPT_TASKS = 2  # that a worker keeps loaded
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Failure:
     column: int | None = None
     trace: str = ""
     final: bool = False  # no rollout of this task would do better
+    died: bool = False  # it took its worker down, or was in flight when that died
     cause: BaseException | None = None  # where it was raised in this process
 
 
@@ -50,20 +53,23 @@ class RolloutError(ValueError):
         super().__init__(message)
         self.failures = failures
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RolloutError, (str(self), [replace(f, cause=None) for f in self.failures])
+
 
 @dataclass(frozen=True)
 class Attempt:
     """A piece to be rolled out, and what went before."""
 
     piece: Piece
-    failed_on: str = ""  # the worker that failed in it before
-    declines: int = 0
+    failure: Failure | None = None  # of the rollout, which is now tried once more
+    failed_on: Any = None  # the worker that it failed on
     suspect: bool = False  # it was in flight when a worker died
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a worker sends back: costs, or a failure, or neither where it passes the piece on."""
+    """What a worker sends back: costs, or a failure."""
 
     costs: Costs | None = None
     seconds: float = 0.0
@@ -96,27 +102,24 @@ def roll_out(
                 flying[send(attempt)] = attempt
             if not flying:
                 break
-            landed = _landed(flying)
-            if any(outcome is None for _, outcome in landed):
-                crew.renew()
-            for attempt, outcome in landed:
-                if outcome is None and not attempt.suspect:
-                    waiting.append(replace(attempt, suspect=True))
-                    continue
-                outcome = outcome or Outcome(failure=Failure("its worker died"))
+            done, _ = wait(flying, return_when=FIRST_COMPLETED)
+            for future in done:
+                attempt, outcome = flying.pop(future), _outcome(future)
+                worker = crew.landed(future, outcome.failure.worker if outcome.failure else "")
                 if outcome.costs is not None:
+                    if attempt.failure:
+                        crew.retried.append(attempt.failure)
                     if pace:
                         pace.tell(attempt.piece.rollouts, outcome.seconds)
                     yield attempt.piece, outcome.costs
                     continue
-                again, failed = _after(attempt, outcome.failure)
+                again, failed = _after(attempt, outcome.failure or Failure(""), worker)
                 waiting.extendleft(reversed(again))
                 failures += failed
                 if failed and (not keep_going or failed[0].final):
                     raise _error(job, failures)
     finally:
-        for future in flying:
-            future.cancel()
+        crew.forget(flying)
     if failures:
         raise _error(job, failures)
 
@@ -126,20 +129,6 @@ def _next(todo: Iterator[Piece]) -> Attempt | None:
     return Attempt(piece) if piece else None
 
 
-def _landed(flying: dict[Future[Outcome], Attempt]) -> list[tuple[Attempt, Outcome | None]]:
-    """Those that are back, at least one; all of them where a worker died, and the pool with it."""
-    done, _ = wait(flying, return_when=FIRST_COMPLETED)
-    landed = [(flying.pop(future), _outcome(future)) for future in done]
-    if any(outcome is None for _, outcome in landed):
-        wait(flying, timeout=5)
-        landed += [
-            (attempt, _outcome(future) if future.done() else None)
-            for future, attempt in flying.items()
-        ]
-        flying.clear()
-    return landed
-
-
 def _room(crew: Crew, waiting: deque[Attempt], flying: dict[Future[Outcome], Attempt]) -> bool:
     """Whether another piece may be sent: a suspect flies alone."""
     suspects = any(attempt.suspect for attempt in (*waiting, *flying.values()))
@@ -147,11 +136,16 @@ def _room(crew: Crew, waiting: deque[Attempt], flying: dict[Future[Outcome], Att
 
 
 def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
-    """A function that sends an attempt off; what is sent to another process is pickled once."""
-    if not crew.elsewhere:
-        return lambda attempt: crew.submit(_run, job, attempt.piece, True)
+    """A function that sends an attempt off.
+
+    The task is pickled once and kept by whoever gets it; each piece brings its own policies.
+    """
+    if not crew.pickles(job.task):
+        return lambda attempt: crew.submit(
+            None, _run, job.part(attempt.piece), attempt.piece, crew.executor is None
+        )
     try:
-        payload = cloudpickle.dumps(job)
+        payload = cloudpickle.dumps((job.task, job.environments.draw))
     except Exception as error:
         raise ValueError(
             f"task {job.task.name} cannot be sent to workers: {_line(error)}; define what it "
@@ -159,64 +153,84 @@ def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
         ) from error
 
     def send(attempt: Attempt) -> Future[Outcome]:
-        avoid = attempt.failed_on if crew.limit > 2 and attempt.declines < MOST_DECLINES else ""
-        return crew.submit(work, payload, attempt.piece, avoid, attempt.declines)
+        part = job.part(attempt.piece)
+        bare = replace(part, task=None, environments=replace(part.environments, draw=None))
+        return crew.submit(attempt.failed_on, work, payload, bare, tuple(attempt.piece))
 
     return send
 
 
-def work(payload: bytes, piece: Piece, avoid: str, declines: int) -> Outcome:
-    """Roll out a piece in a worker's process, or pass it on if the worker is the one to avoid."""
-    if avoid == _me():
-        time.sleep(min(0.01 * 2**declines, PATIENCE))
-        return Outcome()
+def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome:
+    """Roll out a piece in a worker: a process, or a thread with a task of its own."""
     try:
-        job = _loaded(payload)
+        task, draw = _loaded(payload)
     except Exception as error:
         words = f"a worker cannot load the task ({_line(error)}): install there what it needs"
         return Outcome(failure=Failure(words, _me(), trace=traceback.format_exc(), final=True))
+    job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
 
 
-@lru_cache(maxsize=2)
-def _loaded(payload: bytes) -> Job:
-    return cloudpickle.loads(payload)
+_own = threading.local()  # a simulator is not to be shared between threads
+
+
+def _loaded(payload: bytes) -> tuple[Any, Any]:
+    """The task of a payload, and how it draws environments; the last ones are kept."""
+    known: dict[bytes, tuple[Any, Any]] = _own.__dict__.setdefault("known", {})
+    if payload not in known:
+        while len(known) >= KEPT_TASKS:
+            known.pop(next(iter(known)))
+        known[payload] = cloudpickle.loads(payload)
+    return known[payload]
 
 
 def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     """Costs of a piece, or the failure to get them."""
     started = time.perf_counter()
     try:
-        return Outcome(job.run(piece), time.perf_counter() - started)
+        return Outcome(job.run(), time.perf_counter() - started)
     except RolloutFailed as failed:
         row, column = piece.first_row + failed.row, piece.first_column + failed.column
         error = failed.error
     except (WrongCosts, RolloutError) as wrong:
         words, cause = str(wrong), wrong if here else None
         return Outcome(failure=Failure(words, _me(), final=True, cause=cause))
-    except Exception as raised:
+    except (Exception, SystemExit) as raised:
         row, column, error = None, None, raised
         if piece.rollouts == 1:
             row, column = piece.first_row, piece.first_column
-    trace = "".join(traceback.format_exception(error))
     cause = error if here else None
-    return Outcome(failure=Failure(_line(error), _me(), row, column, trace, cause=cause))
+    return Outcome(failure=Failure(_line(error), _me(), row, column, _trace(error), cause=cause))
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # one whose words cannot be had
+        return ""
 
 
 def _me() -> str:
+    """The address of a worker of Dask's; the machine and the process of any other."""
+    if "distributed.worker" in sys.modules:
+        with suppress(ValueError):  # in a process that is no worker
+            return sys.modules["distributed.worker"].get_worker().address
     return f"{socket.gethostname()} {os.getpid()}"
 
 
 def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    try:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    except Exception:  # of whatever somebody brings
+        return f"{type(error).__name__}, which cannot be shown"
 
 
-def _outcome(future: Future[Outcome]) -> Outcome | None:
-    """What a future came to; None where the pool of workers broke."""
+def _outcome(future: Future[Outcome]) -> Outcome:
+    """What a future came to."""
     try:
         return future.result()
     except BrokenExecutor:
-        return None
+        return Outcome(failure=Failure("its worker died", died=True))
     except CancelledError as error:
         words = f"the scheduler was lost, or gave up a piece ({_line(error)})"
         return Outcome(failure=Failure(words, final=True))
@@ -227,10 +241,10 @@ def _outcome(future: Future[Outcome]) -> Outcome | None:
         return Outcome(failure=Failure(_line(error), cause=error))
 
 
-def _after(attempt: Attempt, failure: Failure | None) -> tuple[list[Attempt], list[Failure]]:
+def _after(attempt: Attempt, failure: Failure, worker: Any) -> tuple[list[Attempt], list[Failure]]:
     """What to try again after a piece came back without costs, and what has failed for good."""
-    if failure is None:
-        return [replace(attempt, declines=attempt.declines + 1)], []
+    if failure.died and not attempt.suspect:  # its fault, or not: alone, it will show
+        return [replace(attempt, suspect=True)], []
     if failure.final:
         return [], [failure]
     piece = attempt.piece
@@ -240,11 +254,11 @@ def _after(attempt: Attempt, failure: Failure | None) -> tuple[list[Attempt], li
         row, column = failure.row, failure.column
     else:  # not known which: halve it until it is
         return [replace(attempt, piece=half) for half in piece.halves()], []
-    if attempt.failed_on:
-        return [], [replace(failure, row=row, column=column)]
-    once_more = Attempt(
-        Piece(row, row + 1, column, column + 1), failure.worker or "a dead one", 0, attempt.suspect
-    )
+    failure = replace(failure, row=row, column=column)
+    if attempt.failure:
+        return [], [failure]
+    single = Piece(row, row + 1, column, column + 1)
+    once_more = Attempt(single, failure, worker, attempt.suspect)
     return [once_more, *(Attempt(rest) for rest in piece.around(row, column))], []
 
 

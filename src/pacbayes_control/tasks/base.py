@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -21,13 +23,14 @@ BLOCK = 1024  # environments drawn from one generator
 
 
 def generator(
-    seed: int, stream: str, block: int = 0, of: str = "environments"
+    seed: int, stream: str, block: int = 0, of: str = "environments", *size: int
 ) -> np.random.Generator:
     """A generator of its own for every (seed, stream, block), and for what is drawn with it.
 
     Seeds enter as entropy and streams and blocks as spawn keys of a SeedSequence, so consecutive
     seeds and different streams never overlap. of: "environments", "policies" or "noise": whatever
-    the streams are called, what is drawn of one kind is independent of the others.
+    the streams are called, what is drawn of one kind is independent of the others. size: of the
+    blocks, where it is not the usual one: blocks of different sizes share nothing.
 
     >>> generator(0, "train").random() == generator(1, "train").random()
     False
@@ -35,7 +38,12 @@ def generator(
     if not 0 <= seed < 2**64:  # longer ones would run into the key
         raise ValueError(f"seed {seed} is not a whole number from 0 to 2⁶⁴ - 1")
     kind = {"environments": 256, "policies": 257, "noise": 258}[of]
-    key = (*stream.encode(), kind, block)  # these are no bytes: no two names give the same key
+    key = (
+        *stream.encode(),
+        kind,
+        block,
+        *size,
+    )  # these are no bytes: no two names give the same key
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
@@ -55,6 +63,10 @@ class Environments:
     stop: int
     block: int = BLOCK  # how many are drawn from one generator, and so at least at a time
 
+    def __post_init__(self) -> None:
+        for name in ("seed", "start", "stop", "block"):  # plain numbers, for records
+            object.__setattr__(self, name, operator.index(getattr(self, name)))
+
     def __len__(self) -> int:
         return self.stop - self.start
 
@@ -71,13 +83,25 @@ class Environments:
         parts = []
         size, first_block = self.block, self.start // self.block
         for block in range(first_block, max(first_block + 1, -(-self.stop // size))):
-            drawn = self.draw(generator(self.seed, self.stream, block), size)
+            drawn = self._drawn(block)
             if not isinstance(drawn, Mapping) or any(len(a) != size for a in drawn.values()):
                 raise ValueError(f"draw(rng, n) must return arrays of n = {size} rows, by name")
             first = max(self.start - block * size, 0)
             last = min(self.stop - block * size, size)
             parts.append({name: array[first:last] for name, array in drawn.items()})
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for array in arrays.values():
+            array.setflags(write=False)  # the next policy is to find what the last one found
+        return arrays
+
+    def _drawn(self, block: int) -> Arrays:
+        size = () if self.block == BLOCK else (self.block,)
+        rng = generator(self.seed, self.stream, block, "environments", *size)
+        try:
+            return self.draw(rng, self.block)
+        except Exception as error:  # of whatever somebody brings
+            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ValueError(f"environments of {self.task} cannot be drawn: {words}") from error
 
     def chunks(self, size: int) -> Iterator[Environments]:
         """Consecutive parts of whole blocks, about `size` each, so that no block is drawn twice."""
@@ -180,14 +204,17 @@ class Scene:
 
 def identity(task: Task) -> str:
     """Words that tell a task from others, also in another process."""
-    if type(task).__repr__ is not object.__repr__:
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
         words = repr(task)
-        if " at 0x" not in words:
-            return words
+    if type(task).__repr__ is not object.__repr__ and " at 0x" not in words:
+        return words
     known = {}
     for name, value in getattr(task, "__dict__", {}).items():
-        array = isinstance(value, np.ndarray)
-        words = hashlib.sha256(value.tobytes()).hexdigest() if array else repr(value)
+        if isinstance(value, np.ndarray):
+            digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
+            words = f"{value.dtype} {value.shape} {digest}"
+        else:
+            words = repr(value)
         if " at 0x" in words:  # an address in memory: of what, nobody can tell later
             raise ValueError(
                 f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from types import CodeType, ModuleType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +22,7 @@ FEW = 16  # environments drawn from one generator where each is drawn by a call 
 class RolloutFailed(Exception):  # noqa: N818 - an event of a rollout, told to whoever asked for it
     """A rollout that raised: which of a batch, and what."""
 
-    def __init__(self, row: int, column: int, error: Exception) -> None:
+    def __init__(self, row: int, column: int, error: BaseException) -> None:
         super().__init__(row, column, error)
         self.row, self.column, self.error = row, column, error
 
@@ -57,12 +60,10 @@ class FunctionTask:
             raise TypeError(
                 "a task needs two functions: rollout(policy, environment, rng) and draw(rng)"
             )
-        given = len(_positional(self.rollout))
-        if given not in (2, 3):
-            raise TypeError(
-                f"rollout takes {given} arguments: write rollout(policy, environment), or "
-                "rollout(policy, environment, rng) where it has noise of its own"
-            )
+        check_arguments(
+            self.rollout,
+            "rollout(policy, environment), or rollout(policy, environment, rng) where it has noise",
+        )
 
     def __repr__(self) -> str:
         functions = f"{described(self.rollout)}, {described(self.draw)}"
@@ -75,8 +76,7 @@ class FunctionTask:
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
-        words = f"{self.name} {described(self.draw)}"
-        return drawn(self._draw_block, words, n, stream, seed, FEW)
+        return drawn(self._draw_block, f"{self.name} {named(self.draw)}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -97,15 +97,15 @@ class FunctionTask:
         rollout, i, j = self.rollout, 0, 0
         try:
             for i in range(len(environments)):
-                environment = {name: array[i] for name, array in arrays.items()}
+                drawn = {name: array[i] for name, array in arrays.items()}
                 if own:
                     rows = list(policies[i])
                 for j in range(columns):
                     if random is None or keys is None:
-                        costs[i, j] = rollout(rows[j], environment)
+                        costs[i, j] = number(rollout(rows[j], dict(drawn)))
                     else:
-                        costs[i, j] = rollout(rows[j], environment, random.at(keys[i, j]))
-        except Exception as error:
+                        costs[i, j] = number(rollout(rows[j], dict(drawn), random.at(keys[i, j])))
+        except (Exception, SystemExit) as error:
             raise RolloutFailed(i, j, error) from error
         return costs
 
@@ -146,6 +146,11 @@ class BatchTask:
             raise TypeError(
                 "a task needs two functions: rollouts(policies, environments) and draw(rng, n)"
             )
+        check_arguments(
+            self.rollouts,
+            "rollouts(policies, environments), or rollouts(policies, environments, bits) where "
+            "they have noise",
+        )
 
     def __repr__(self) -> str:
         functions = f"{described(self.rollouts)}, {described(self.draw)}"
@@ -158,7 +163,7 @@ class BatchTask:
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
-        return drawn(self.draw, f"{self.name} {described(self.draw)}", n, stream, seed, BLOCK)
+        return drawn(self.draw, f"{self.name} {named(self.draw)}", n, stream, seed, BLOCK)
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -169,11 +174,20 @@ class BatchTask:
     ) -> NDArray:
         """What the simulator says."""
         self.check_policies(policies)
-        arrays = environments.arrays()
-        if not self.noise_kind:
-            return self.rollouts(policies, arrays)
-        bits = (noise or Noise("rollouts")).keys(environments, policies.shape[-2])
-        return self.rollouts(policies, arrays, bits)
+        arrays, bits = environments.arrays(), ()
+        if self.noise_kind:
+            bits = ((noise or Noise("rollouts")).keys(environments, policies.shape[-2]),)
+        costs = np.asarray(self.rollouts(policies, dict(arrays), *bits))
+        if policies.ndim == 3 and policies.shape[1] == policies.shape[2]:
+            # Who reads policies[:, 0] gets the right shape here, and the wrong costs.
+            first = {name: array[:1] for name, array in arrays.items()}
+            alone = self.rollouts(policies[0], first, *(part[:1] for part in bits))
+            if not np.array_equal(np.asarray(alone)[0], costs[0]):
+                raise ValueError(
+                    "policies of shape (environments, policies, parameters) cost otherwise than "
+                    "those of (policies, parameters): read a parameter as policies[..., 0]"
+                )
+        return costs
 
 
 def drawn(
@@ -194,7 +208,14 @@ def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
     """Environments that were drawn one by one, as arrays by name."""
     if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
         raise ValueError("an environment is values by name, and all must have the same names")
-    return {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
+    return {name: _stack(name, [one[name] for one in drawn]) for name in drawn[0]}
+
+
+def _stack(name: str, values: list[Any]) -> NDArray:
+    kinds = {np.asarray(value).dtype.kind for value in values}
+    if len(kinds) > 1:
+        raise ValueError(f"{name!r} is of different types in different environments: use one")
+    return np.array(values)
 
 
 def check_parameters(name: str, policies: NDArray, parameters: int | None) -> None:
@@ -208,10 +229,52 @@ def check_parameters(name: str, policies: NDArray, parameters: int | None) -> No
         )
 
 
+def number(value: Any) -> float:
+    """A cost as a plain number; an error for what only looks like one."""
+    if type(value) is float:
+        return value
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "biuf":
+        raise TypeError(f"a rollout came to {value!r}, and a cost is a number from 0 to 1")
+    return float(array)
+
+
 def described(function: Any) -> str:
-    """The name by which a function is known in its module, the same in every process."""
-    name = getattr(function, "__qualname__", None) or repr(function)
-    return f"{getattr(function, '__module__', '')}.{name}" if "0x" not in name else name
+    """Words that tell a function from others, the same in every process.
+
+    Its name in its module, with what it has bound: the values of a closure, the object of a method,
+    the arguments of a partial. What has no words of its own is shown by its address in memory.
+    """
+    if isinstance(function, partial):
+        return f"partial({described(function.func)}, {function.args!r}, {function.keywords!r})"
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        return repr(function)
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        return f"{owner!r}.{function.__name__}"
+    code, words = getattr(function, "__code__", None), f"{function.__module__}.{name}"
+    if code is not None and function.__name__ == "<lambda>":
+        constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
+        words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    bound = [described(value) if callable(value) else repr(value) for value in cells]
+    return f"{words}[{', '.join(bound)}]" if bound else words
+
+
+def named(function: Any) -> str:
+    """The same without an address in memory, for records."""
+    return re.sub(r" at 0x[0-9a-f]+", "", described(function))
+
+
+def check_arguments(function: Callable[..., Any], expected: str) -> None:
+    """An error for a function that takes neither two arguments by position nor three."""
+    positional, all_names = _positional(function), inspect.signature(function).parameters
+    if len(positional) not in (2, 3) or ("rng" in all_names and "rng" not in positional):
+        raise TypeError(
+            f"{getattr(function, '__name__', function)}({', '.join(all_names)}) cannot be rolled "
+            f"out: write {expected}"
+        )
 
 
 def _positional(function: Callable[..., Any]) -> list[str]:

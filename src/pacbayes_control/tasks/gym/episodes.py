@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
@@ -38,7 +40,7 @@ class Start:
 
 def run_episode(env: gym.Env, start: Start, limit: int | None) -> Episode:
     """One episode, from a reset with its seed and options to its end or its limit of steps."""
-    observation, _ = env.reset(seed=start.seed, options=dict(start.options))
+    observation, _ = env.reset(seed=start.seed, options=deepcopy(start.options))
     total, controller, most = 0.0, start.controller(), limit or ENDLESS
     info: Mapping[str, Any] = {}
     for step in range(1, most + 1):
@@ -76,7 +78,7 @@ def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> 
     first = starts[0]  # all at once, since a vector cannot begin with one of its places
     observations, _ = env.reset(seed=[first.seed] * env.num_envs, options=dict(first.options))  # type: ignore[arg-type]
     for place in places:
-        observations = _begin(env, place, starts, next(todo, None))
+        observations = _begin(env, place, starts, next(todo, None), observations)
     most = limit or ENDLESS
     while any(place.current is not None for place in places):
         seen = list(iterate(env.observation_space, observations))
@@ -100,7 +102,7 @@ def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> 
                 else:
                     episode = _at_the_limit(place.total, place.steps, limit, info)
                 episodes[place.current] = episode
-            observations = _begin(env, place, starts, next(todo, None))
+            observations = _begin(env, place, starts, next(todo, None), observations)
     return [episode for episode in episodes if episode is not None]
 
 
@@ -115,8 +117,14 @@ class _Place:
         self.action: Any = None
 
 
-def _begin(env: VectorEnv, place: _Place, starts: Sequence[Start], current: int | None) -> Any:
-    """Reset one place for an episode, or for nothing; returns the observations of all."""
+def _begin(
+    env: VectorEnv, place: _Place, starts: Sequence[Start], current: int | None, seen: Any
+) -> Any:
+    """Reset one place for an episode, or for nothing; returns the observations of all.
+
+    seen: the observations before, which must be the same in all other places.
+    """
+    before = deepcopy(seen)
     start = starts[current if current is not None else 0]
     mask = np.zeros(env.num_envs, bool)
     mask[place.index] = True
@@ -125,7 +133,17 @@ def _begin(env: VectorEnv, place: _Place, starts: Sequence[Start], current: int 
     place.current, place.steps, place.total = current, 0, 0.0
     if current is not None:
         place.controller = start.controller()
-    observations, _ = env.reset(seed=seeds, options={**start.options, "reset_mask": mask})
+    options = {**deepcopy(start.options), "reset_mask": mask}
+    observations, _ = env.reset(seed=seeds, options=options)
+    pairs = zip(
+        *(iterate(env.observation_space, both) for both in (before, observations)), strict=True
+    )
+    for index, (old, new) in enumerate(pairs):
+        if index != place.index and not data_equivalence(old, new):
+            raise RuntimeError(
+                "the vector environment resets other places than the one in reset_mask: run its "
+                "episodes one by one"
+            )
     return observations
 
 

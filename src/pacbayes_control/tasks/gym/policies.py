@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -70,7 +71,7 @@ class TorchPolicy:
     def __repr__(self) -> str:
         layers = " ".join(repr(self.module).split())
         own = described(self.action) if self.action else None
-        return f"TorchPolicy({layers}, {own})"
+        return f"TorchPolicy({layers}, {own}, {_digest(dict(self.module.named_buffers()))})"
 
     @property
     def weights(self) -> Floats:
@@ -117,7 +118,7 @@ class PredictPolicy:
         self.models = list(models)
 
     def __repr__(self) -> str:
-        return f"PredictPolicy({[type(model).__qualname__ for model in self.models]})"
+        return f"PredictPolicy({', '.join(map(_words, self.models))})"
 
     @cached_property
     def rows(self) -> Floats:
@@ -154,6 +155,23 @@ class _Predicting:
             action, self.state = answer
             return action
         return answer
+
+
+def _words(model: Any) -> str:
+    """Words that tell a model from others: its own, or a digest of its weights."""
+    network = getattr(model, "policy", model)
+    if hasattr(network, "state_dict"):
+        return f"{type(model).__qualname__} {_digest(network.state_dict())}"
+    return repr(model)
+
+
+def _digest(tensors: Mapping[str, Any]) -> str:
+    sha = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        sha.update(
+            f"{name} {tuple(tensor.shape)}".encode() + tensor.detach().cpu().numpy().tobytes()
+        )
+    return sha.hexdigest()[:16]
 
 
 def _usual_action(space: gym.Space) -> Callable[[Floats], Any]:

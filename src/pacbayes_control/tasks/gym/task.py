@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,9 +21,12 @@ from pacbayes_control.tasks.functions import (
     check_parameters,
     described,
     drawn,
+    named,
+    number,
     stacked,
 )
 from pacbayes_control.tasks.gym.episodes import (
+    Controller,
     Episode,
     Start,
     check_autoreset,
@@ -86,8 +90,9 @@ class GymTask:
     def __repr__(self) -> str:
         options = described(self.options) if self.options else None
         rule = repr(self.cost) if " at 0x" not in repr(self.cost) else described(self.cost)
+        made_by = self.make if isinstance(self.make, str) else described(self.make)
         return (
-            f"GymTask({self.name!r}, {self.policy!r}, {rule}, {options}, {self.steps}, "
+            f"GymTask({self.name!r}, {made_by}, {self.policy!r}, {rule}, {options}, {self.steps}, "
             f"{dict(self.arguments)})"
         )
 
@@ -100,16 +105,21 @@ class GymTask:
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
-        options = f" {described(self.options)}" if self.options else ""
+        options = f" {named(self.options)}" if self.options else ""
         return drawn(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
         check_parameters(self.name, policies, self.policy.parameters)
 
-    def act(self, policy: NDArray, observation: Any) -> Any:
-        """The action of a policy for an observation, for deployment; it remembers nothing."""
-        return self.policy.controller(policy, self.action_space)(observation)
+    @property
+    def policy_class(self) -> str:
+        """What a row of parameters means, in words for records."""
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(self.policy))
+
+    def controller(self, policy: NDArray) -> Controller:
+        """What acts for a policy in one episode, for deployment: it may have a memory."""
+        return self.policy.controller(policy, self.action_space)
 
     @cached_property
     def action_space(self) -> gym.Space:
@@ -122,7 +132,7 @@ class GymTask:
         costs = np.empty((len(environments), policies.shape[-2]))
         for (i, j), episode in self._episodes(policies, environments):
             try:
-                costs[i, j] = self.cost(episode)
+                costs[i, j] = number(self.cost(episode))
             except Exception as error:
                 raise RolloutFailed(i, j, error) from error
         return costs
@@ -145,7 +155,7 @@ class GymTask:
         for i, j in pairs:
             try:
                 episode = run_episode(self._env, start(i, j), self.steps)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.__dict__.pop("_env", None)  # whatever state it is in
                 raise RolloutFailed(i, j, error) from error
             yield (i, j), episode
