@@ -83,7 +83,7 @@ class DeployedPolicy:
             self._policy = run.costs.parameters[run.posterior.sample(self._rng)]  # type: ignore[index]
         else:
             self._policy = run.posterior.sample(self._rng, 1)[0]
-        if hasattr(self.task, "controller"):
+        if not hasattr(self.task, "act"):
             self._act = self.task.controller(self._policy)  # type: ignore[union-attr]
         else:
             self._act = partial(self.task.act, self._policy)

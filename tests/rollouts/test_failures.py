@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -102,7 +103,6 @@ IN_STEP = (
 )
 
 
-@pytest.mark.xfail(strict=False, reason=IN_STEP)
 def test_rollouts_that_raise_at_a_time_are_tried_on_another_process_too(
     tmp_path: Path, two_processes: Executor
 ):
@@ -163,7 +163,6 @@ def test_many_failures_stop_everything_soon(tmp_path: Path):
     assert set(times(log).values()) == {2}
 
 
-@pytest.mark.xfail(strict=False, reason=IN_STEP)
 def test_many_failures_stop_two_processes_soon(tmp_path: Path, two_processes: Executor):
     log = tmp_path / "log"
     task = robot_task(log, kind="always raises")
@@ -202,9 +201,6 @@ def unprintable(policy: NDArray, environment: Mapping[str, Any]) -> float:  # no
     raise UnprintableError
 
 
-@pytest.mark.xfail(
-    reason="BUG: in this process, an exception whose str() raises hides which rollout it was"
-)
 def test_an_exception_that_cannot_be_printed_is_reported_too():
     task = FunctionTask(unprintable, robots.draw, "unprintable", 2)
     with pytest.raises(RolloutError, match=r"policy 0 in environment 10 of stream 'train'"):
@@ -222,16 +218,11 @@ assert again.failures == [Failure("words")]
 """
 
 
-@pytest.mark.xfail(reason="BUG: RolloutError has two arguments and passes on one")
 def test_the_error_itself_can_be_pickled():
     """Whoever calls evaluate in a process of a pool must be told; Dask has a remedy of its own."""
     subprocess.run([sys.executable, "-c", PICKLED], check=True, capture_output=True)
 
 
-@pytest.mark.xfail(
-    reason="BUG: where workers share a process, or a pool has only started one, the only process "
-    "there is declines to try a rollout again 300 times, which takes about 300 s"
-)
 @pytest.mark.parametrize("kind", ["scrambled", "one process of several"])
 def test_a_failing_rollout_is_not_put_off_for_long_where_there_is_no_other_process(
     tmp_path: Path, kind: str
@@ -242,10 +233,10 @@ def test_a_failing_rollout_is_not_put_off_for_long_where_there_is_no_other_proce
     one = kind.startswith("one")
     with ProcessPoolExecutor(2, mp_context=spawn) if one else Scrambled() as executor:
         if one:  # it starts and imports what it needs
-            evaluate(TASKS["hit"], policies(1), ENVIRONMENTS[:1], executor=executor)
+            evaluate(TASKS["hit"], policies(1), ENVIRONMENTS[:2], executor=executor)
         began = time.monotonic()
         with pytest.raises(RolloutError, match="KeyError"):
-            evaluate(task, policies(1), ENVIRONMENTS[:1], executor=executor)
+            evaluate(task, policies(1), ENVIRONMENTS[:2], executor=executor)
     assert time.monotonic() - began < 3
 
 
@@ -259,10 +250,14 @@ def batch_environments() -> Environments:
     return BATCHES.environments(300, stream="train", seed=8)[10:]
 
 
-def fragile_at(bad: set[tuple[float, int]]) -> Callable[..., NDArray]:
+def fragile_at(file: Path, bad: set[tuple[float, int]]) -> Callable[..., NDArray]:
+    """Rollouts that raise where a file says so, until it says something else."""
+    file.write_text(json.dumps(sorted(bad)))
+
     def rollouts(policies: NDArray, environments: Mapping[str, NDArray]) -> NDArray:
         goals, numbers = environments["goal"], policies[..., 0]
-        if any((float(g), int(n)) in bad for g in goals for n in np.ravel(numbers)):
+        wrong = json.loads(file.read_text())
+        if any([float(g), int(n)] in wrong for g in goals for n in np.ravel(numbers)):
             raise FloatingPointError("diverged")
         return robots.hit_all(policies, environments)
 
@@ -275,7 +270,7 @@ def test_a_batch_that_raises_is_halved_until_it_is_known_which_rollout_it_was(
 ):
     environments = batch_environments()
     bad = {(goal(environments, 101), 2), (goal(environments, 250), 0)}
-    task = BatchTask(fragile_at(bad), robots.draw_many, "fragile", 2)
+    task = BatchTask(fragile_at(tmp_path / "bad", bad), robots.draw_many, "fragile", 2)
     executor = two_processes if workers else None
     with pytest.raises(RolloutError) as caught:
         evaluate(task, policies(COLUMNS), environments, executor=executor, out=tmp_path / "out")
@@ -283,14 +278,15 @@ def test_a_batch_that_raises_is_halved_until_it_is_known_which_rollout_it_was(
     assert failed == {(101, 2), (250, 0)}
     assert "FloatingPointError: diverged; 1 others failed too" in str(caught.value)
     assert "1,158 of 1,160 rollouts are kept" in str(caught.value)
-    mended = BatchTask(fragile_at(set()), robots.draw_many, "fragile", 2)
-    kept = evaluate(mended, policies(COLUMNS), environments, out=tmp_path / "out")
+    (tmp_path / "bad").write_text("[]")
+    kept = evaluate(task, policies(COLUMNS), environments, out=tmp_path / "out")
     assert kept.digests == evaluate(BATCHES, policies(COLUMNS), environments).digests
 
 
-def test_a_batch_that_raises_here_without_a_folder_names_the_rollout_too():
+def test_a_batch_that_raises_here_without_a_folder_names_the_rollout_too(tmp_path: Path):
     environments = batch_environments()
-    task = BatchTask(fragile_at({(goal(environments, 101), 2)}), robots.draw_many, "fragile", 2)
+    bad = fragile_at(tmp_path / "bad", {(goal(environments, 101), 2)})
+    task = BatchTask(bad, robots.draw_many, "fragile", 2)
     with pytest.raises(RolloutError, match=r"policy 2 in environment 111 .* diverged"):
         evaluate(task, policies(COLUMNS), environments)
     with pytest.raises(RolloutError, match=r"policy 2 in environment 111 .* diverged"):
@@ -344,9 +340,6 @@ def test_workers_killed_from_outside_make_no_difference(tmp_path: Path):
     assert np.array_equal(costs, EXPECTED)
 
 
-@pytest.mark.xfail(
-    reason="BUG: the next piece is submitted to a pool that broke since the last one came back"
-)
 def test_a_worker_that_dies_while_costs_are_being_kept_makes_no_difference(tmp_path: Path):
     task = robot_task(tmp_path / "log", seconds=0.005)
     with pool(task, 2) as executor:
@@ -365,17 +358,13 @@ def test_a_worker_that_dies_while_costs_are_being_kept_makes_no_difference(tmp_p
 
 
 def _a_process_of(executor: ProcessPool) -> int:
-    return next(iter(executor._pool._processes))
+    return next(iter(executor._pools[0]._processes))
 
 
 @pytest.mark.parametrize("moment", ["in a rollout", "between two"])
 def test_a_given_pool_that_breaks_is_a_clear_error_and_what_is_finished_is_kept(
-    tmp_path: Path, moment: str, request: pytest.FixtureRequest
+    tmp_path: Path, moment: str
 ):
-    if moment == "between two":
-        request.applymarker(
-            pytest.mark.xfail(reason="BUG: the same race, with a BrokenProcessPool as it is")
-        )
     log, out = tmp_path / "log", tmp_path / "out"
     inside = moment == "in a rollout"
     task = robot_task(log, trouble=(AT,) if inside else (), kind="once dies", seconds=0.005)
@@ -403,7 +392,6 @@ def test_a_given_pool_that_breaks_is_a_clear_error_and_what_is_finished_is_kept(
     assert robots.lines_of(log) - before <= N * COLUMNS - told[0] + 16
 
 
-@pytest.mark.xfail(reason="BUG: sys.exit in a rollout ends the process that asked for it")
 def test_a_rollout_that_exits_is_a_failure_like_any_other(tmp_path: Path):
     task = robot_task(tmp_path / "log", trouble=(AT,), kind="exits")
     try:
@@ -422,7 +410,7 @@ WRONG = {
     "nan": "the cost at environment 23, policy 2 is NaN: every rollout needs a cost",
     "none": "environment 23",
     "words": "policy 2 in environment 23 of stream 'train' (seed 8) failed, also when it was tried"
-    " again: ValueError: could not convert string to float: 'far away'",
+    " again: TypeError: a rollout came to 'far away', and a cost is a number from 0 to 1",
     "list": "policy 2 in environment 23 of stream 'train' (seed 8) failed, also when it was tried",
 }
 
@@ -447,7 +435,6 @@ def test_what_is_no_cost_is_refused_with_the_pair_and_never_counted(
         mean_costs(task, policies(COLUMNS), ENVIRONMENTS, executor=executor)
 
 
-@pytest.mark.xfail(reason="BUG: a string of digits is counted as the number that it spells")
 def test_a_cost_that_is_a_string_of_digits_is_refused(tmp_path: Path):
     task = robot_task(tmp_path / "log", trouble=(AT,), kind="digits")
     with pytest.raises(ValueError, match=r"policy 2 in environment 23"):
@@ -460,10 +447,10 @@ def test_a_cost_that_is_a_string_of_digits_is_refused(tmp_path: Path):
         (lambda costs: costs[:-1], r"returned costs of shape \(29, 4\) for 30 environments × 4 po"),
         (lambda costs: costs.T, r"returned costs of shape \(4, 30\) for 30 environments × 4 pol"),
         (lambda costs: costs[..., None], r"returned costs of shape \(30, 4, 1\) for 30 environme"),
-        (lambda _: None, r"returned costs of shape \(\) for 30 environments × 4 policies"),
+        (lambda _: None, r"returned costs that are no numbers \(dtype object\)"),
         (lambda costs: costs + 1.0, r"cost 2 at environment 10, policy \d is outside \[0, 1\]"),
         (lambda costs: np.where(costs, np.nan, 0), r"cost at environment 10, policy \d is NaN"),
-        (lambda costs: np.where(costs, "x", "0"), "could not convert string to float"),
+        (lambda costs: np.where(costs, "x", "0"), r"returned costs that are no numbers \(dtype <U"),
     ],
     ids=["a row missing", "transposed", "three axes", "None", "above 1", "NaN", "words"],
 )
@@ -484,7 +471,7 @@ def test_batches_that_are_no_costs_are_refused_and_not_tried_again(
     assert calls == [30]
     with (
         ThreadPoolExecutor(2) as executor,
-        pytest.raises(RolloutError, match=r"returned costs|is outside|is NaN|could not convert"),
+        pytest.raises(RolloutError, match=r"returned costs|is outside|is NaN"),
     ):
         evaluate(task, policies(COLUMNS), environments, executor=executor)
 
@@ -507,8 +494,8 @@ def test_a_task_that_cannot_be_pickled_is_refused_with_what_to_do(two_processes:
         roll(task, executor=two_processes)
     assert "\n" not in str(caught.value)
     assert np.array_equal(roll(task), EXPECTED)
-    with ThreadPoolExecutor(2) as executor:
-        assert np.array_equal(roll(task, executor=executor), EXPECTED)
+    with ThreadPoolExecutor(2) as executor, pytest.raises(ValueError, match="cannot be sent"):
+        roll(task, executor=executor)  # each thread is to have a task of its own
 
 
 class Homesick:

@@ -150,10 +150,6 @@ def test_killed_with_two_workers_it_goes_on_and_ends_with_the_same_bytes(log: Pa
     assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train(log)).digests
 
 
-@pytest.mark.xfail(
-    reason="BUG: loky's workers wait for ever (timeout=None) when the process that started them "
-    "was killed: SIGKILL leaves them, and their memory, behind"
-)
 def test_workers_of_a_killed_process_are_gone_soon(log: Path, out: Path):
     process = start(log, out, 2, 0.02)
     try:

@@ -265,9 +265,6 @@ def signed(policy: NDArray, environment: dict[str, float]) -> float:
     return 0.5 if environment["goal"] > 0.8 and policy[0] == 0 else -0.0
 
 
-@pytest.mark.xfail(
-    reason="BUG: a cost of -0.0 loses its sign only in pieces whose costs are all 0 or 1"
-)
 @example(sizes=[1])
 @settings(max_examples=5)
 @given(sizes=SIZES)

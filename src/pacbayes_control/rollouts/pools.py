@@ -16,6 +16,7 @@ import loky
 from pacbayes_control.tasks import Task
 
 Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
+DIED = "a worker died, and with it the executor that was given"
 WATCH = 1.0  # s between two looks of a worker at whether its parent is alive
 
 
@@ -117,7 +118,9 @@ class Crew:
             if isinstance(self.executor, ProcessPool):
                 return self.executor.submit_avoiding(avoid, fn, *args)
             return self.executor.submit(fn, *args, **self._dask_options(avoid))
-        except (BrokenExecutor, RuntimeError) as error:
+        except BrokenExecutor as error:
+            raise LostWorkers(DIED) from error
+        except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
 
     def landed(self, future: Future[Any], reported: str) -> Any:
@@ -125,7 +128,7 @@ class Crew:
         if isinstance(self.executor, ProcessPool):
             return self.executor.landed(future)
         if isinstance(_exception(future), BrokenExecutor):
-            raise LostWorkers("a worker died, and with it the executor that was given")
+            raise LostWorkers(DIED)
         return reported
 
     def forget(self, futures: Iterable[Future[Any]]) -> None:

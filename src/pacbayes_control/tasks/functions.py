@@ -258,8 +258,14 @@ def described(function: Any) -> str:
         constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
         words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    bound = [described(value) if callable(value) else repr(value) for value in cells]
+    bound = [_bound(value) for value in cells]
     return f"{words}[{', '.join(bound)}]" if bound else words
+
+
+def _bound(value: Any) -> str:
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"  # the order of a set is by chance
+    return described(value) if callable(value) else repr(value)
 
 
 def named(function: Any) -> str:
