@@ -225,7 +225,6 @@ def test_a_module_that_raises_is_one_line_for_the_command_itself_too(pbc: Pbc, t
     )
 
 
-@pytest.mark.xfail(reason="BUG: ValueError and FileNotFoundError of a module do not say whose")
 @pytest.mark.parametrize("kind", ["ValueError", "FileNotFoundError"])
 def test_whatever_a_module_raises_its_name_is_told(quick: Pbc, tmp_path: Path, kind: str):
     (tmp_path / "bad.py").write_text(f"raise {kind}('no licence')\n")
@@ -240,7 +239,6 @@ def test_whatever_a_module_raises_its_name_is_told(quick: Pbc, tmp_path: Path, k
         "KeyError('x')",
         pytest.param(
             "SystemExit(0)",
-            marks=pytest.mark.xfail(reason="BUG: a function that exits ends the command with 0"),
         ),
     ],
 )
@@ -249,7 +247,6 @@ def test_a_function_for_a_task_that_raises_is_one_line(pbc: Pbc, tmp_path: Path,
     assert "bad.py:task" in complaint(pbc("check", "bad.py:task"))
 
 
-@pytest.mark.xfail(reason="BUG: what environments(…) raises is a traceback")
 @pytest.mark.parametrize("command", ["check", "learn"])
 def test_a_task_whose_environments_raise_is_told_in_one_line(
     pbc: Pbc, tmp_path: Path, command: str
@@ -349,14 +346,12 @@ def test_a_missing_file_of_policies_is_told_in_one_line(quick: Pbc, robot: Path)
         assert complaint(result) == "pbc: there is no file no.csv"
 
 
-@pytest.mark.xfail(reason="BUG: pass and fail are read as the parameters 0 and 1")
 def test_words_that_stand_for_costs_are_no_parameters(tmp_path: Path):
     (tmp_path / "p.csv").write_text("pass,fail\n1,0\n")
     with pytest.raises(ValueError, match="policies are rows of numbers"):
         read_policies(tmp_path / "p.csv")
 
 
-@pytest.mark.xfail(reason="BUG: the ending .NPY is taken for a CSV file, unlike in other readers")
 def test_endings_may_be_in_capitals(tmp_path: Path):
     with (tmp_path / "p.NPY").open("wb") as file:
         np.save(file, np.ones((2, 1)))

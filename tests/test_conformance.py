@@ -221,9 +221,6 @@ def test_a_broken_promise_is_found_and_no_other_is_blamed(check: Checks, name: s
         assert SPEED not in checks
 
 
-@pytest.mark.xfail(
-    reason="BUG: 256 of 30,000 are often all different, and two such sets often share one"
-)
 def test_environments_out_of_many_recorded_scenes_pass(check: Checks):
     assert failed(check(made_of(broken.scene_cost, broken.of_many_scenes))) == []
 
@@ -288,7 +285,6 @@ def put_back() -> Iterator[None]:
         *(
             pytest.param(
                 rollout,
-                marks=pytest.mark.xfail(reason="BUG: what rollouts draw is not put back"),
             )
             for rollout in (
                 broken.numpy_draws,

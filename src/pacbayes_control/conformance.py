@@ -53,12 +53,18 @@ def check_task(
     True
     """
     chosen = checked_policies(task, policies if policies is not None else some_policies(task))
-    here = task.environments(environments, stream=STREAM)
-    job = Job(task, here, chosen, noise_of(task, here, None))
+    with _global_states():  # they are put back, whatever the task does
+        return _checks(task, chosen, environments, seconds)
+
+
+def _checks(task: Task, policies: NDArray, environments: int, seconds: float) -> list[Check]:
+    job: Any = None
     table: Table | None = None
 
     def first() -> str:
-        nonlocal table
+        nonlocal job, table
+        here = task.environments(environments, stream=STREAM)
+        job = Job(task, here, policies, noise_of(task, here, None))
         table = table_of(job)
         low, high, rollouts = table.min(), table.max(), table.size
         return f"{rollouts} rollouts cost between {low:g} and {high:g}"
@@ -134,14 +140,15 @@ def _streams_differ(task: Task) -> str:
         for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
     ]
     first = draws[0]
-    if len({row.tobytes() for row in first}) == 1:
+    if np.all(first == first[0]):
         raise _Broken(
             "all environments are the same: does draw use the generator that it is given?"
         )
-    distinct = len({row.tobytes() for row in first}) == len(first)
+    rows = {row.tobytes() for row in first}
     limit = 5 / np.sqrt(LOOKED_AT)
     for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
-        if distinct and {row.tobytes() for row in first} & {row.tobytes() for row in other}:
+        shared = rows & {row.tobytes() for row in other}
+        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few, by chance, may be
             raise _Broken(f"{what} draws some of the same environments")
         if np.array_equal(first, other) or _correlation(first, other) > limit:
             raise _Broken(f"environments of {what} are correlated with these")
@@ -232,11 +239,14 @@ def _global_states() -> Iterator[Callable[[], dict[str, Any]]]:
         return found
 
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torchs = torch.get_rng_state() if torch is not None else None
     try:
         yield states
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torchs)
 
 
 def _elsewhere_the_same(job: Job, table: Table) -> str:

@@ -88,12 +88,13 @@ def read_policies(path: str | Path) -> NDArray[np.float64]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         rows = read_npy(path)
     else:
         sheet = read_sheet(path)
+        words = [cell for row in sheet.rows for cell in row if cell.lower() in WORDS]
         cells = [[sheet.number(cell) for cell in row] for row in sheet.rows]
-        if any(value is None for row in cells for value in row):
+        if words or any(value is None for row in cells for value in row):
             raise ValueError(f"{path.name}: policies are rows of numbers, and nothing else")
         rows = np.array(cells, float)
     if rows.dtype.kind not in "biuf" or rows.ndim != 2 or not np.isfinite(rows).all():

@@ -146,9 +146,6 @@ def push_single(gains: NDArray, observation: NDArray) -> NDArray:
         push_single,
         pytest.param(
             push,
-            marks=pytest.mark.xfail(
-                reason="BUG: a vector rounds actions to the space's type, a single one does not"
-            ),
         ),
     ],
 )
@@ -218,14 +215,10 @@ def words(number: int) -> dict[str, Any]:
         pytest.param(
             nested,
             lambda episode: float(episode.info["metrics"]["score"]),
-            marks=pytest.mark.xfail(reason="BUG: nested info holds the arrays of all places"),
         ),
         pytest.param(
             sometimes_whole,
             FromInfo("score"),
-            marks=pytest.mark.xfail(
-                reason="BUG: where one place says a whole number first, others' fractions are cut"
-            ),
         ),
     ],
 )
@@ -333,7 +326,6 @@ def test_how_many_are_stepped_together_does_not_make_it_another_task():
     assert identity(drift_task(vector=3)) == identity(drift_task())
 
 
-@pytest.mark.xfail(reason="BUG: a negative number of places is an IndexError in the first rollout")
 def test_a_negative_number_of_places_is_refused():
     with pytest.raises(ValueError, match="-1"):
         drift_task(vector=-1).costs(GAINS, TRAIN)
@@ -393,7 +385,6 @@ class Brittle(Drift):
         False,
         pytest.param(
             True,
-            marks=pytest.mark.xfail(reason="BUG: a vector that broke is not replaced by a new one"),
         ),
     ],
 )

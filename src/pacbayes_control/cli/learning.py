@@ -174,7 +174,7 @@ def learn(
         else None
     )
     chosen = own if own is not None else _vehicle(policy, wheel_slip, range_noise)
-    train = chosen.environments(environments, stream="train", seed=seed)
+    train = _drawn(chosen, environments, "train", seed)
     with workers_for(chosen, workers, scheduler) as executor:
         if recipe is None:
             rows, names = _candidates(chosen, policies)
@@ -195,7 +195,7 @@ def learn(
             run = _learn_continuous(chosen, train, recipe, executor, checkpoint)
         if where:
             run = under_shift(run, where)
-        test = chosen.environments(max(3, test_environments), stream="test", seed=seed)
+        test = _drawn(chosen, max(3, test_environments), "test", seed)
         run.save(folder, force, _attachments(chosen, run, test))
         _remove(checkpoint)  # the run holds what they led to
 
@@ -229,10 +229,6 @@ def _refuse_unused(
 ) -> None:
     """An error for an option that has no effect: none is accepted and ignored."""
     unused: dict[str, str] = {}
-    if own:
-        unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
-    else:
-        unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
     if not finite:
         unused["mended"] = "is for a list of policies: a search begins again"
         if not own:
@@ -256,6 +252,10 @@ def _refuse_unused(
             unused["share"] = "is for --prior split"
         if prior != "split" and (prior != "elsewhere" or policy == "network"):
             unused["prior_steps"] = "is for priors that are learnt on the spot"
+    if own:
+        unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
+    else:
+        unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
     refuse_given(context, unused)
 
 
@@ -265,6 +265,14 @@ def _vehicle(policy: str, wheel_slip: float, range_noise: float) -> Any:
 
     controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
     return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
+
+
+def _drawn(task: Any, n: int, stream: str, seed: int) -> Any:
+    try:
+        return task.environments(n, stream=stream, seed=seed)
+    except Exception as error:  # of whatever somebody brings
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"task {task.name} draws no environments: {words}") from error
 
 
 def _candidates(task: Any, file: Path | None) -> tuple[Any, list[str]]:

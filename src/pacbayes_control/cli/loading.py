@@ -50,10 +50,10 @@ def load_task(text: str) -> Any:
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise ValueError(f"{text!r} is no task: {WRITE}")
+    if place.endswith(".py") and not Path(place).is_file():
+        raise FileNotFoundError(f"there is no file {place}")
     try:
         module = _module(place)
-    except (ValueError, FileNotFoundError):
-        raise
     except BaseException as error:  # of whatever the module does when it is imported
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -67,7 +67,7 @@ def load_task(text: str) -> Any:
             raise ValueError(f"{text} is no task: it has no method costs")
         try:
             task = task()
-        except Exception as error:  # of whatever somebody brings
+        except (Exception, SystemExit) as error:  # of whatever somebody brings
             words = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(f"{text} cannot be called for a task: {words}") from error
     for needed in ("name", "environments", "costs"):
@@ -83,8 +83,6 @@ def _module(place: str) -> ModuleType:
 
     if place.endswith(".py"):
         path = Path(place)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {path}")
         sys.path.append(str(path.parent.absolute()))  # last: a file may be called as a library is
         taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
         name = f"task_{path.stem}" if taken else path.stem

@@ -213,8 +213,12 @@ def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
 
 def _stack(name: str, values: list[Any]) -> NDArray:
     kinds = {np.asarray(value).dtype.kind for value in values}
-    if len(kinds) > 1:
-        raise ValueError(f"{name!r} is of different types in different environments: use one")
+    shapes = {np.shape(value) for value in values}
+    if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
+        raise ValueError(
+            f"{name!r} must be a number, a word or an array of numbers, of the same type and shape "
+            "in every environment"
+        )
     return np.array(values)
 
 

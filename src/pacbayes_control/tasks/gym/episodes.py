@@ -10,11 +10,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
 Controller = Callable[[Any], Any]  # from an observation to an action
+EACH = "_each"  # where a vector of ours keeps the info of each place
 ENDLESS = 1_000_000  # steps after which an episode without a limit is taken to have no end
 
 
@@ -42,19 +43,43 @@ def run_episode(env: gym.Env, start: Start, limit: int | None) -> Episode:
     """One episode, from a reset with its seed and options to its end or its limit of steps."""
     observation, _ = env.reset(seed=start.seed, options=deepcopy(start.options))
     total, controller, most = 0.0, start.controller(), limit or ENDLESS
+    fit = fitted(env.action_space)
     info: Mapping[str, Any] = {}
     for step in range(1, most + 1):
-        observation, reward, terminated, truncated, info = env.step(controller(observation))
+        observation, reward, terminated, truncated, info = env.step(fit(controller(observation)))
         total += float(reward)
         if terminated or truncated:
             return Episode(total, step, bool(terminated), bool(truncated), info)
     return _at_the_limit(total, most, limit, info)
 
 
+def fitted(space: gym.Space) -> Callable[[Any], Any]:
+    """Actions in the type of their space, as a vector has them."""
+    if isinstance(space, gym.spaces.Box):
+        return lambda action: np.asarray(action, space.dtype)
+    return lambda action: action
+
+
 def _at_the_limit(total: float, steps: int, limit: int | None, info: Mapping[str, Any]) -> Episode:
     if limit is None:
         raise RuntimeError(f"an episode has no end after {steps:,} steps: give the task steps=…")
     return Episode(total, steps, False, True, info)
+
+
+class PlainVector(SyncVectorEnv):
+    """Environments stepped together, each with its info as it is.
+
+    Gymnasium's own vector joins infos in arrays, whose type is that of the first that arrives.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gym.Env]]) -> None:
+        super().__init__(makers, autoreset_mode=AutoresetMode.DISABLED)
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        vector_infos.setdefault(EACH, {})[env_num] = env_info
+        return vector_infos
 
 
 def check_autoreset(env: VectorEnv) -> None:
@@ -157,8 +182,10 @@ def _joined(env: VectorEnv, places: Sequence[_Place]) -> Any:
 
 def _info_of(infos: Mapping[str, Any], index: int) -> dict[str, Any]:
     """The info of one place: a vector has an array for each key, and a mask of who has it."""
+    if EACH in infos:
+        return infos[EACH].get(index, {})
     return {
-        key: values[index] if isinstance(values, np.ndarray | list) else values
+        key: _info_of(values, index) if isinstance(values, Mapping) else values[index]
         for key, values in infos.items()
         if not key.startswith("_") and _has(infos.get(f"_{key}"), index)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -139,22 +140,33 @@ class _Predicting:
 
     def __init__(self, model: Any) -> None:
         self.model, self.state, self.first = model, None, True
+        self.known = _keywords(model.predict)
 
     def __call__(self, observation: Any) -> Any:
-        try:
-            started = np.array([self.first])
-            answer = self.model.predict(
-                observation, state=self.state, episode_start=started, deterministic=True
-            )
-        except TypeError:
-            if not self.first or self.state is not None:
-                raise
-            answer = self.model.predict(observation)
+        offered = {
+            "state": self.state,
+            "episode_start": np.array([self.first]),
+            "deterministic": True,
+        }
+        wanted = {name: offered[name] for name in self.known}
+        answer = self.model.predict(observation, **wanted)
         self.first = False
         if isinstance(answer, tuple):
             action, self.state = answer
             return action
         return answer
+
+
+def _keywords(predict: Callable[..., Any]) -> list[str]:
+    """Which of what Stable-Baselines3 hands to `predict` a model takes."""
+    names = ["state", "episode_start", "deterministic"]
+    try:
+        parameters = inspect.signature(predict).parameters
+    except (TypeError, ValueError):  # of a compiled function
+        return []
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return names
+    return [name for name in names if name in parameters]
 
 
 def _words(model: Any) -> str:

@@ -19,8 +19,8 @@ def _scaled(value: float, worst: float, best: float, clipped: bool, what: str) -
         value = min(max(value, low), high)
     if not low <= value <= high:
         raise ValueError(
-            f"{what} {value:g} lies outside the declared range from worst = {worst:g} to best = "
-            f"{best:g}: widen it, or declare clipped=True"
+            f"{what} {value!r} lies outside the declared range from worst = {worst!r} to best = "
+            f"{best!r}: widen it, or declare clipped=True"
         )
     return (best - value) / (best - worst)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks.base import Arrays, Environments
@@ -28,6 +28,7 @@ from pacbayes_control.tasks.functions import (
 from pacbayes_control.tasks.gym.episodes import (
     Controller,
     Episode,
+    PlainVector,
     Start,
     check_autoreset,
     run_episode,
@@ -72,6 +73,8 @@ class GymTask:
         object.__setattr__(self, "name", self.name or made_by)
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"episodes of {self.steps} steps: at least one is needed")
+        if self.vector < 0:
+            raise ValueError(f"{self.vector} episodes at a time: write 0 for one after another")
         if self.arguments and not isinstance(self.make, str):
             raise ValueError("arguments are for gymnasium.make: have the factory use its own")
         if isinstance(self.make, str):
@@ -150,7 +153,12 @@ class GymTask:
 
         if isinstance(self._env, VectorEnv):
             starts = [start(i, j) for i, j in pairs]
-            yield from zip(pairs, run_episodes(self._env, starts, self.steps), strict=True)
+            try:
+                episodes = run_episodes(self._env, starts, self.steps)
+            except BaseException:
+                self.__dict__.pop("_env", None)  # whatever state it is in
+                raise
+            yield from zip(pairs, episodes, strict=True)
             return
         for i, j in pairs:
             try:
@@ -163,18 +171,11 @@ class GymTask:
     @cached_property
     def _env(self) -> gym.Env | VectorEnv:
         """The simulator, made once in each process."""
-        disabled: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
-        if isinstance(self.make, str):
-            spec, arguments = self.__dict__["_spec"], self.arguments
-            if not self.vector:
-                return gym.make(spec, disable_env_checker=True, **arguments)
-            return gym.make_vec(
-                spec, self.vector, vectorization_mode="sync", vector_kwargs=disabled, **arguments
-            )
-        if self.vector:
-            factory: Any = self.make
-            return SyncVectorEnv([factory] * self.vector, **disabled)
-        env = self.make()
+        make: Any = self.make
+        if isinstance(make, str):
+            spec = self.__dict__["_spec"]
+            make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
+        env = PlainVector([make] * self.vector) if self.vector else make()
         if isinstance(env, VectorEnv):
             check_autoreset(env)
         elif not isinstance(env, gym.Env):
@@ -204,4 +205,4 @@ def _resets(arrays: Arrays) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else np.array(value)
+    return value.item() if isinstance(value, np.generic) else value
