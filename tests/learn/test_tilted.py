@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -39,7 +40,7 @@ def test_the_bound_is_the_formula_with_50_digits(tilt: float, cost: float):
     allowed = (mpmath.mpf(kl) + mpmath.mpf(log_xi(n)) - mpmath.log(mpmath.mpf(delta))) / n
     q = mpmath.mpf(cost)
 
-    def binary_kl(p: mpmath.mpf) -> mpmath.mpf:
+    def binary_kl(p: Any) -> Any:
         left = q * mpmath.log(q / p) if q else mpmath.mpf(0)
         return left + ((1 - q) * mpmath.log((1 - q) / (1 - p)) if q < 1 else 0)
 

@@ -409,6 +409,6 @@ def test_a_rule_that_raises_in_a_vector_is_reported_with_its_rollout():
     rule = FromInfo("steps", worst=longest - 1, best=1)
     with pytest.raises(
         RolloutError,
-        match=rf"policy {column} in environment {row} .* steps = {longest} lies outside",
+        match=rf"policy {column} in environment {row} .* steps = {longest}.0 lies outside",
     ):
         evaluate(drift_task(cost=rule, vector=3), GAINS, TRAIN)
