@@ -263,7 +263,7 @@ def path_put_back() -> Iterator[None]:
     path = list(sys.path)
     yield
     sys.path[:] = path
-    forget("robot", "robots", "robots.arm")
+    forget("robot", "fleet", "fleet.arm")
 
 
 @pytest.mark.usefixtures("path_put_back")
@@ -278,9 +278,9 @@ def test_a_class_and_a_function_are_called_for_a_task(robot: Path, monkeypatch: 
 @pytest.mark.usefixtures("path_put_back")
 def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: Any):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "robots").mkdir()
-    (tmp_path / "robots" / "arm.py").write_text(ROBOT)
-    assert load_task("robots.arm:task").name == "jump"
+    (tmp_path / "fleet").mkdir()
+    (tmp_path / "fleet" / "arm.py").write_text(ROBOT)
+    assert load_task("fleet.arm:task").name == "jump"
 
 
 @pytest.mark.parametrize(

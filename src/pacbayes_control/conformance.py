@@ -19,7 +19,8 @@ from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
-from pacbayes_control.tasks.base import generator, identity, noise_of
+from pacbayes_control.tasks.base import generator, noise_of
+from pacbayes_control.tasks.identity import identity
 
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
 STREAM = "conformance"

@@ -35,7 +35,6 @@ from torch.nn.utils import parameters_to_vector
 from pacbayes_control.deployment import DeployedPolicy
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.rollouts import RolloutError, evaluate
-from pacbayes_control.tasks.base import identity
 from pacbayes_control.tasks.gym import (
     Episode,
     FromInfo,
@@ -47,6 +46,7 @@ from pacbayes_control.tasks.gym import (
     TorchPolicy,
     episodes,
 )
+from pacbayes_control.tasks.identity import identity
 
 N = 7
 TRAIN = drift_task().environments(N, stream="train", seed=3)

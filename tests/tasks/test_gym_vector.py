@@ -26,7 +26,6 @@ from tiny_envs import (
 )
 
 from pacbayes_control.rollouts import RolloutError, evaluate
-from pacbayes_control.tasks.base import identity
 from pacbayes_control.tasks.gym import (
     Episode,
     FromInfo,
@@ -36,6 +35,7 @@ from pacbayes_control.tasks.gym import (
     GymTask,
     episodes,
 )
+from pacbayes_control.tasks.identity import identity
 
 N = 7
 TRAIN = drift_task().environments(N, stream="train", seed=3)

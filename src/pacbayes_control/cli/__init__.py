@@ -4,7 +4,15 @@ Each module holds a few commands. What they run is imported inside them: `pbc --
 wait for a simulator.
 """
 
-from pacbayes_control.cli import certifying, checking, deploying, experiments, learning, reporting
+from pacbayes_control.cli import (
+    certifying,
+    checking,
+    deploying,
+    experiments,
+    learning,
+    pretraining,
+    reporting,
+)
 from pacbayes_control.cli.app import app, main
 
 __all__ = [
@@ -15,5 +23,6 @@ __all__ = [
     "experiments",
     "learning",
     "main",
+    "pretraining",
     "reporting",
 ]

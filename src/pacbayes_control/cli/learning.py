@@ -1,10 +1,7 @@
-"""`pbc learn` and `pbc pretrain`."""
+"""`pbc learn`."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +20,6 @@ from pacbayes_control.cli.options import (
     Seed,
     WorkersOption,
     check_json,
-    check_writable,
     refuse_given,
     write_json,
 )
@@ -130,6 +126,15 @@ def learn(
     from pacbayes_control.balls import Ball
     from pacbayes_control.certificate import Budget
     from pacbayes_control.cli.loading import WRITE, load_task, task_name, workers_for
+    from pacbayes_control.cli.steps import (
+        attachments,
+        candidates_of,
+        drawn,
+        learn_continuous,
+        learn_listed,
+        remove,
+        vehicle_for,
+    )
     from pacbayes_control.learn.search import Settings
     from pacbayes_control.recipes import OWN, Recipe
     from pacbayes_control.report.terminal import bar, say, show_certificate
@@ -173,12 +178,12 @@ def learn(
         if not finite
         else None
     )
-    chosen = own if own is not None else _vehicle(policy, wheel_slip, range_noise)
-    train = _drawn(chosen, environments, "train", seed)
+    chosen = own if own is not None else vehicle_for(policy, wheel_slip, range_noise)
+    train = drawn(chosen, environments, "train", seed)
     with workers_for(chosen, workers, scheduler) as executor:
         if recipe is None:
-            rows, names = _candidates(chosen, policies)
-            run = _learn_finite(
+            rows, names = candidates_of(chosen, policies)
+            run = learn_listed(
                 chosen,
                 rows,
                 names,
@@ -192,12 +197,12 @@ def learn(
                 mended,
             )
         else:
-            run = _learn_continuous(chosen, train, recipe, executor, checkpoint)
+            run = learn_continuous(chosen, train, recipe, executor, checkpoint)
         if where:
             run = under_shift(run, where)
-        test = _drawn(chosen, max(3, test_environments), "test", seed)
-        run.save(folder, force, _attachments(chosen, run, test))
-        _remove(checkpoint)  # the run holds what they led to
+        test = drawn(chosen, max(3, test_environments), "test", seed)
+        run.save(folder, force, attachments(chosen, run, test))
+        remove(checkpoint)  # the run holds what they led to
 
         result = {**run.certificate.to_dict(), "run": str(folder)}
         show_certificate(run)
@@ -257,131 +262,3 @@ def _refuse_unused(
     else:
         unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
     refuse_given(context, unused)
-
-
-def _vehicle(policy: str, wheel_slip: float, range_noise: float) -> Any:
-    from pacbayes_control.recipes import CONTROLLERS
-    from pacbayes_control.tasks import Vehicle
-
-    controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
-    return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
-
-
-def _drawn(task: Any, n: int, stream: str, seed: int) -> Any:
-    try:
-        return task.environments(n, stream=stream, seed=seed)
-    except Exception as error:  # of whatever somebody brings
-        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"task {task.name} draws no environments: {words}") from error
-
-
-def _candidates(task: Any, file: Path | None) -> tuple[Any, list[str]]:
-    """The policies to choose from, and their names where they have some."""
-    from pacbayes_control.reading import read_policies
-
-    if hasattr(task, "gain_grid"):
-        return task.gain_grid(), task.gain_names()
-    return (read_policies(file) if file else task.policies), []
-
-
-def _learn_finite(
-    task: Any,
-    policies: Any,
-    names: list[str],
-    train: Any,
-    delta: float,
-    method: str,
-    objective: str | None,
-    prior: str | None,
-    executor: Any,
-    checkpoint: Path,
-    mended: bool,
-) -> Any:
-    """Choose among finitely many policies."""
-    from pacbayes_control.learn import learn_best, learn_finite
-    from pacbayes_control.learn.finite import check_method
-    from pacbayes_control.reading import read_prior
-    from pacbayes_control.report.terminal import bar
-    from pacbayes_control.rollouts import evaluate
-
-    if method == "best" and objective:
-        raise ValueError("best takes no objective: it minimises each method's own bound")
-    if method != "best":
-        check_method(method, objective)
-    weights = read_prior(Path(prior), names or len(policies)) if prior else None
-    out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
-    with bar("training rollouts", len(train) * len(policies)) as progress:
-        costs = evaluate(
-            task, policies, train, names, progress, executor=executor, out=out, mended=mended
-        )
-    if method == "best":
-        return learn_best(costs, delta, weights)
-    return learn_finite(costs, delta, method, objective, weights)
-
-
-def _learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
-    """Search for a distribution over infinitely many."""
-    from pacbayes_control.recipes import OWN, learn_from, learn_vehicle, own_prior
-    from pacbayes_control.report.terminal import watch
-    from pacbayes_control.rollouts import spread
-
-    with watch() as watching, spread(task, executor) as spread_task:
-        if recipe.policy != OWN:
-            return learn_vehicle(task, train, recipe, checkpoint, watching)
-        prior = own_prior(task, recipe.prior)
-        return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
-
-
-def _attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
-    """A picture of the vehicle."""
-    if not hasattr(task, "gain_grid"):
-        return {}
-    from pacbayes_control.report.pictures import draw_vehicle
-
-    picture = BytesIO()
-    draw_vehicle(task, run, environments[:3], picture)
-    return {"picture.svg": picture.getvalue()}
-
-
-def _remove(checkpoint: Path) -> None:
-    for path in checkpoint.parent.iterdir():
-        if path.name.startswith(f"{checkpoint.name}."):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-@app.command()
-def pretrain(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to learn: vehicle.")],
-    steps: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Steps, of 16,384 rollouts each.")
-    ] = 4000,
-    seed: Seed = 0,
-    out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = Path(
-        "prior.json"
-    ),
-    json_file: JsonFile = None,
-) -> None:
-    """Learn a prior for network policies on environments from elsewhere, and keep it in a file.
-
-    The prior that ships with the library is the result of this command with its defaults. An
-    interrupted search is taken up where it was.
-
-    Example: pbc pretrain vehicle --out prior.json
-    """
-    from pacbayes_control.recipes import pretrain as learn_prior
-    from pacbayes_control.report.terminal import say, watch
-
-    if task != "vehicle":
-        raise ValueError(f"task {task!r} is unknown: choose vehicle")
-    check_writable(out_file)
-    check_json(json_file, out_file)
-    checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
-    with watch() as watching:
-        prior = learn_prior(steps, seed, checkpoint, watching("learning elsewhere"))
-    record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
-    out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    checkpoint.unlink(missing_ok=True)
-    say(f"{out_file}: a prior over {len(prior.distribution)} parameters, {prior.origin}.")
-    say(f"Use it: pbc learn {task} --policy network --prior {out_file}")
-    size, origin = len(prior.distribution), prior.origin
-    write_json(json_file, {"prior": str(out_file), "parameters": size, "origin": origin})

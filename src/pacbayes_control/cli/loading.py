@@ -83,7 +83,7 @@ def _module(place: str) -> ModuleType:
 
     if place.endswith(".py"):
         path = Path(place)
-        sys.path.append(str(path.parent.absolute()))  # last: a file may be called as a library is
+        sys.path.append(str(path.parent.absolute()))  # last, as below
         taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
         name = f"task_{path.stem}" if taken else path.stem
         found = importlib.util.spec_from_file_location(name, path)
@@ -93,8 +93,12 @@ def _module(place: str) -> ModuleType:
         sys.modules[name] = module
         found.loader.exec_module(module)
     else:
-        sys.path.append(os.getcwd())
-        module = importlib.import_module(place)
+        sys.path.insert(0, os.getcwd())
+        try:
+            module = importlib.import_module(place)
+        finally:  # last from now on: a file may be called as a library is
+            sys.path.remove(os.getcwd())
+            sys.path.append(os.getcwd())
     if "site-packages" not in str(getattr(module, "__file__", "")):
         cloudpickle.register_pickle_by_value(module)
     return module

@@ -14,7 +14,7 @@ from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import identity
+from pacbayes_control.tasks.identity import identity
 
 CHECKPOINT_EVERY = 10  # steps
 

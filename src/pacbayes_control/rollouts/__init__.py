@@ -5,6 +5,8 @@ sampling     policies drawn from a posterior
 jobs         what is to be rolled out, and the pieces of it
 workers      pieces handed out, retried, and collected in any order
 pools        who rolls out: threads, processes, a cluster
+description  what a folder of rollouts is of: all that its costs depend on
+sources      the code that a task consists of, in a digest
 kept         costs on disk as they come, taken up where they were
 """
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.jobs import Pace
 from pacbayes_control.rollouts.pools import Workers, gathered
 from pacbayes_control.tasks import Environments, Task
-from pacbayes_control.tasks.base import identity
+from pacbayes_control.tasks.identity import identity
 
 ELSEWHERE = 1.0  # s that a piece should take that is sent to a worker
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import operator
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -200,28 +199,6 @@ class Scene:
     boxes: NDArray[np.float64]  # (boxes, 4) as left, right, bottom, top
     robot_radius: float
     time_step: float  # s between two points of a path
-
-
-def identity(task: Task) -> str:
-    """Words that tell a task from others, also in another process."""
-    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
-        words = repr(task)
-    if type(task).__repr__ is not object.__repr__ and " at 0x" not in words:
-        return words
-    known = {}
-    for name, value in getattr(task, "__dict__", {}).items():
-        if isinstance(value, np.ndarray):
-            digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
-            words = f"{value.dtype} {value.shape} {digest}"
-        else:
-            words = repr(value)
-        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
-            raise ValueError(
-                f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
-                "that does, or keep no record of its rollouts"
-            )
-        known[name] = words
-    return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
 
 
 class Task(Protocol):

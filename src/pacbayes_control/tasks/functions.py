@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from types import CodeType, ModuleType
+from functools import cached_property
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise
+from pacbayes_control.tasks.identity import described, named
 
 FEW = 16  # environments drawn from one generator where each is drawn by a call in Python
 
@@ -241,40 +239,6 @@ def number(value: Any) -> float:
     if array.ndim or array.dtype.kind not in "biuf":
         raise TypeError(f"a rollout came to {value!r}, and a cost is a number from 0 to 1")
     return float(array)
-
-
-def described(function: Any) -> str:
-    """Words that tell a function from others, the same in every process.
-
-    Its name in its module, with what it has bound: the values of a closure, the object of a method,
-    the arguments of a partial. What has no words of its own is shown by its address in memory.
-    """
-    if isinstance(function, partial):
-        return f"partial({described(function.func)}, {function.args!r}, {function.keywords!r})"
-    name = getattr(function, "__qualname__", None)
-    if name is None:
-        return repr(function)
-    owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, ModuleType):
-        return f"{owner!r}.{function.__name__}"
-    code, words = getattr(function, "__code__", None), f"{function.__module__}.{name}"
-    if code is not None and function.__name__ == "<lambda>":
-        constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
-        words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
-    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    bound = [_bound(value) for value in cells]
-    return f"{words}[{', '.join(bound)}]" if bound else words
-
-
-def _bound(value: Any) -> str:
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(map(repr, value)))}}}"  # the order of a set is by chance
-    return described(value) if callable(value) else repr(value)
-
-
-def named(function: Any) -> str:
-    """The same without an address in memory, for records."""
-    return re.sub(r" at 0x[0-9a-f]+", "", described(function))
 
 
 def check_arguments(function: Callable[..., Any], expected: str) -> None:

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.functions import described
 from pacbayes_control.tasks.gym.episodes import Controller
+from pacbayes_control.tasks.identity import described
 
 Floats = NDArray[np.float64]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -19,9 +18,7 @@ from pacbayes_control.tasks.functions import (
     FEW,
     RolloutFailed,
     check_parameters,
-    described,
     drawn,
-    named,
     number,
     stacked,
 )
@@ -35,6 +32,7 @@ from pacbayes_control.tasks.gym.episodes import (
     run_episodes,
 )
 from pacbayes_control.tasks.gym.policies import Policy
+from pacbayes_control.tasks.identity import described, named, without_addresses
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 
@@ -118,7 +116,7 @@ class GymTask:
     @property
     def policy_class(self) -> str:
         """What a row of parameters means, in words for records."""
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(self.policy))
+        return without_addresses(repr(self.policy))
 
     def controller(self, policy: NDArray) -> Controller:
         """What acts for a policy in one episode, for deployment: it may have a memory."""

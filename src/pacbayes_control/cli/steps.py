@@ -1,0 +1,101 @@
+"""What `pbc learn` does, in turn: a task, its environments, the learning, and what is left over."""
+
+from __future__ import annotations
+
+import shutil
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+
+def vehicle_for(policy: str, wheel_slip: float, range_noise: float) -> Any:
+    """The vehicle with a class of policies."""
+    from pacbayes_control.recipes import CONTROLLERS
+    from pacbayes_control.tasks import Vehicle
+
+    controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
+    return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
+
+
+def drawn(task: Any, n: int, stream: str, seed: int) -> Any:
+    """Environments of whatever task somebody brings."""
+    try:
+        return task.environments(n, stream=stream, seed=seed)
+    except Exception as error:
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"task {task.name} draws no environments: {words}") from error
+
+
+def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:
+    """The policies to choose from, and their names where they have some."""
+    from pacbayes_control.reading import read_policies
+
+    if hasattr(task, "gain_grid"):
+        return task.gain_grid(), task.gain_names()
+    return (read_policies(file) if file else task.policies), []
+
+
+def learn_listed(
+    task: Any,
+    policies: Any,
+    names: list[str],
+    train: Any,
+    delta: float,
+    method: str,
+    objective: str | None,
+    prior: str | None,
+    executor: Any,
+    checkpoint: Path,
+    mended: bool,
+) -> Any:
+    """Choose among finitely many policies."""
+    from pacbayes_control.learn import learn_best, learn_finite
+    from pacbayes_control.learn.finite import check_method
+    from pacbayes_control.reading import read_prior
+    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.rollouts import evaluate
+
+    if method == "best" and objective:
+        raise ValueError("best takes no objective: it minimises each method's own bound")
+    if method != "best":
+        check_method(method, objective)
+    weights = read_prior(Path(prior), names or len(policies)) if prior else None
+    out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
+    with bar("training rollouts", len(train) * len(policies)) as progress:
+        costs = evaluate(
+            task, policies, train, names, progress, executor=executor, out=out, mended=mended
+        )
+    if method == "best":
+        return learn_best(costs, delta, weights)
+    return learn_finite(costs, delta, method, objective, weights)
+
+
+def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
+    """Search for a distribution over infinitely many."""
+    from pacbayes_control.recipes import OWN, learn_from, learn_vehicle, own_prior
+    from pacbayes_control.report.terminal import watch
+    from pacbayes_control.rollouts import spread
+
+    with watch() as watching, spread(task, executor) as spread_task:
+        if recipe.policy != OWN:
+            return learn_vehicle(task, train, recipe, checkpoint, watching)
+        prior = own_prior(task, recipe.prior)
+        return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
+
+
+def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
+    """A picture of the vehicle."""
+    if not hasattr(task, "gain_grid"):
+        return {}
+    from pacbayes_control.report.pictures import draw_vehicle
+
+    picture = BytesIO()
+    draw_vehicle(task, run, environments[:3], picture)
+    return {"picture.svg": picture.getvalue()}
+
+
+def remove(checkpoint: Path) -> None:
+    """Delete what was kept on the way to a run."""
+    for path in checkpoint.parent.iterdir():
+        if path.name.startswith(f"{checkpoint.name}."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

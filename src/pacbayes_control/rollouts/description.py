@@ -1,0 +1,92 @@
+"""What a folder of rollouts is of: all that its costs depend on, so that nothing is mixed in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pacbayes_control
+from pacbayes_control.rollouts.jobs import FreshDraws, Job
+from pacbayes_control.rollouts.sources import code_digest
+from pacbayes_control.run import json_bytes, read_json
+from pacbayes_control.tasks.identity import identity
+
+FORMAT = 1
+
+
+def described_job(job: Job) -> dict[str, Any]:
+    """All that the costs of a job depend on, as plain values."""
+    environments = job.environments
+    if isinstance(job.policies, FreshDraws):
+        draws = job.policies
+        policies: dict[str, Any] = {
+            "posterior": hashlib.sha256(draws.posterior.to_bytes()).hexdigest(),
+            "draws": draws.draws,
+            "stream": draws.stream,
+            "seed": draws.seed,
+        }
+    else:
+        array = np.ascontiguousarray(job.policies)
+        sha = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+        sha.update(array.data)
+        policies = {"policies": job.shape[1], "sha256": sha.hexdigest()}
+    noise = job.noise
+    return {
+        "format": FORMAT,
+        "version": pacbayes_control.__version__,
+        "task": _hashed(identity(job.task)),
+        "code": code_digest(job.task),
+        "environments": environments.origin,
+        "first environments": environments[: environments.block].digest(),
+        "policies": policies,
+        "noise": {"stream": noise.stream, "seed": noise.seed, "of": noise.kind} if noise else None,
+        "surrogate": job.surrogate,
+    }
+
+
+def check_same(path: Path, description: dict[str, Any], mended: bool) -> None:
+    """An error where a folder was begun for something else; otherwise it is begun for this."""
+    known: Any = read_json(path) if path.exists() else {}
+    if not isinstance(known, dict):
+        raise ValueError(f"{path} is corrupt: choose another folder")
+    for key, value in description.items() if known else ():
+        if key != "code" and known.get(key) != value:
+            raise ValueError(
+                f"{path.parent} holds rollouts of another {_words(key)}: {_short(known.get(key))}, "
+                f"not {_short(value)}; choose another folder, or delete it to begin again"
+            )
+    if known and known.get("code") != description["code"] and not mended:
+        raise ValueError(
+            f"the code of the task has changed since {path.parent} was begun: if that leaves what "
+            "is finished as it is, say so (mended=True, or --mended); otherwise delete the folder"
+        )
+    if known != description:
+        new = path.with_suffix(".new")
+        new.write_bytes(json_bytes(description))
+        new.replace(path)
+
+
+def _words(key: str) -> str:
+    words = {
+        "environments": "set of environments",
+        "first environments": "draw of environments",
+        "policies": "list of policies",
+        "version": "version of this library",
+    }
+    return words.get(key, key)
+
+
+def _hashed(words: str) -> str:
+    """Long words, such as those of a large array, by their digest."""
+    if len(words) <= 2000:
+        return words
+    return f"{words[:100]}… {hashlib.sha256(words.encode()).hexdigest()}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= 160 else text[:157] + "…"

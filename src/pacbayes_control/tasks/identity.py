@@ -1,0 +1,76 @@
+"""Words that tell one task from another, the same in every process."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from functools import partial
+from types import CodeType, ModuleType
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from pacbayes_control.tasks.base import Task
+
+
+def identity(task: Task) -> str:
+    """Words that tell a task from others, also in another process."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
+        words = repr(task)
+    if type(task).__repr__ is not object.__repr__ and " at 0x" not in words:
+        return words
+    known = {}
+    for name, value in getattr(task, "__dict__", {}).items():
+        if isinstance(value, np.ndarray):
+            digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
+            words = f"{value.dtype} {value.shape} {digest}"
+        else:
+            words = repr(value)
+        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
+            raise ValueError(
+                f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
+                "that does, or keep no record of its rollouts"
+            )
+        known[name] = words
+    return f"{type(task).__qualname__} {task.name} {sorted(known.items())}"
+
+
+def described(function: Any) -> str:
+    """Words that tell a function from others, the same in every process.
+
+    Its name in its module, with what it has bound: the values of a closure, the object of a method,
+    the arguments of a partial. What has no words of its own is shown by its address in memory.
+    """
+    if isinstance(function, partial):
+        return f"partial({described(function.func)}, {function.args!r}, {function.keywords!r})"
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        return repr(function)
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        return f"{owner!r}.{function.__name__}"
+    code, words = getattr(function, "__code__", None), f"{function.__module__}.{name}"
+    if code is not None and function.__name__ == "<lambda>":
+        constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
+        words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    bound = [_bound(value) for value in cells]
+    return f"{words}[{', '.join(bound)}]" if bound else words
+
+
+def _bound(value: Any) -> str:
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"  # the order of a set is by chance
+    return described(value) if callable(value) else repr(value)
+
+
+def named(function: Any) -> str:
+    """The same without an address in memory, for records."""
+    return without_addresses(described(function))
+
+
+def without_addresses(words: str) -> str:
+    """Words without the places in memory that objects happen to have."""
+    return re.sub(r" at 0x[0-9a-f]+", "", words)
