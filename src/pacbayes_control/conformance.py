@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.pools import ProcessPool
+from pacbayes_control.rollouts.pools import ProcessPool, Workers
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.base import generator, noise_of
@@ -92,6 +92,30 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
     if table is not None:
         checks.append(_tried("speed", lambda: _speed(job, seconds)))
     return checks
+
+
+def refuse_broken(task: Task, policies: NDArray, executor: Workers = None) -> None:
+    """An error for a task that breaks a promise within a few rollouts; `check_task` tries more."""
+    with _global_states():
+        checks = [
+            _tried("environments repeat", lambda: _environments_repeat(task)),
+            _tried("streams look independent", lambda: _streams_differ(task)),
+        ]
+        broken = next((check for check in checks if not check.passed), None)
+        if broken is None:
+            here = task.environments(4, stream=STREAM)
+            job = Job(task, here, policies[:3], noise_of(task, here, None))
+            table = table_of(job, executor=executor)
+            check = _tried(
+                "the same seed gives the same cost",
+                lambda: _compare(table_of(job, executor=executor), table, "the second time"),
+            )
+            broken = None if check.passed else check
+    if broken:
+        raise ValueError(
+            f"task {task.name} breaks a promise that a certificate rests on ({broken.name}): "
+            f"{broken.detail}; see pbc check"
+        )
 
 
 def some_policies(task: Task, count: int = 3) -> NDArray:
@@ -270,7 +294,7 @@ def _speed(job: Job, seconds: float) -> str:
     return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
 
 
-def _compare(now: NDArray, before: NDArray, when: str) -> None:
+def _compare(now: NDArray, before: NDArray, when: str) -> str:
     different = np.argwhere(now != before)
     if len(different):
         row, column = map(int, different[0])
@@ -278,6 +302,7 @@ def _compare(now: NDArray, before: NDArray, when: str) -> None:
             f"policy {column} cost {before[row, column]!s} in environment {row}, and "
             f"{now[row, column]!s} {when} ({len(different)} of {before.size} differ)"
         )
+    return f"{before.size} costs agree"
 
 
 def _same(first: NDArray, second: NDArray) -> bool:

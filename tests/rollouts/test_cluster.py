@@ -227,7 +227,7 @@ def test_a_scheduler_that_is_killed_is_a_clear_error_and_a_new_one_goes_on(tmp_p
     assert last, errors
     assert "the scheduler was lost" in last[-1]
     done, before = kept(out), lines_of(log)
-    assert f"{len(done):,} of 600 rollouts are kept in {out}: do the same again" in last[-1]
+    assert f"{len(done):,} of 600 rollouts are kept in {out}: do the same to go on" in last[-1]
 
     with scheduler(port), worker(port):
         assert has_a_worker(port)

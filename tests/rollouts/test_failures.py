@@ -142,7 +142,7 @@ def test_the_others_are_kept_and_the_mended_task_goes_on(
     message = str(caught.value)
     assert "\n" not in message
     assert "; 1 others failed too" in message
-    assert f"118 of 120 rollouts are kept in {out}: do the same again to go on" in message
+    assert f"118 of 120 rollouts are kept in {out}: mend the task and do the same with" in message
     assert set(times(log)) == {(row, number) for row in range(N) for number in range(COLUMNS)}
 
     before = robots.lines_of(log)

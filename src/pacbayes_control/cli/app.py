@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -30,6 +32,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)  # to be stopped is to be interrupted
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
@@ -43,6 +47,10 @@ def main() -> None:
     if code == 130:
         complain("interrupted")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def complain(message: str) -> int:

@@ -206,6 +206,9 @@ def learn(
 
         result = {**run.certificate.to_dict(), "run": str(folder)}
         show_certificate(run)
+        single, parameters = run.certificate.policy, run.costs.parameters
+        if own is not None and single is not None and parameters is not None:
+            say(f"Its parameters: {parameters[single].tolist()}")
         if test_environments:
             with bar("test rollouts", test_environments) as progress:
                 new = test[:test_environments]

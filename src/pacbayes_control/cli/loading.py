@@ -81,6 +81,8 @@ def load_task(text: str) -> Any:
 def _module(place: str) -> ModuleType:
     import cloudpickle
 
+    from pacbayes_control.rollouts.sources import user_modules
+
     if place.endswith(".py"):
         path = Path(place)
         sys.path.append(str(path.parent.absolute()))  # last, as below
@@ -99,6 +101,6 @@ def _module(place: str) -> ModuleType:
         finally:  # last from now on: a file may be called as a library is
             sys.path.remove(os.getcwd())
             sys.path.append(os.getcwd())
-    if "site-packages" not in str(getattr(module, "__file__", "")):
-        cloudpickle.register_pickle_by_value(module)
+    for own in user_modules(module):
+        cloudpickle.register_pickle_by_value(own)
     return module

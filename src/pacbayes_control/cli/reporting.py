@@ -53,7 +53,7 @@ def report(
     folder = run.parent if run.name == "certificate.json" and run.is_file() else run
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {run}")
-    name = folder.resolve().name
+    name = str(folder) if folder.name else folder.resolve().name
     page = out_file or _beside(folder)
     _check_page(page, folder, force)
     _check_plots(plots, plot_format, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 from io import BytesIO
 from pathlib import Path
@@ -49,11 +50,13 @@ def learn_listed(
     mended: bool,
 ) -> Any:
     """Choose among finitely many policies."""
+    from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.learn import learn_best, learn_finite
     from pacbayes_control.learn.finite import check_method
     from pacbayes_control.reading import read_prior
     from pacbayes_control.report.terminal import bar
     from pacbayes_control.rollouts import evaluate
+    from pacbayes_control.rollouts.evaluation import checked_policies
 
     if method == "best" and objective:
         raise ValueError("best takes no objective: it minimises each method's own bound")
@@ -61,6 +64,8 @@ def learn_listed(
         check_method(method, objective)
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
+    if out is not None and not out.exists():
+        refuse_broken(task, checked_policies(task, policies), executor)
     with bar("training rollouts", len(train) * len(policies)) as progress:
         costs = evaluate(
             task, policies, train, names, progress, executor=executor, out=out, mended=mended
@@ -72,14 +77,20 @@ def learn_listed(
 
 def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
     """Search for a distribution over infinitely many."""
+    from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.recipes import OWN, learn_from, learn_vehicle, own_prior
     from pacbayes_control.report.terminal import watch
     from pacbayes_control.rollouts import spread
+    from pacbayes_control.rollouts.evaluation import checked_policies
+    from pacbayes_control.tasks.base import generator
 
     with watch() as watching, spread(task, executor) as spread_task:
         if recipe.policy != OWN:
             return learn_vehicle(task, train, recipe, checkpoint, watching)
         prior = own_prior(task, recipe.prior)
+        if not list(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
+            few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
+            refuse_broken(task, checked_policies(task, few), executor)
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.identity import identity
 
-CHECKPOINT_EVERY = 10  # steps
+CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or s where they take long
 
 Watch = Callable[[GaussianSearch], None]  # called after each step, for progress
 
@@ -59,21 +60,26 @@ def search_posterior(
         search.load(checkpoint, fingerprint)
     done = [at(step).range for step in range(search.step)]
     search.seen = merged_ranges([*search.prior.seen, *done])
+    saved = time.monotonic()
     while not search.done:
         here = at(search.step)
         policies = search.ask()
         try:
             costs, gradients = _training_costs(task, policies, here, search)
-        except ValueError as error:
+        except (ValueError, KeyboardInterrupt) as error:
             kept = ""
             if checkpoint and search.step:
                 search.save(checkpoint, fingerprint)
                 kept = f"; the state before this step is in {checkpoint}"
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
         search.tell(costs, gradients)
         search.seen = merged_ranges([*search.seen, here.range])
-        if checkpoint and (search.done or search.step % CHECKPOINT_EVERY == 0):
+        late = time.monotonic() - saved > CHECKPOINT_SECONDS
+        if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
             search.save(checkpoint, fingerprint)
+            saved = time.monotonic()
         if progress:
             progress(search)
 

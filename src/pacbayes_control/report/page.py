@@ -103,7 +103,7 @@ def _page(
     data = _data(run, replay, packed) if replay and packed else ""
     return Template(_asset("page.html")).substitute(
         generator=f"pbc report (pacbayes-control {pacbayes_control.__version__})",
-        title=escape(name),
+        title=escape(Path(name).name),
         css=_asset("page.css"),
         navigation=links,
         content=content,
@@ -192,6 +192,7 @@ def _player(run: Run[Any], replay: Replay) -> str:
         intro=_introduction(run, replay),
         threshold=threshold,
         alone=" hidden" if len(replay.policies) == 1 else "",
+        cost="Cost" if replay.drawn else "Cost recorded",
     )
 
 
@@ -237,6 +238,7 @@ def _data(run: Run[Any], replay: Replay, packed: Packed) -> str:
     values = packed.values | {
         "names": _names(run, replay),
         "shares": _shares(run, replay),
+        "recorded": not replay.drawn,
         "contactIsFailure": replay.disagreements <= 0.01 * replay.pairs and replay.binary,
     }
     # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.

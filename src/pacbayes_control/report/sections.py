@@ -137,7 +137,7 @@ def environments(run: Run[Any], replay: Replay | None) -> tuple[str, str]:
         rows.append(cells if not single else (cells[0], cells[1], cells[3]))
     what = "draws" if run.costs.draws else "policies"
     across = f"Failing {what}" if run.costs.binary else f"Costs of {what}"
-    head = ("Environment", "Mean cost", across, '<span class="watch">Replay</span>')
+    head = ("Environment", "Cost", across, '<span class="watch">Replay</span>')
     head = head if not single else (head[0], head[1], head[3])
     if not kept:
         head, rows = head[:-1], [row[:-1] for row in rows]
@@ -148,7 +148,8 @@ def environments(run: Run[Any], replay: Replay | None) -> tuple[str, str]:
             f"The cost in training is an average: in {easy:,} of {len(means):,} environments the "
             f"mean cost is below 0.05, and in {hard:,} it is a half or more."
         )
-    words = f"<p>{spread} They are numbered from 0, as in <code>costs.npy</code>.</p>"
+    average = "" if single else " Costs are averages under the posterior."
+    words = f"<p>{spread}{average} Environments are numbered from 0.</p>"
     if not rows:
         return words, "<p>No environment was hard.</p>"
     return words, f"<h3>The {len(rows)} hardest</h3>{table(head, rows, numeric=1)}"
@@ -168,7 +169,7 @@ def outlook(run: Run[Any]) -> str:
         more = _rounded(count - c.environments)
         text += (
             f"About {more:,} more environments would bring the bound from {round_up(c.bound)} to "
-            f"{round_up(bound)}. "
+            f"{round_up(bound)}, half of the way to where it ends. "
         )
     better = "better policies are needed"
     if c.draws is not None and not c.ball:
@@ -176,10 +177,8 @@ def outlook(run: Run[Any]) -> str:
             f"more draws are needed, which bring the bound on the cost in training nearer to the "
             f"cost that was seen, {c.empirical_cost:.4f}, or better policies"
         )
-    text += (
-        f"No number would bring it below {projection.limit:.4f}, {goal}: for that, {better}.</p>"
-    )
-    return text
+    limit = round_up(projection.limit)
+    return text + f"No number would bring it below {limit}, {goal}: for that, {better}.</p>"
 
 
 def shift(run: Run[Any]) -> str:

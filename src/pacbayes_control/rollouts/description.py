@@ -64,6 +64,10 @@ def check_same(path: Path, description: dict[str, Any], mended: bool) -> None:
             f"the code of the task has changed since {path.parent} was begun: if that leaves what "
             "is finished as it is, say so (mended=True, or --mended); otherwise delete the folder"
         )
+    if known:
+        changed = known.get("code") != description["code"]
+        earlier = [*known.get("earlier code", []), *([known.get("code")] if changed else [])]
+        description = description | ({"earlier code": earlier} if earlier else {})
     if known != description:
         new = path.with_suffix(".new")
         new.write_bytes(json_bytes(description))

@@ -127,6 +127,8 @@ def table_of(
             with kept_costs(Path(out), job, mended) as kept:
                 _complete(job, kept, crew, pace, progress)
                 table, retried = kept.table(), kept.retried
+                if origin is not None:
+                    origin |= kept.code
     if retried and origin is not None:
         origin["retried"] = retried
     return table
@@ -165,9 +167,13 @@ def _complete(
             if progress:
                 progress(kept.finished, kept.rollouts)
     except (RolloutError, LostWorkers) as error:
+        failed = isinstance(error, RolloutError) and error.failures[0].row is not None
+        then = (
+            "mend the task and do the same with mended=True (--mended)" if failed else "do the same"
+        )
         error.args = (
             f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "
-            "do the same again to go on",
+            f"{then} to go on",
         )
         raise
 

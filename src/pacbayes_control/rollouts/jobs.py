@@ -152,11 +152,15 @@ class Job:
         try:
             return checked_costs(part, environments.start, self.first_column)
         except ValueError as error:
-            raise WrongCosts(str(error)) from None
+            raise WrongCost(str(error)) from None
 
 
 class WrongCosts(ValueError):  # noqa: N818 - what a task returned, not a fault of the program
     """What a task returned are no costs: not a matter of one rollout, and not to be tried again."""
+
+
+class WrongCost(WrongCosts):
+    """One of them is no number from 0 to 1; the others may be."""
 
 
 class Pace:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.description import check_same, described_job
 from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.workers import Failure
+from pacbayes_control.run import read_json
 
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: of 0 and 1, and once there is another cost
 AT_A_TIME = 1 << 20  # costs
@@ -81,6 +82,12 @@ class KeptCosts:
         record = {"environment": failure.row, "policy": failure.column, "error": failure.error}
         with (self.folder / "retried.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+
+    @property
+    def code(self) -> dict[str, object]:
+        """The digest of the task's code, and of what it was before it was mended."""
+        known = read_json(self.folder / "rollouts.json")
+        return {key: known[key] for key in ("code", "earlier code") if key in known}
 
     @property
     def retried(self) -> int:

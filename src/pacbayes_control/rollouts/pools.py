@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from pacbayes_control.tasks import Task
 
 Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
 DIED = "a worker died, and with it the executor that was given"
+SCHEMES = ("", "tcp", "tls", "ucx", "ws", "wss", "inproc")  # of addresses that Dask has
 WATCH = 1.0  # s between two looks of a worker at whether its parent is alive
 
 
@@ -134,9 +136,10 @@ class Crew:
     def forget(self, futures: Iterable[Future[Any]]) -> None:
         """Give up calls that nobody waits for any more."""
         for future in futures:
-            future.cancel()
             if isinstance(self.executor, ProcessPool):
-                self.executor.forget(future)
+                self.executor.forget(future)  # its result is dropped; to cancel it confuses loky
+            else:
+                future.cancel()
 
     def _dask_options(self, avoid: Any) -> dict[str, Any]:
         client = getattr(self.executor, "_client", None)
@@ -158,7 +161,13 @@ def gathered(task: Task, workers: Workers) -> Iterator[Crew]:
         with pool(task, workers) as executor:
             yield Crew(executor)
     else:
-        yield Crew(getattr(workers, "get_executor", lambda: workers)())
+        executor = getattr(workers, "get_executor", lambda: workers)()
+        if executor is not None and not isinstance(executor, Executor):
+            raise TypeError(
+                f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
+                "Dask client"
+            )
+        yield Crew(executor)
 
 
 @contextmanager
@@ -189,6 +198,7 @@ def cluster(address: str) -> Iterator[Executor]:
     except ImportError:
         raise ImportError("a cluster needs dask: pip install 'pacbayes-control[cluster]'") from None
     try:
+        _check_answers(address)
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise OSError(f"no Dask scheduler answers at {address}: {error}") from None
@@ -209,6 +219,18 @@ def cluster(address: str) -> Iterator[Executor]:
                     f"the worker {worker} has pacbayes-control {theirs}, not {ours}: install that"
                 )
         yield client.get_executor()
+
+
+def _check_answers(address: str) -> None:
+    """An error where nobody listens: a client that cannot connect leaves threads behind."""
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
+    if scheme not in SCHEMES:
+        raise ValueError(f"{scheme}:// is none of {', '.join(filter(None, SCHEMES))}")
+    if scheme in ("", "tcp"):
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError("write tcp://HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _size(executor: Executor) -> int:

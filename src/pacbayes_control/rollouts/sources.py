@@ -70,6 +70,13 @@ def _pieces(value: Any, depth: int, seen: set[int]) -> Iterable[Any]:
         yield from _pieces(getattr(value, "__dict__", {}), depth, seen)
 
 
+def user_modules(module: ModuleType) -> list[ModuleType]:
+    """A module and those that it refers to, as far as they are the user's own."""
+    found: dict[str, ModuleType] = {}
+    _collect(module, found)
+    return list(found.values())
+
+
 def _collect(module: ModuleType, found: dict[str, ModuleType]) -> None:
     """A module and the user's modules that it refers to."""
     name = module.__name__

@@ -23,12 +23,13 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCosts
+from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import Crew
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
-MOST_FAILURES = 10  # rollouts that may fail before the others are given up too
+MOST_FAILURES, MOST_FAILING = 10, 0.1  # rollouts that may fail, and their share of all, before
+# the others are given up too
 KEPT_TASKS = 2  # that a worker keeps loaded
 
 
@@ -42,6 +43,7 @@ class Failure:
     column: int | None = None
     trace: str = ""
     final: bool = False  # no rollout of this task would do better
+    wrong: bool = False  # it came to what is no cost: to try it again would come to the same
     died: bool = False  # it took its worker down, or was in flight when that died
     cause: BaseException | None = None  # where it was raised in this process
 
@@ -86,34 +88,36 @@ def roll_out(
     """Roll out pieces, and yield each with its costs when it is done, in any order.
 
     todo is asked for a piece when there is room for one. keep_going: rollouts that fail are
-    reported after all others are done, unless there are MOST_FAILURES. What is in flight when the
+    reported after all others are done, unless there are too many. What is in flight when the
     caller stops is given up.
     """
     waiting: deque[Attempt] = deque()
     flying: dict[Future[Outcome], Attempt] = {}
     failures: list[Failure] = []
+    done = 0  # rollouts
     send = _sender(job, crew)
     try:
         while True:
-            while len(failures) < MOST_FAILURES and _room(crew, waiting, flying):
+            while not hopeless(failures, done) and _room(crew, waiting, flying):
                 attempt = waiting.popleft() if waiting else _next(todo)
                 if attempt is None:
                     break
                 flying[send(attempt)] = attempt
             if not flying:
                 break
-            done, _ = wait(flying, return_when=FIRST_COMPLETED)
-            for future in done:
-                attempt, outcome = flying.pop(future), _outcome(future)
-                worker = crew.landed(future, outcome.failure.worker if outcome.failure else "")
+            for attempt, outcome, worker in _landed(flying, crew):
                 if outcome.costs is not None:
                     if attempt.failure:
                         crew.retried.append(attempt.failure)
                     if pace:
                         pace.tell(attempt.piece.rollouts, outcome.seconds)
+                    done += attempt.piece.rollouts
                     yield attempt.piece, outcome.costs
                     continue
-                again, failed = _after(attempt, outcome.failure or Failure(""), worker)
+                failure = outcome.failure or Failure("")
+                if failure.wrong and not keep_going:
+                    raise _error(job, [failure])
+                again, failed = _after(attempt, failure, worker)
                 waiting.extendleft(reversed(again))
                 failures += failed
                 if failed and (not keep_going or failed[0].final):
@@ -122,6 +126,27 @@ def roll_out(
         crew.forget(flying)
     if failures:
         raise _error(job, failures)
+
+
+def _landed(
+    flying: dict[Future[Outcome], Attempt], crew: Crew
+) -> list[tuple[Attempt, Outcome, Any]]:
+    """Those that are back, at least one, and the workers that they were with.
+
+    Their futures are let go of: for as long as somebody holds one, Dask computes it again when the
+    worker dies that has its result.
+    """
+    landed = []
+    for future in wait(flying, return_when=FIRST_COMPLETED).done:
+        attempt, outcome = flying.pop(future), _outcome(future)
+        reported = outcome.failure.worker if outcome.failure else ""
+        landed.append((attempt, outcome, crew.landed(future, reported)))
+    return landed
+
+
+def hopeless(failures: list[Failure], done: int) -> bool:
+    """Whether so many rollouts have failed that the others are given up too."""
+    return len(failures) >= MOST_FAILURES and len(failures) > MOST_FAILING * done
 
 
 def _next(todo: Iterator[Piece]) -> Attempt | None:
@@ -192,6 +217,10 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     except RolloutFailed as failed:
         row, column = piece.first_row + failed.row, piece.first_column + failed.column
         error = failed.error
+    except WrongCost as wrong:
+        row, column = (piece.first_row, piece.first_column) if piece.rollouts == 1 else (None, None)
+        cause = wrong if here else None
+        return Outcome(failure=Failure(str(wrong), _me(), row, column, wrong=True, cause=cause))
     except (WrongCosts, RolloutError) as wrong:
         words, cause = str(wrong), wrong if here else None
         return Outcome(failure=Failure(words, _me(), final=True, cause=cause))
@@ -255,8 +284,8 @@ def _after(attempt: Attempt, failure: Failure, worker: Any) -> tuple[list[Attemp
     else:  # not known which: halve it until it is
         return [replace(attempt, piece=half) for half in piece.halves()], []
     failure = replace(failure, row=row, column=column)
-    if attempt.failure:
-        return [], [failure]
+    if attempt.failure or failure.wrong:
+        return [Attempt(rest) for rest in piece.around(row, column)], [failure]
     single = Piece(row, row + 1, column, column + 1)
     once_more = Attempt(single, failure, worker, attempt.suspect)
     return [once_more, *(Attempt(rest) for rest in piece.around(row, column))], []
@@ -273,6 +302,8 @@ def _error(job: Job, failures: list[Failure]) -> RolloutError:
             f"{environments.start + first.row} of stream {environments.stream!r} (seed "
             f"{environments.seed}) failed, also when it was tried again: {first.error}"
         )
+        if first.wrong:
+            words = f"{first.error} (stream {environments.stream!r}, seed {environments.seed})"
         if len(failures) > 1:
             words += f"; {len(failures) - 1} others failed too"
     error = RolloutError(words, failures)

@@ -31,7 +31,7 @@
   function describe(note) {
     const { row, column, path } = state;
     const cost = costOf(row, column), touched = touches(row, column);
-    let text = `Environment ${values.environments[row]}, ${values.names[column]}: recorded cost ` +
+    let text = `Environment ${values.environments[row]}, ${values.names[column]}: ${values.recorded ? "recorded cost" : "cost"} ` +
       `${costText(cost)}. The path ends ${touched ? "in contact" : "without contact"} after ` +
       `${seconds(path.last)}.`;
     if (values.contactIsFailure && touched !== (cost === 1)) {
