@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.bench.timing import peak_mib
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import evaluate, pool
 from pacbayes_control.tasks import FunctionTask
 
 POLICIES = 10
@@ -27,7 +28,7 @@ class RolloutsBench:
     overhead_1ms: float  # of evaluate over a bare loop, rollouts of about 1 ms
     overhead_10ms: float
     overhead_kept_1ms: float  # the same where every piece is kept on disk
-    speedup_2_processes: float  # over one, rollouts of about 5 ms; their start included
+    speedup_2_processes: float  # over one, rollouts of about 5 ms, once they have started
     rollouts: int  # of a function that does nothing
     seconds: float  # that they took, kept on disk
     bare_seconds: float  # of a bare loop
@@ -35,13 +36,13 @@ class RolloutsBench:
 
 
 def bench_rollouts(
-    rounds: int = 25, speedup_rollouts: int = 4000, rollouts: int = 1_000_000
+    rounds: int = 5, speedup_rollouts: int = 4000, rollouts: int = 1_000_000
 ) -> RolloutsBench:
-    """Measure side by side: rounds of the same rollouts, by turns, of which the fastest counts."""
-    small = _overhead(0.001, 100, rounds)
-    large = _overhead(0.010, 20, rounds)
+    """Measure side by side: rounds of the same rollouts, by turns."""
+    small = _overhead(0.001, 1000, rounds)
+    large = _overhead(0.010, 200, rounds)
     with tempfile.TemporaryDirectory() as folder:
-        kept = _overhead(0.001, 300, rounds, Path(folder))
+        kept = _overhead(0.001, 1000, rounds, Path(folder))
     speedup = _speedup(0.005, speedup_rollouts)
     seconds, bare = _many(rollouts)
     return RolloutsBench(
@@ -84,6 +85,7 @@ class _Busy:
         sample = partial(busy, np.ones(1), {"level": 0.5}, np.random.default_rng(0))
         spent = min(_timed(lambda: sample(loops)) for _ in range(20))
         self.loops = max(1, round(loops * seconds / spent))
+        self.spent = 0.0  # s within the rollouts of this process
 
     def __repr__(self) -> str:
         return f"a rollout of {self.loops} loops"
@@ -91,7 +93,10 @@ class _Busy:
     def __call__(
         self, policy: NDArray, environment: Mapping[str, Any], rng: np.random.Generator
     ) -> float:
-        return busy(policy, environment, rng, self.loops)
+        started = time.perf_counter()
+        cost = busy(policy, environment, rng, self.loops)
+        self.spent += time.perf_counter() - started
+        return cost
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -101,7 +106,11 @@ def _timed(work: Callable[[], Any]) -> float:
 
 
 def _overhead(seconds: float, rollouts: int, rounds: int, folder: Path | None = None) -> float:
-    """The share that evaluate takes beyond a bare loop over the same rollouts."""
+    """The share that evaluate takes beyond a bare loop over the same rollouts.
+
+    What either takes is set against the time within its own rollouts, by turns: machines change
+    their speed from one moment to the next by more than is to be measured.
+    """
     rollout = _Busy(seconds)
     task = FunctionTask(rollout, draw, "busy", parameters=1)
     policies = np.linspace(0, 1, POLICIES)[:, None]
@@ -117,9 +126,13 @@ def _overhead(seconds: float, rollouts: int, rounds: int, folder: Path | None = 
         out = folder / str(number) if folder else None
         evaluate(task, policies, environments, out=out)
 
+    def beyond(work: Callable[[], Any]) -> float:
+        rollout.spent = 0.0
+        return _timed(work) / rollout.spent - 1
+
     ours(-1)
-    times = [(_timed(bare), _timed(partial(ours, number))) for number in range(rounds)]
-    return min(t for _, t in times) / min(t for t, _ in times) - 1
+    shares = [beyond(partial(ours, number)) - beyond(bare) for number in range(rounds)]
+    return statistics.median(shares)
 
 
 def _speedup(seconds: float, rollouts: int, processes: int = 2) -> float:
@@ -129,7 +142,9 @@ def _speedup(seconds: float, rollouts: int, processes: int = 2) -> float:
     environments = task.environments(rollouts // POLICIES, stream="bench")
     half = len(environments) // 2
     one = _timed(lambda: evaluate(task, policies, environments[:half]))
-    several = _timed(lambda: evaluate(task, policies, environments, executor=processes))
+    with pool(task, processes) as executor:
+        evaluate(task, policies, environments[:8], executor=executor)  # they start
+        several = _timed(lambda: evaluate(task, policies, environments, executor=executor))
     one += _timed(lambda: evaluate(task, policies, environments[half:]))
     return one / several
 
