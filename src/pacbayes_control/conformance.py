@@ -19,7 +19,7 @@ from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.pools import ProcessPool, Workers
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
-from pacbayes_control.tasks.base import generator, noise_of
+from pacbayes_control.tasks.base import generator, in_a_line, noise_of
 from pacbayes_control.tasks.identity import identity
 
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
@@ -140,7 +140,7 @@ def _tried(name: str, promise: Callable[[], str]) -> Check:
     except (_Broken, RolloutError) as broken:
         return Check(name, False, " ".join(str(broken).split()))
     except Exception as error:  # of whatever somebody brings
-        return Check(name, False, f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return Check(name, False, in_a_line(error))
 
 
 def _environments_repeat(task: Task) -> str:

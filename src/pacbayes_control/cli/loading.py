@@ -47,6 +47,8 @@ def load_task(text: str) -> Any:
     The module may be a file, or importable from the current folder or the environment. It goes to
     workers with the task, so that they need not have it.
     """
+    from pacbayes_control.tasks.base import in_a_line
+
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise ValueError(f"{text!r} is no task: {WRITE}")
@@ -57,8 +59,7 @@ def load_task(text: str) -> Any:
     except BaseException as error:  # of whatever the module does when it is imported
         if isinstance(error, KeyboardInterrupt):
             raise
-        words = " ".join(str(error).split())
-        raise ValueError(f"{place} cannot be imported: {type(error).__name__}: {words}") from error
+        raise ValueError(f"{place} cannot be imported: {in_a_line(error)}") from error
     if not hasattr(module, name):
         raise ValueError(f"{place} has no {name!r}: {WRITE}")
     task = getattr(module, name)
@@ -68,8 +69,7 @@ def load_task(text: str) -> Any:
         try:
             task = task()
         except (Exception, SystemExit) as error:  # of whatever somebody brings
-            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ValueError(f"{text} cannot be called for a task: {words}") from error
+            raise ValueError(f"{text} cannot be called for a task: {in_a_line(error)}") from error
     for needed in ("name", "environments", "costs"):
         if not hasattr(task, needed):
             raise ValueError(f"{text} is no task: it has no {needed}")

@@ -23,8 +23,9 @@ def drawn(task: Any, n: int, stream: str, seed: int) -> Any:
     try:
         return task.environments(n, stream=stream, seed=seed)
     except Exception as error:
-        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"task {task.name} draws no environments: {words}") from error
+        from pacbayes_control.tasks.base import in_a_line
+
+        raise ValueError(f"task {task.name} draws no environments: {in_a_line(error)}") from error
 
 
 def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import Crew
+from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
@@ -173,7 +174,7 @@ def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
         payload = cloudpickle.dumps((job.task, job.environments.draw))
     except Exception as error:
         raise ValueError(
-            f"task {job.task.name} cannot be sent to workers: {_line(error)}; define what it "
+            f"task {job.task.name} cannot be sent to workers: {in_a_line(error)}; define what it "
             "consists of in a module, or roll out in this process"
         ) from error
 
@@ -190,7 +191,7 @@ def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome
     try:
         task, draw = _loaded(payload)
     except Exception as error:
-        words = f"a worker cannot load the task ({_line(error)}): install there what it needs"
+        words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
         return Outcome(failure=Failure(words, _me(), trace=traceback.format_exc(), final=True))
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
@@ -229,7 +230,9 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
         if piece.rollouts == 1:
             row, column = piece.first_row, piece.first_column
     cause = error if here else None
-    return Outcome(failure=Failure(_line(error), _me(), row, column, _trace(error), cause=cause))
+    return Outcome(
+        failure=Failure(in_a_line(error), _me(), row, column, _trace(error), cause=cause)
+    )
 
 
 def _trace(error: BaseException) -> str:
@@ -247,13 +250,6 @@ def _me() -> str:
     return f"{socket.gethostname()} {os.getpid()}"
 
 
-def _line(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    except Exception:  # of whatever somebody brings
-        return f"{type(error).__name__}, which cannot be shown"
-
-
 def _outcome(future: Future[Outcome]) -> Outcome:
     """What a future came to."""
     try:
@@ -261,13 +257,13 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     except BrokenExecutor:
         return Outcome(failure=Failure("its worker died", died=True))
     except CancelledError as error:
-        words = f"the scheduler was lost, or gave up a piece ({_line(error)})"
+        words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
         return Outcome(failure=Failure(words, final=True))
     except ModuleNotFoundError as error:
         words = f"a worker lacks a module ({error}): install there what the task needs"
         return Outcome(failure=Failure(words, final=True, cause=error))
     except Exception as error:  # of the executor itself, such as a worker that died too often
-        return Outcome(failure=Failure(_line(error), cause=error))
+        return Outcome(failure=Failure(in_a_line(error), cause=error))
 
 
 def _after(attempt: Attempt, failure: Failure, worker: Any) -> tuple[list[Attempt], list[Failure]]:

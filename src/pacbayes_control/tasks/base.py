@@ -46,6 +46,14 @@ def generator(
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
+def in_a_line(error: BaseException) -> str:
+    """What was raised, its type and its message, whatever somebody's exception is like."""
+    try:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    except Exception:
+        return f"{type(error).__name__}, which cannot be shown"
+
+
 @dataclass(frozen=True)
 class Environments:
     """A range of the endless sequence of i.i.d. environments that a stream and a seed name.
@@ -99,7 +107,7 @@ class Environments:
         try:
             return self.draw(rng, self.block)
         except Exception as error:  # of whatever somebody brings
-            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            words = in_a_line(error)
             raise ValueError(f"environments of {self.task} cannot be drawn: {words}") from error
 
     def chunks(self, size: int) -> Iterator[Environments]:
