@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,11 @@ from pacbayes_control.tasks.grasping.objects import Objects, Procedural
 from pacbayes_control.tasks.grasping.simulator import Drop
 
 BLOCK = 16  # objects drawn from one generator
-KEPT = 512  # blocks that a process remembers, some 150 MB
+KEPT = 512  # blocks that a process remembers, 200 MB
 ATTEMPTS = 50  # at one object, before the distribution is given up
 
-_kept: OrderedDict[tuple[Any, ...], Arrays] = (
-    OrderedDict()
-)  # what is drawn is a function of its key
+_kept: OrderedDict[tuple[Any, ...], Arrays] = OrderedDict()  # a block is a function of its key
+_turn = Lock()
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,15 @@ class Tabletop:
         """The arrays of n objects, each a shape's and what `_settled` adds to them."""
         source: Any = rng.bit_generator.seed_seq
         key = (repr(self), source.entropy, tuple(source.spawn_key), n)
-        if key not in _kept:
-            seeds = rng.integers(0, 2**63, size=n)
-            with ThreadPoolExecutor() as pool:
-                drawn = list(pool.map(self._one, seeds))
-            _kept[key] = {name: np.stack([one[name] for one in drawn]) for name in drawn[0]}
-            while len(_kept) > KEPT:
-                _kept.popitem(last=False)
-        return _kept[key]
+        with _turn:
+            if key not in _kept:
+                seeds = rng.integers(0, 2**63, size=n)
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    drawn = list(pool.map(self._one, seeds))
+                _kept[key] = {name: np.stack([one[name] for one in drawn]) for name in drawn[0]}
+                while len(_kept) > KEPT:
+                    _kept.popitem(last=False)
+            return _kept[key]
 
     def body(self, arrays: Arrays, row: int) -> Body:
         """The object in a row of the arrays."""

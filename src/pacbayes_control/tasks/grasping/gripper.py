@@ -7,7 +7,6 @@ the object is placed as the gripper sees it: fewer joints, and the same physics.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,7 @@ class Gripper:
     hand: Hand = Hand()
     name = "gripper"
 
-    @cached_property
+    @property
     def world(self) -> str:
         """MJCF of the table and the hand."""
         robot = f"""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks.grasping.extras import needed
 from pacbayes_control.tasks.grasping.objects import (
     BOX,
     CYLINDER,
@@ -23,7 +24,6 @@ from pacbayes_control.tasks.grasping.objects import (
     superquadric,
 )
 
-INSTALL = 'pip install "pacbayes-control[grasping]"'
 STEP = 0.004  # s
 
 # Solver and contacts. Fewer than 50 iterations of the line search fling objects about.
@@ -72,12 +72,8 @@ class Body:
 
 def mujoco() -> Any:
     """The library; an error that says how to get it."""
-    try:
-        import mujoco
-        import mujoco.rollout
-    except ImportError:
-        raise ImportError(f"grasping needs MuJoCo: {INSTALL}") from None
-    return mujoco
+    needed("mujoco.rollout", "grasping")
+    return needed("mujoco", "grasping")
 
 
 def build(body: Body, scene: str | None = None) -> Any:

@@ -34,7 +34,7 @@ ENDINGS = {
     LIFTED: "lifted",
     COLLIDED: "the hand met the object on its way down",
     MISSED: "the fingers did not both touch the object",
-    DROPPED: "the object was not held clear of the table",
+    DROPPED: "the object was lost, or not held clear of the table",
     FLUNG: "the object was still moving",
 }
 
@@ -151,7 +151,7 @@ class Simulator:
                     ends[left[met]] = COLLIDED
                     going = ~met
                 else:
-                    ends[left[~touching]] = MISSED
+                    ends[left[~touching]] = MISSED if phase == "close" else DROPPED
                     going = touching
                 if phase == "lift":
                     speed = np.linalg.norm(states[:, -1, velocity : velocity + 3], axis=1)
