@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pacbayes_control.tasks import Vehicle
-from pacbayes_control.tasks.vehicle import bullet
 from pacbayes_control.tasks.vehicle.bullet import bullet_costs
 
 ENVIRONMENTS, POLICIES = 100, 12
@@ -65,7 +64,7 @@ def test_bullet_does_not_depend_on_what_ran_before():
 
 
 def test_without_pybullet_the_line_to_install_it_is_given(monkeypatch):
-    monkeypatch.setattr(bullet, "find_spec", lambda _: None)
+    monkeypatch.setattr("pacbayes_control.tasks.bullet.find_spec", lambda _: None)
     task = Vehicle()
     environments = task.environments(1, stream="bullet")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pacbayes-control\[pybullet\]'"):

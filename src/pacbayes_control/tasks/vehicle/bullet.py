@@ -7,16 +7,14 @@ along a trajectory, so a few rollouts in a hundred end differently. Needs the ex
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks.base import Environments
+from pacbayes_control.tasks.bullet import pybullet
 from pacbayes_control.tasks.vehicle.simulator import Vehicle
 
 HEIGHT = 4.0  # m, of cylinders and walls; the robot and its rays are at half of it
@@ -29,31 +27,15 @@ def bullet_costs(
     progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.uint8]:
     """0/1 costs of every policy in every environment, shape (environments, policies)."""
-    if find_spec("pybullet") is None:
-        raise ModuleNotFoundError(
-            "the reference simulator needs PyBullet: pip install 'pacbayes-control[pybullet]'"
-        )
+    library = pybullet()
     if task.controller.hidden or task.noise_kind:
         raise ValueError("the reference simulator runs linear policies in a world without noise")
-    pybullet = _import_quietly()
-    client = pybullet.connect(pybullet.DIRECT)
+    client = library.connect(library.DIRECT)
     try:
         gains = task.controller.weights(np.asarray(policies, float))
-        return _costs(pybullet, client, task, gains, environments, progress)
+        return _costs(library, client, task, gains, environments, progress)
     finally:
-        pybullet.disconnect(client)
-
-
-def _import_quietly() -> Any:
-    """PyBullet writes a greeting to file descriptor 2 when it is loaded: send it nowhere."""
-    kept = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            return import_module("pybullet")
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+        library.disconnect(client)
 
 
 def _costs(
