@@ -1,0 +1,92 @@
+"""Where what takes long to compute is kept between runs: the convex parts of meshes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def cache_folder() -> Path:
+    """The user's folder for what can be computed again: in $XDG_CACHE_HOME, or in ~/.cache."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # unset, or to be ignored by the XDG specification
+        base = Path.home() / ".cache"
+    return base / "pacbayes-control"
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of plain values, as JSON writes them.
+
+    >>> digest_of(["mug.obj", 0.05])[:16]
+    'a4ce3d42091afd9c'
+    """
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def content_digest(mesh: Path) -> str:
+    """SHA-256 of a mesh: of its file, and of those that a .gltf file keeps its numbers in."""
+    data = mesh.read_bytes()
+    sha = hashlib.sha256(data)
+    if mesh.suffix.lower() == ".gltf":
+        try:
+            for buffer in json.loads(data)["buffers"]:
+                uri = buffer.get("uri", "data:")
+                if not uri.startswith("data:"):
+                    sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass  # then it cannot be loaded either, and that is where it is told
+    return sha.hexdigest()
+
+
+def keep_hulls(file: Path, hulls: list[Floats]) -> None:
+    """Write hulls, all or nothing: who reads at the same time finds a whole file or none."""
+    counts = np.array([len(hull) for hull in hulls])
+    name = None
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem[:16], suffix=".new")
+        with os.fdopen(handle, "wb") as stream:
+            np.savez(stream, corners=np.concatenate(hulls), counts=counts)
+        os.replace(name, file)
+    except OSError as error:
+        if name:
+            Path(name).unlink(missing_ok=True)
+        raise OSError(
+            f"{file.parent} cannot keep more hulls: {error.strerror or error}: "
+            "make room, or give another folder as cache"
+        ) from error
+
+
+def read_hulls(file: Path) -> list[Floats] | None:
+    """The corners of each hull, (corners, 3); None where the file is missing or damaged."""
+    try:
+        content = BytesIO(file.read_bytes())  # NumPy leaves a torn archive's file open
+        with np.load(content, allow_pickle=False) as kept:
+            corners, counts = kept["corners"], kept["counts"]
+        ends = np.cumsum(counts)
+        whole = counts.ndim == 1 and corners.shape == (ends[-1], 3) and (counts >= 4).all()
+        if not whole or corners.dtype != np.float64 or not np.isfinite(corners).all():
+            return None
+    except Exception:  # a torn archive fails in many ways, and each means: compute it again
+        return None
+    corners.setflags(write=False)
+    return np.split(corners, ends[:-1])
+
+
+@lru_cache(maxsize=4096)
+def remembered_hulls(file: Path) -> list[Floats]:
+    """The same, read once; an error where there are none."""
+    hulls = read_hulls(file)
+    if hulls is None:
+        raise FileNotFoundError(f"{file} is missing or damaged: compute it again")
+    return hulls
