@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from pacbayes_control.tasks.base import in_a_line
+
 INSTALL = 'pip install "pacbayes-control[grasping]"'
 
 
@@ -19,3 +21,6 @@ def needed(library: str, purpose: str) -> Any:
     except ImportError:
         name = library.partition(".")[0]
         raise ImportError(f"{purpose} needs {name}, which is missing: {INSTALL}") from None
+    except Exception as error:  # such as a setting of MuJoCo's that this machine cannot meet
+        words = f"{purpose} needs {library}, which cannot be loaded: {in_a_line(error)}"
+        raise ImportError(words) from error

@@ -26,7 +26,7 @@ class Hand:
     width: float = 0.02  # of a finger, across the direction of closing
     thickness: float = 0.01  # of a finger, along it
     force: float = 10.0  # N, of a finger at most
-    friction: float = 0.9
+    friction: float = 0.9  # of the fingers; the larger of this and the object's counts
     clearance: float = 0.006  # of the tips above the table, at least
     depth: float = 0.4  # of the object's height, above which the tips stay
     lift: float = 0.08

@@ -311,7 +311,7 @@ def superquadric(size: NDArray, exponents: NDArray, points: int = 12) -> Floats:
 
 
 def corners(part: Part) -> Floats:
-    """Points whose hull holds the part: exact for boxes and hulls, tight for what is round."""
+    """Points of the part's surface: their hull is the part, or for what is round up to 2 % less."""
     if isinstance(part, Hull):
         return part.corners
     size, kind = part[SIZE], int(part[KIND])

@@ -138,7 +138,7 @@ class Simulator:
         ends = np.full(len(grasps), LIFTED, np.uint8)
         left = np.arange(len(grasps))
         states = self.robot.start(model, rest, grasps, tips)
-        begun = 0.0
+        before = np.zeros(len(grasps))  # heights of the object
         with mj.rollout.Rollout(nthread=0) as pool:
             for phase in PHASES:
                 controls = self.robot.controls(phase, grasps[left], tips[left])
@@ -146,7 +146,7 @@ class Simulator:
                 last = sensed[:, -1]
                 touching = (last[:, LEFT] > 0) & (last[:, RIGHT] > 0)
                 if phase == "approach":
-                    begun = sensed[0, 0, HEIGHT]
+                    before = sensed[:, 0, HEIGHT]
                     met = (sensed[..., [LEFT, RIGHT, PALM]] > 0).any(axis=(1, 2))
                     ends[left[met]] = COLLIDED
                     going = ~met
@@ -155,7 +155,7 @@ class Simulator:
                     going = touching
                 if phase == "lift":
                     speed = np.linalg.norm(states[:, -1, velocity : velocity + 3], axis=1)
-                    held = (last[:, HEIGHT] - begun > RISE) & (last[:, TABLE] == 0)
+                    held = (last[:, HEIGHT] - before[left] > RISE) & (last[:, TABLE] == 0)
                     ends[left[going & ~held]] = DROPPED
                     ends[left[going & held & ~(speed < SLOW)]] = FLUNG
                 left, states = left[going], states[going, -1]

@@ -1,0 +1,129 @@
+"""The grasping task: objects at rest, policies that look at them, and whether they are lifted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.tasks.base import Environments
+from pacbayes_control.tasks.functions import check_parameters, drawn
+from pacbayes_control.tasks.grasping.camera import View
+from pacbayes_control.tasks.grasping.environments import BLOCK, Tabletop
+from pacbayes_control.tasks.grasping.gripper import Gripper
+from pacbayes_control.tasks.grasping.labels import Labels
+from pacbayes_control.tasks.grasping.models import mujoco
+from pacbayes_control.tasks.grasping.policy import Controller, Network, Offsets
+from pacbayes_control.tasks.grasping.simulator import LIFTED, Robot, Simulator
+from pacbayes_control.tasks.grasping.surrogates import Surrogate, gradients
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Grasping:
+    """A hand that picks up objects from a table by what it sees of them (paper: Section 7.2).
+
+    What a policy is, the `controller` says. The cost is 0 if the object is lifted more than 2 cm,
+    held by both fingers, clear of the table and at rest, and 1 otherwise.
+
+    >>> task = Grasping()
+    >>> task.costs(np.array([[0.0, 0.0, 0.0]]), task.environments(2, stream="example")).shape
+    (2, 1)
+    """
+
+    controller: Controller = field(default_factory=Offsets)
+    tabletop: Tabletop = field(default_factory=Tabletop)
+    robot: Robot = field(default_factory=Gripper)
+    surrogate_cost: Surrogate = field(default_factory=Surrogate)
+    labels: Labels | None = None  # of objects to train on
+
+    releases_gil = True  # nearly all of the time is MuJoCo's
+
+    @property
+    def name(self) -> str:
+        """The task's name, for records."""
+        return "grasping"
+
+    def __repr__(self) -> str:
+        fields = (self.controller, self.tabletop, self.robot, self.surrogate_cost, self.labels)
+        return f"Grasping(MuJoCo {mujoco().__version__}, {', '.join(map(repr, fields))})"
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        """Draw n objects at rest under a named stream."""
+        words = f"grasping {self.tabletop!r}, MuJoCo {mujoco().__version__}"
+        return drawn(self.tabletop.draw, words, n, stream, seed, BLOCK)
+
+    @property
+    def policy_class(self) -> str:
+        """What a row of parameters means, in a few words."""
+        return self.controller.name
+
+    def check_policies(self, policies: NDArray) -> None:
+        """An error for rows of another length than a policy has."""
+        check_parameters(self.name, policies, self.controller.parameters)
+
+    def costs(self, policies: NDArray, environments: Environments) -> NDArray[np.uint8]:
+        """Whether each grasp failed; shape (environments, policies)."""
+        return (self.endings(policies, environments) != LIFTED).astype(np.uint8)
+
+    def endings(self, policies: NDArray, environments: Environments) -> NDArray[np.uint8]:
+        """How each grasp ended, as `simulator.ENDINGS` tells; shape (environments, policies)."""
+        self.check_policies(policies)
+        arrays, simulator = environments.arrays(), Simulator(self.robot)
+        rows = []
+        for row in range(len(environments)):
+            own = policies[row] if policies.ndim == 3 else policies
+            grasps = self.grasps(own, arrays["heights"][row], arrays["centroid"][row])
+            body, rest = self.tabletop.body(arrays, row), arrays["rest"][row]
+            rows.append(simulator.endings(body, rest, float(arrays["top"][row]), grasps))
+        return np.array(rows)
+
+    def grasps(self, policies: NDArray, heights: NDArray, centroid: NDArray) -> Floats:
+        """(policies, 3), x and y in m and the angle of closing, for one object as it is seen."""
+        return self.controller.offsets(policies, heights) + np.array([*centroid, 0.0])
+
+    def act(self, policy: NDArray, observation: View) -> Floats:
+        """x and y in m and the angle of closing, for what the camera sees."""
+        if not isinstance(observation, View):
+            raise ValueError("an observation is a View, as Camera.look gives it")
+        return self.grasps(np.asarray(policy)[None], observation.heights, observation.centroid)[0]
+
+    # ---- training -------------------------------------------------------------------------------
+
+    def blind(self) -> Grasping:
+        """The same with grasps in place of policies: what labels are made with."""
+        return replace(self, controller=Offsets(), labels=None)
+
+    def gradients(self, policies: NDArray, environments: Environments) -> tuple[Floats, Floats]:
+        """The mean surrogate of each policy over labelled objects, and its derivatives."""
+        network, labels = self.trainable()
+        goal = self.surrogate_cost.goal(labels, labels.rows(environments))
+        return gradients(network, policies, self.features(environments), goal)
+
+    def features(self, environments: Environments) -> NDArray[np.float32]:
+        """What the extractor sees of each object; (environments, features)."""
+        network: Any = self.controller
+        key = (network.extractor.digest, environments.task, environments.range)
+        if key not in _known:
+            images = (image for part in environments.chunks(BLOCK) for image in _heights(part))
+            _known.clear()  # a search asks for the same again and again
+            _known[key] = np.array([network.features(image) for image in images])
+        return _known[key]
+
+    def trainable(self) -> tuple[Network, Labels]:
+        """The network and the labels to train it with; an error where there are none."""
+        if not isinstance(self.controller, Network):
+            raise ValueError(f"there is nothing to train in {self.controller.name}")
+        if self.labels is None:
+            raise ValueError("a network is trained on labelled objects: give the task labels")
+        return self.controller, self.labels
+
+
+_known: dict[tuple[Any, ...], NDArray[np.float32]] = {}
+
+
+def _heights(environments: Environments) -> NDArray[np.float32]:
+    return environments.arrays()["heights"]
