@@ -22,7 +22,10 @@ from pacbayes_control.distributions import (
 FORMAT = 2
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 LARGEST_JSON = 1 << 28  # bytes; a posterior over a million policies takes a tenth of it
-FILES = (*REQUIRED, "policies.npy", "picture.svg")  # all that a run may own beside its manifest
+FILES = (  # all that a run may own beside its manifest
+    *(*REQUIRED, "policies.npy", "picture.svg"),
+    *("objects.png", "views.png", "film.png", "failures.png"),
+)
 
 
 class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of the program

@@ -67,7 +67,7 @@ def report(
         raise typer.Exit(1) from None
 
     from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.recipes import recorded_environments
+    from pacbayes_control.recipes.vehicle import recorded_environments
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
 
@@ -75,7 +75,7 @@ def report(
     own = load_task(task) if task else None
     environments = recorded_environments(loaded, own) if own is not None else None
     with err.status("rolling out what the page shows") if err.is_terminal else nullcontext():
-        written = write_page(loaded, page, own, environments, name)
+        written = write_page(loaded, page, own, environments, name, _pictures(folder))
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
     if plots:
@@ -91,6 +91,16 @@ def report(
             "policies": written.policies,
         },
     )
+
+
+def _pictures(folder: Path) -> dict[str, bytes]:
+    """The pictures among the files that the run's manifest lists."""
+    from pacbayes_control.report.own_pictures import LARGEST_PICTURE, PICTURES
+    from pacbayes_control.run import read_manifest
+
+    listed = read_manifest(folder)["files"]
+    files = [folder / name for name in PICTURES if name in listed]
+    return {f.name: f.read_bytes() for f in files if f.stat().st_size <= LARGEST_PICTURE}
 
 
 def _beside(folder: Path) -> Path:

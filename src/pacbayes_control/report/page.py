@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -15,8 +16,8 @@ from typing import Any, cast
 
 import pacbayes_control
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.recipes import recorded_vehicle
-from pacbayes_control.report import promise, sections
+from pacbayes_control.recipes.vehicle import recorded_vehicle
+from pacbayes_control.report import own_pictures, promise, sections
 from pacbayes_control.report.packing import Packed, pack_within
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import (
@@ -61,11 +62,13 @@ def write_page(
     task: Task | None = None,
     environments: Environments | None = None,
     name: str = "run",
+    pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
     """Write a page about a run; the same run gives the same bytes.
 
     task, environments: what the run was learnt on, for the replays; a run of `pbc learn vehicle`
     tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
+    pictures: files of the run's folder; shown are those that `own_pictures` knows.
     """
     if (task is None) != (environments is None):
         raise ValueError("replays need both, the task and its environments: give the other too")
@@ -77,7 +80,8 @@ def write_page(
     if reason is None:
         full = roll_out(run, cast(Showable, task), cast(Environments, environments))
         replay, packed = pack_within(full, environment_costs(run)[full.environments])
-    text = _page(run, name, replay, packed, reason or "").encode()
+    shown = own_pictures.section(pictures or {})
+    text = _page(run, name, replay, packed, reason or "", shown).encode()
     Path(file).write_bytes(text)
     pairs = replay.pairs if replay else 0
     c = run.certificate
@@ -91,9 +95,14 @@ def is_page(file: Path) -> bool:
 
 
 def _page(
-    run: Run[Any], name: str, replay: Replay | None, packed: Packed | None, reason: str
+    run: Run[Any],
+    name: str,
+    replay: Replay | None,
+    packed: Packed | None,
+    reason: str,
+    pictures: str,
 ) -> str:
-    parts = _sections(run, name, replay, reason)
+    parts = [part for part in _sections(run, name, replay, reason, pictures) if part.content]
     links = "".join(f'<li><a href="#{part.anchor}">{part.link}</a></li>' for part in parts)
     content = "\n".join(
         f'<section id="{part.anchor}" aria-labelledby="{part.anchor}-title">\n'
@@ -112,7 +121,9 @@ def _page(
     )
 
 
-def _sections(run: Run[Any], name: str, replay: Replay | None, reason: str) -> list[Section]:
+def _sections(
+    run: Run[Any], name: str, replay: Replay | None, reason: str, pictures: str
+) -> list[Section]:
     c = run.certificate
     side = sections.why_no_methods(run)
     if compared := sections.methods(run):
@@ -138,6 +149,7 @@ def _sections(run: Run[Any], name: str, replay: Replay | None, reason: str) -> l
         Section(
             "environments", "Environments", "Cost by environment", _beside(costs + spread, hardest)
         ),
+        Section("pictures", "Pictures", "What it looks like", pictures),
         Section("replay", "Replay", "Watch the rollouts", watching),
         Section(
             "outlook", "More data", "More environments", _beside(growth, sections.outlook(run))

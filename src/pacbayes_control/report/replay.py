@@ -83,15 +83,20 @@ def why_no_replay(run: Run[Any], task: object | None) -> str | None:
             "This run was made from a table of costs: it holds no policies that could be rolled "
             "out again."
         )
+    if hasattr(task, "scenes") and hasattr(task, "paths"):
+        return None
+    if str(run.costs.origin.get("task", "")).startswith("grasping "):
+        return (
+            "A grasp is a motion in space, and what this page replays are paths in a plane: the "
+            "pictures, where the run holds some, show grasps instead."
+        )
     if task is None:
         return (
             "The run does not say which task it is of: with pbc report --task MODULE:TASK, this "
             "page shows the rollouts of a task that can show itself."
         )
-    if not hasattr(task, "scenes") or not hasattr(task, "paths"):
-        name = getattr(task, "name", type(task).__name__)
-        return f"The task {name} cannot show itself: it has no scenes and paths."
-    return None
+    name = getattr(task, "name", type(task).__name__)
+    return f"The task {name} cannot show itself: it has no scenes and paths."
 
 
 def roll_out(
