@@ -9,13 +9,24 @@ from typing import Annotated
 import typer
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json, write_json
+from pacbayes_control.cli.options import (
+    MOST,
+    JsonFile,
+    Seed,
+    check_json,
+    refuse_given,
+    write_json,
+)
 
 
 @app.command()
 def reproduce(
+    context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Which experiment: table1, table2 or continuous.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Which experiment: table1, table2, continuous or grasping."
+        ),
     ],
     draws: Annotated[
         int,
@@ -25,9 +36,22 @@ def reproduce(
             help="Draws of the training set; tables: of the largest, and more of smaller ones.",
         ),
     ] = 10,
+    environments: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, help="grasping: objects to learn from; default 2,000."),
+    ] = None,
     test_environments: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
-    ] = 100_000,
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST,
+            help="Environments to estimate the true cost on; default 100,000, for grasping 1,000.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="grasping: 300 objects and fewer grasps: a few minutes."),
+    ] = False,
     seed: Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the figures; default runs/NAME.")
@@ -36,14 +60,21 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper and print its figures beside ours.
 
-    table1 and table2 take a minute or two; continuous about twenty on two cores, and an
-    interrupted one is taken up where it was.
+    table1 and table2 take a minute or two; continuous about twenty on two cores, and grasping about
+    half an hour, most of it once for labels. Interrupted ones are taken up where they were.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
+
+    Example: pbc reproduce grasping --quick
     """
     experiments = {"table1": _table1, "table2": _table2, "continuous": _continuous}
-    if name not in experiments:
-        raise ValueError(f"experiment {name!r} is unknown: choose {', '.join(experiments)}")
+    if name not in experiments and name != "grasping":
+        known = ", ".join([*experiments, "grasping"])
+        raise ValueError(f"experiment {name!r} is unknown: choose {known}")
+    if name == "grasping":
+        refuse_given(context, {"draws": "is not for grasping: it learns from one draw"})
+    else:
+        refuse_given(context, dict.fromkeys(("environments", "quick"), "is for grasping"))
     check_json(json_file)
     folder = out_folder or Path("runs") / name
     if folder.exists() and not folder.is_dir():
@@ -51,7 +82,13 @@ def reproduce(
     if (folder / "manifest.json").exists():
         raise ValueError(f"{folder} holds a run: give another folder for the figures")
     folder.mkdir(parents=True, exist_ok=True)
-    experiments[name](draws, test_environments, seed, folder, json_file)
+    if name == "grasping":
+        from pacbayes_control.cli.grasping import reproduce as reproduce_grasping
+
+        record = reproduce_grasping(quick, environments, test_environments, seed, folder)
+        write_json(json_file, record)
+    else:
+        experiments[name](draws, test_environments or 100_000, seed, folder, json_file)
 
 
 def _table1(
@@ -124,7 +161,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="What to measure: vehicle, learn, continuous, monitor or rollouts."
+            metavar="NAME",
+            help="What to measure: vehicle, learn, continuous, monitor, rollouts or grasping.",
         ),
     ],
     environments: Annotated[
@@ -158,10 +196,11 @@ def bench(
         result = benchmarks.bench_monitor(seed=seed)
     elif name == "rollouts":
         result = benchmarks.bench_rollouts()
+    elif name == "grasping":
+        result = benchmarks.bench_grasping(seed=seed)
     else:
-        raise ValueError(
-            f"benchmark {name!r} is unknown: choose vehicle, learn, continuous, monitor or rollouts"
-        )
+        known = "vehicle, learn, continuous, monitor, rollouts or grasping"
+        raise ValueError(f"benchmark {name!r} is unknown: choose {known}")
     record = asdict(result)
     write_json(json_file, record)
     show_bench(name, record)

@@ -1,5 +1,7 @@
 """`pbc learn`."""
 
+# ruff: noqa: ARG001 - options that only a recipe needs are read from the context
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -30,7 +32,9 @@ def learn(
     context: typer.Context,
     task: Annotated[
         str,
-        typer.Argument(metavar="TASK", help="vehicle, or MODULE:TASK of yours: robot.py:task."),
+        typer.Argument(
+            metavar="TASK", help="vehicle, grasping, or MODULE:TASK of yours: robot.py:task."
+        ),
     ],
     policy: Annotated[
         str,
@@ -50,7 +54,8 @@ def learn(
         typer.Option(
             metavar="NAME|FILE",
             help="linear, network: paper, elsewhere (never saw these environments), split (learnt "
-            "on a share of them), imitation, or a file of `pbc pretrain`. Otherwise a file.",
+            "on a share of them), imitation, or a file of `pbc pretrain`. grasping: elsewhere or "
+            "paper. Otherwise a file.",
         ),
     ] = None,
     family: Annotated[
@@ -88,13 +93,44 @@ def learn(
     ] = None,
     wheel_slip: Annotated[float, typer.Option(help="Noise of the wheels, relative.")] = 0.0,
     range_noise: Annotated[float, typer.Option(help="Noise of the depths, relative.")] = 0.0,
+    robot: Annotated[
+        str, typer.Option(help="grasping: gripper (floating, fast) or arm (KUKA iiwa).")
+    ] = "gripper",
+    meshes: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="grasping: objects from meshes, as in ShapeNet."),
+    ] = None,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="grasping: leave out meshes without a volume.")
+    ] = False,
+    extractor: Annotated[
+        str, typer.Option(help="grasping: what looks at the image: compact (ours) or vgg16.")
+    ] = "compact",
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="grasping: weights of the extractor: ImageNet's for vgg16 (.pth, .safetensors), "
+            "or a file of `pbc pretrain grasping`.",
+        ),
+    ] = None,
+    head: Annotated[
+        str,
+        typer.Option(help="grasping: circle (the angle as a point of it) or paper (a sigmoid)."),
+    ] = "circle",
+    surrogate: Annotated[
+        str,
+        typer.Option(
+            help="grasping: to train on: table (failures near a grasp) or distance (the paper's)."
+        ),
+    ] = "table",
     test_environments: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=MOST,
             help="New environments to estimate the true cost on; default 20,000 for the vehicle, "
-            "none for a task of yours.",
+            "1,000 for grasping, none for a task of yours.",
         ),
     ] = None,
     ball: BallOption = None,
@@ -121,10 +157,13 @@ def learn(
 
     Example: pbc learn vehicle --policy network --environments 1000 --out runs/network
 
+    Example: pbc learn grasping --environments 500 --out runs/grasping
+
     Example: pbc learn examples/cartpole.py:task --environments 500 --workers 2
     """
     from pacbayes_control.balls import Ball
     from pacbayes_control.certificate import Budget
+    from pacbayes_control.cli import grasping
     from pacbayes_control.cli.loading import WRITE, load_task, task_name, workers_for
     from pacbayes_control.cli.steps import (
         attachments,
@@ -135,8 +174,6 @@ def learn(
         remove,
         vehicle_for,
     )
-    from pacbayes_control.learn.search import Settings
-    from pacbayes_control.recipes import OWN, Recipe
     from pacbayes_control.report.terminal import bar, say, show_certificate
     from pacbayes_control.rollouts import estimate_true_cost
     from pacbayes_control.run import check_free
@@ -147,38 +184,23 @@ def learn(
     folder = out_folder or Path("runs") / task_name(task)
     check_free(folder, force)
     check_json(json_file)
-    if task != "vehicle" and ":" not in task:
-        raise ValueError(f"task {task!r} is unknown: choose vehicle, or {WRITE}")
-    own: Any = load_task(task) if task != "vehicle" else None
+    if task not in BUILT_IN and ":" not in task:
+        raise ValueError(f"task {task!r} is unknown: choose {', '.join(BUILT_IN)}, or {WRITE}")
+    own: Any = load_task(task) if task not in BUILT_IN else None
     if test_environments is None:
-        test_environments = 20_000 if own is None else 0
+        test_environments = BUILT_IN.get(task, 0)
     listed = policies is not None or getattr(own, "policies", None) is not None
-    finite = listed if own is not None else policy == "grid"
-    _refuse_unused(context, own is not None, finite, policy, prior, certify)
+    finite = listed if own is not None else task == "vehicle" and policy == "grid"
+    _refuse_unused(context, task, finite, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    recipe = (
-        Recipe(
-            policy=OWN if own is not None else policy,
-            prior=prior,
-            family=family,
-            certify=certify,
-            delta=delta,
-            sampling_delta=sampling_delta,
-            method=method,
-            objective=objective,
-            share=share,
-            prior_steps=prior_steps,
-            candidates=candidates,
-            draws=draws,
-            shared_draws=shared_draws,
-            settings=Settings(estimator=estimator, steps=steps),
-            seed=seed,
+    recipe = None if finite else _recipe(task, context)
+    if task == "grasping":
+        chosen: Any = grasping.grasping_task(
+            robot, meshes, skip_broken, extractor, weights, head, surrogate
         )
-        if not finite
-        else None
-    )
-    chosen = own if own is not None else vehicle_for(policy, wheel_slip, range_noise)
+    else:
+        chosen = own if own is not None else vehicle_for(policy, wheel_slip, range_noise)
     train = drawn(chosen, environments, "train", seed)
     with workers_for(chosen, workers, scheduler) as executor:
         if recipe is None:
@@ -196,6 +218,8 @@ def learn(
                 checkpoint,
                 mended,
             )
+        elif task == "grasping":
+            run = grasping.learn(chosen, train, recipe, executor, checkpoint)
         else:
             run = learn_continuous(chosen, train, recipe, executor, checkpoint)
         if where:
@@ -227,16 +251,52 @@ def learn(
     write_json(json_file, result)
 
 
+BUILT_IN = {"vehicle": 20_000, "grasping": 1000}  # tasks, and their new environments
 VEHICLES = ("policy", "family", "share", "prior_steps", "wheel_slip", "range_noise")
+GRASPS = ("robot", "meshes", "skip_broken", "extractor", "weights", "head", "surrogate")
 SAMPLED = ("draws", "shared_draws", "sampling_delta")
 SEARCHED = ("family", "estimator", "steps", "objective", "method")
 
 
+def _recipe(task: str, context: typer.Context) -> Any:
+    """What to learn over continuous policies, from the options."""
+    from dataclasses import replace
+
+    from pacbayes_control.learn.search import Settings
+    from pacbayes_control.recipes.grasping import Recipe as GraspingRecipe
+    from pacbayes_control.recipes.vehicle import OWN, Recipe
+
+    given = context.params
+    common = {
+        name: given[name]
+        for name in ("delta", "method", "objective", "draws", "sampling_delta", "seed")
+    }
+    if task == "grasping":
+        recipe = GraspingRecipe(prior=given["prior"] or "elsewhere", **common)
+        source = context.get_parameter_source("steps")
+        if source is not None and source.name == "COMMANDLINE":
+            recipe = replace(recipe, settings=replace(recipe.search, steps=given["steps"]))
+        return recipe
+    names = ("prior", "family", "certify", "share", "prior_steps", "candidates", "shared_draws")
+    return Recipe(
+        policy=given["policy"] if task == "vehicle" else OWN,
+        settings=Settings(estimator=given["estimator"], steps=given["steps"]),
+        **{name: given[name] for name in names},
+        **common,
+    )
+
+
 def _refuse_unused(
-    context: typer.Context, own: bool, finite: bool, policy: str, prior: str | None, certify: str
+    context: typer.Context, task: str, finite: bool, policy: str, prior: str | None, certify: str
 ) -> None:
     """An error for an option that has no effect: none is accepted and ignored."""
+    own = task not in BUILT_IN
     unused: dict[str, str] = {}
+    if task == "grasping":
+        names = (*VEHICLES, "estimator", "certify", "candidates", "shared_draws")
+        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for grasping")
+        return refuse_given(context, unused)
+    unused |= dict.fromkeys(GRASPS, "is for grasping")
     if not finite:
         unused["mended"] = "is for a list of policies: a search begins again"
         if not own:
@@ -264,4 +324,4 @@ def _refuse_unused(
         unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
     else:
         unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
-    refuse_given(context, unused)
+    return refuse_given(context, unused)

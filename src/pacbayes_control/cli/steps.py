@@ -11,7 +11,7 @@ from typing import Any
 
 def vehicle_for(policy: str, wheel_slip: float, range_noise: float) -> Any:
     """The vehicle with a class of policies."""
-    from pacbayes_control.recipes import CONTROLLERS
+    from pacbayes_control.recipes.vehicle import CONTROLLERS
     from pacbayes_control.tasks import Vehicle
 
     controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
@@ -79,7 +79,7 @@ def learn_listed(
 def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
     """Search for a distribution over infinitely many."""
     from pacbayes_control.conformance import refuse_broken
-    from pacbayes_control.recipes import OWN, learn_from, learn_vehicle, own_prior
+    from pacbayes_control.recipes.vehicle import OWN, learn_from, learn_vehicle, own_prior
     from pacbayes_control.report.terminal import watch
     from pacbayes_control.rollouts import spread
     from pacbayes_control.rollouts.evaluation import checked_policies
@@ -96,7 +96,11 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
 
 
 def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
-    """A picture of the vehicle."""
+    """Pictures of what the library knows how to draw."""
+    if task.name == "grasping" and hasattr(task, "tabletop"):
+        from pacbayes_control.cli.grasping import pictures
+
+        return pictures(task, run, environments)
     if not hasattr(task, "gain_grid"):
         return {}
     from pacbayes_control.report.pictures import draw_vehicle

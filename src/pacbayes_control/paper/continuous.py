@@ -28,7 +28,7 @@ from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.learn.training import Watch
 from pacbayes_control.paper.spread import over_draws
-from pacbayes_control.recipes import CONTROLLERS, Recipe, learn_vehicle
+from pacbayes_control.recipes.vehicle import CONTROLLERS, Recipe, learn_vehicle
 from pacbayes_control.rollouts import estimate_true_cost
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Vehicle

@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
+from pacbayes_control.certificate import round_up
 from pacbayes_control.paper.continuous import Row as ContinuousRow
+from pacbayes_control.paper.grasping import PAPER, Grasped
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.paper.table2 import Row as ShiftRow
 from pacbayes_control.report.terminal import out, say
@@ -92,6 +94,42 @@ def show_continuous(rows: Sequence[ContinuousRow]) -> None:
     )
 
 
+def show_grasping(result: Grasped) -> None:
+    """The paper's figures beside ours, with intervals on new objects."""
+    n, new = result.environments, result.test_environments
+    table = Table(
+        title=f"Grasping: {n:,} objects to learn from, {new:,} new ones", title_justify="left"
+    )
+    for heading in ("", "bound", "new objects", "interval of 95 %", "paper: bound", "new"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for row in result.rows:
+        bound, rate = f"{PAPER['bound']:.3f}", f"{PAPER['test_success']:.3f}"
+        plain = f"{PAPER['baseline_test_success']:.3f}"
+        lifted = _rate(row.test_success, row.test_interval)
+        table.add_row(f"{row.setting}: posterior", round_up(row.bound, 3), *lifted, bound, rate)
+        lifted = _rate(row.baseline_test_success, row.baseline_interval)
+        table.add_row("  no regulariser", "", *lifted, "", plain)
+        table.add_row("  difference", "", *_rate(row.difference, row.difference_interval))
+        table.add_section()
+    out.print(table)
+    say(
+        "bound: on the rate of failures, with confidence 99 %. new objects: the rate of success. "
+        "ours: a prior learnt on other objects. paper: a prior that knows nothing, as the paper's. "
+        "The paper's own columns are for objects of ShapeNet."
+    )
+    for row in result.rows:
+        held = "holds" if row.holds else "does NOT hold"
+        say(
+            f"{row.setting}: the bound {round_up(row.bound, 3)} {held} on the new objects, where "
+            f"{1 - row.test_success:.3f} failed."
+        )
+    say(f"{result.grasps_per_second:,.0f} grasps a second.")
+
+
+def _rate(value: float, interval: tuple[float, float]) -> tuple[str, str]:
+    return f"{value:.3f}", f"{interval[0]:.3f} to {interval[1]:.3f}"
+
+
 def show_bench(name: str, record: dict[str, Any]) -> None:
     """Measured figures, and how they grow."""
     table = Table("measure", "value", title=f"pbc bench {name}", title_justify="left")
@@ -123,6 +161,8 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
 
 
 def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, str):
         return value
     if isinstance(value, int) or abs(value) >= 100:
