@@ -48,6 +48,7 @@ bench: setup-test
 	$(BIN)/pbc bench continuous
 	$(BIN)/pbc bench monitor
 	$(BIN)/pbc bench rollouts
+	$(BIN)/pbc bench grasping
 
 clean:
 	rm -rf .venv runs site

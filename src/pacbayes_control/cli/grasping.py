@@ -56,16 +56,13 @@ def grasping_task(
 
 def labelled(task: Grasping, environments: Any, grid: Any, executor: Any) -> Grasping:
     """The task with labels for the objects to train on, made once and kept in the cache."""
-    from dataclasses import replace
-
     from pacbayes_control.recipes.grasping import label
     from pacbayes_control.report.terminal import bar
     from pacbayes_control.tasks.grasping.cache import cache_folder
 
     folder = cache_folder() / "grasping"
     with bar("labelling grasps", len(environments) * len(grid.grasps)) as progress:
-        labels = label(task, environments, grid, folder, progress, executor)
-    return replace(task, labels=labels)
+        return task.with_labels(label(task, environments, grid, folder, progress, executor))
 
 
 def learn(task: Grasping, environments: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:

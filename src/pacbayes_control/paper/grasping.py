@@ -106,7 +106,7 @@ def grasping(
     ours = Recipe(draws=settings.draws, grid=settings.grid, seed=settings.seed)
     rows, runs, seconds, grasps = [], [], 0.0, 0
     for setting, mine, recipe in (
-        ("ours", replace(task, labels=labels), ours),
+        ("ours", task.with_labels(labels), ours),
         ("paper", _as_in_the_paper(task, labels), replace(ours, prior="paper")),
     ):
         file = checkpoint.with_name(f"{checkpoint.name}.{setting}") if checkpoint else None

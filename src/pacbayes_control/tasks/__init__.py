@@ -2,23 +2,32 @@
 
 FunctionTask, BatchTask   from a user's functions
 GymTask                   from a Gymnasium environment (`tasks.gym`)
-Vehicle                   the paper's vehicle; loaded when first used, since its compiler takes long
+Vehicle, Grasping         the paper's vehicle and arm; loaded when first used, since they take long
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pacbayes_control.tasks.base import Environments, Noise, Scene, Task
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 
 if TYPE_CHECKING:
+    from pacbayes_control.tasks.grasping import Grasping
     from pacbayes_control.tasks.vehicle import Vehicle
 
-__all__ = ["BatchTask", "Environments", "FunctionTask", "Noise", "Scene", "Task", "Vehicle"]
+__all__ = [
+    "BatchTask",
+    "Environments",
+    "FunctionTask",
+    "Grasping",
+    "Noise",
+    "Scene",
+    "Task",
+    "Vehicle",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name != "Vehicle":
+    if name not in ("Vehicle", "Grasping"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pacbayes_control.tasks.vehicle import Vehicle
-
-    return Vehicle
+    return getattr(import_module(f"{__name__}.{name.lower()}"), name)

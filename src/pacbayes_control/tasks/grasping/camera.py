@@ -22,7 +22,7 @@ class View:
     mask: NDArray[np.bool_]  # (pixels, pixels), where the object is
     centroid: Floats  # (2,), of the points of the object that are seen
     top: float  # its highest point that is seen
-    whole: bool  # whether the object lies within the image
+    whole: bool = True  # whether the object lies within the image
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,9 @@ def near_failures(table: Any, grid: Grid, places: Any, directions: Any) -> Any:
     waves = torch.stack([torch.cos(double), torch.sin(double)])  # (2, angles)
     sharpness = (ANGLE_WIDTH * 2 * np.pi / grid.angles) ** -2
     angle = torch.softmax(sharpness * (directions @ waves), dim=1)  # (objects, angles)
-    table = table.reshape(-1, *grid.shape)
-    return torch.einsum("ni,nj,nk,nijk->n", place[:, 0], place[:, 1], angle, table)
+    by_place = torch.bmm(table.reshape(-1, grid.places**2, grid.angles), angle[:, :, None])
+    places_both = place[:, 0, :, None] * place[:, 1, None, :]
+    return (by_place.reshape(places_both.shape) * places_both).sum(dim=(1, 2))
 
 
 def gradients(

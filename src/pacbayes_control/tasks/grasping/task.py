@@ -91,7 +91,19 @@ class Grasping:
             raise ValueError("an observation is a View, as Camera.look gives it")
         return self.grasps(np.asarray(policy)[None], observation.heights, observation.centroid)[0]
 
+    def look(self, environments: Environments) -> list[View]:
+        """What the camera sees of each object: observations for `act`."""
+        arrays = environments.arrays()
+        fields = zip(
+            *(arrays[name] for name in ("heights", "mask", "centroid", "top")), strict=True
+        )
+        return [View(image, mask, centroid, float(top)) for image, mask, centroid, top in fields]
+
     # ---- training -------------------------------------------------------------------------------
+
+    def with_labels(self, labels: Labels) -> Grasping:
+        """The same, ready to be trained."""
+        return replace(self, labels=labels)
 
     def blind(self) -> Grasping:
         """The same with grasps in place of policies: what labels are made with."""
