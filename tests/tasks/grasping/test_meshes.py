@@ -21,7 +21,7 @@ from pacbayes_control.tasks.grasping.meshes import MeshFolder
 from pacbayes_control.tasks.grasping.objects import Hull, bounding_box
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"
-PROCESS = meshes._process
+PROCESS = meshes.process
 TALL = (1.0, 2.0, 4.0)  # a box: its sides tell the axes apart
 
 
@@ -82,7 +82,7 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshes, "_process", Here)
+    monkeypatch.setattr(meshes, "process", Here)
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("nothing was to be decomposed")
 
-    monkeypatch.setattr(meshes, "_process", fail)
+    monkeypatch.setattr(meshes, "process", fail)
 
 
 def test_a_second_time_decomposes_nothing_and_is_the_same(hollow, monkeypatch):
@@ -457,8 +457,8 @@ def test_where_everything_is_broken_skipping_is_an_error_too(tmp_path):
 
 
 def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, monkeypatch):
-    keep = meshes._keep
-    monkeypatch.setattr(meshes, "_process", PROCESS)
+    keep = meshes.keep
+    monkeypatch.setattr(meshes, "process", PROCESS)
     for name in ("a.obj", "z.obj"):
         write(box(1, 1, 1 + ord(name[0]) / 1000), folder / name)
 
@@ -467,7 +467,7 @@ def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, 
             os._exit(1)
         return keep(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(meshes, "_keep", crash)
+    monkeypatch.setattr(meshes, "keep", crash)
     objects = MeshFolder(folder, skip_broken=True, cache=cache)
     assert objects.skipped == (("a.obj", "has CoACD crash, or run out of memory"),)
     assert [mesh.path for mesh in objects.meshes] == ["tall.obj", "z.obj"]

@@ -1,8 +1,4 @@
-"""Objects from a folder of meshes, each cut into convex parts by CoACD once and then kept.
-
-Wei, Liu, Ling and Su, "Approximate convex decomposition for 3D meshes with collision-aware
-concavity and tree search", ACM Transactions on Graphics 41(4), 2022.
-"""
+"""Objects from a folder of meshes, each cut into convex parts by CoACD once and then kept."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import math
 import operator
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from dataclasses import dataclass, field
@@ -19,22 +14,19 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-import loky
 import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial import ConvexHull, QhullError
 
-from pacbayes_control.tasks.base import Arrays, in_a_line
+from pacbayes_control.tasks.base import Arrays
 from pacbayes_control.tasks.grasping.cache import (
     cache_folder,
     content_digest,
     digest_of,
-    keep_hulls,
     read_hulls,
     remembered_hulls,
 )
-from pacbayes_control.tasks.grasping.extras import INSTALL, needed
-from pacbayes_control.tasks.grasping.objects import Floats, Hull, Part
+from pacbayes_control.tasks.grasping.decomposition import SEED, Mesh, keep, process
+from pacbayes_control.tasks.grasping.extras import INSTALL
+from pacbayes_control.tasks.grasping.objects import Hull, Part
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
 Y_UP = (".glb", ".gltf")  # by the standard of glTF
@@ -42,21 +34,9 @@ SHAPENET = (  # the model's folder and its one file: of version 2, and of versio
     re.compile(r"(.*[^/])/models/model_normalized\.obj"),
     re.compile(r"((?:.*/)?(?:\d{8}/[^/]+|[0-9a-f]{20,}))/model\.obj"),
 )
-THINNEST = 0.01  # of the longest side: what is thinner than that is a sheet
-SEED = 0  # of CoACD
 LAYOUT = 1  # of what is kept: a new number makes everything be computed again
 
 Progress = Callable[[int, int], None]  # is told how many meshes are done, and of how many
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """A mesh of a folder."""
-
-    path: str  # relative to the folder, with slashes
-    content: str  # SHA-256
-    up: str  # the axis that points up in the file, "y" or "z"
-    key: str  # of its hulls in the cache: a SHA-256 of content, axis, settings and CoACD's version
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -214,12 +194,12 @@ class MeshFolder:
         """Each mesh as soon as it is done, with words for what is wrong with it, if anything is."""
         settings = (self.concavity, self.most_parts, self.most_corners)
         waiting, flying = meshes[::-1], {}
-        free = [_process() for _ in range(min(self.workers, len(meshes)))]
+        free = [process() for _ in range(min(self.workers, len(meshes)))]
         try:
             while waiting or flying:
                 while waiting and free:
                     mesh, pool = waiting.pop(), free.pop()
-                    job = pool.submit(_keep, self.folder, mesh, self._kept(mesh), *settings)
+                    job = pool.submit(keep, self.folder, mesh, self._kept(mesh), *settings)
                     flying[job] = mesh, pool
                 for job in wait(flying, return_when=FIRST_COMPLETED).done:
                     mesh, pool = flying[job]
@@ -228,7 +208,7 @@ class MeshFolder:
                     except BrokenExecutor:
                         why = "has CoACD crash, or run out of memory"
                         pool.shutdown(kill_workers=True)
-                        pool = _process()
+                        pool = process()
                     del flying[job]
                     free.append(pool)
                     yield mesh, why
@@ -269,116 +249,3 @@ def _mesh_files(folder: Path) -> tuple[list[str], set[str]]:
         return not inside or path in inside
 
     return sorted(filter(counts, paths)), set(models.values())
-
-
-# ---- in a process of its own --------------------------------------------------------------------
-
-
-class _BrokenMeshError(ValueError):
-    pass
-
-
-def _process() -> loky.ProcessPoolExecutor:
-    # One thread each: the processes are the parallelism, and results cannot depend on scheduling.
-    return loky.ProcessPoolExecutor(max_workers=1, env={"OMP_NUM_THREADS": "1"})
-
-
-def _keep(
-    folder: Path, mesh: Mesh, file: Path, concavity: float, most_parts: int, most_corners: int
-) -> str:
-    """Decompose a mesh and keep its hulls in a file. Returns what is wrong with it, or ""."""
-    try:
-        if content_digest(folder / mesh.path) != mesh.content:
-            raise _BrokenMeshError("is no longer what it was when the folder was read")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of arithmetic with what is checked afterwards
-            hulls = _decomposed(folder / mesh.path, mesh.up, concavity, most_parts, most_corners)
-    except _BrokenMeshError as error:
-        return str(error)
-    keep_hulls(file, hulls)
-    return ""
-
-
-def _decomposed(
-    file: Path, up: str, concavity: float, most_parts: int, most_corners: int
-) -> list[Floats]:
-    """The hulls' corners, with the longest side of their bounding box 1 and its middle at 0."""
-    vertices, faces = _loaded(file)
-    coacd = needed("coacd", "a folder of meshes")
-    coacd.set_log_level("off")
-    pieces = coacd.run_coacd(
-        coacd.Mesh(vertices, faces), concavity, max_convex_hull=most_parts, seed=SEED
-    )
-    hulls = []
-    for corners, _ in pieces:
-        try:
-            hulls.append(_fewer(corners, most_corners))
-        except QhullError:  # a sliver
-            continue
-    if not hulls:
-        raise _BrokenMeshError("is left without parts by CoACD")
-    if up == "y":
-        hulls = [np.stack([hull[:, 0], -hull[:, 2], hull[:, 1]], axis=1) for hull in hulls]
-    points = np.concatenate(hulls)
-    low, high = points.min(axis=0), points.max(axis=0)
-    return [(hull - (low + high) / 2) / (high - low).max() for hull in hulls]
-
-
-def _loaded(file: Path) -> tuple[NDArray, NDArray]:
-    """Vertices (vertices, 3) and faces (faces, 3) of a mesh with volume, in a cube of side 1."""
-    trimesh = needed("trimesh", "a folder of meshes")
-    try:  # processing would drop vertices that are no numbers without a word
-        scene = trimesh.load_scene(file, process=False, skip_materials=True)
-        mesh = scene.to_mesh()
-        points = np.asarray(mesh.vertices, float)[mesh.faces].reshape(-1, 3)
-    except Exception as error:  # of a reader of somebody's files
-        raise _BrokenMeshError(f"cannot be read ({in_a_line(error)})") from error
-    if not len(points):
-        raise _BrokenMeshError("cannot be read (no faces in it)")
-    low, high = points.min(axis=0), points.max(axis=0)
-    longest = (high - low).max()
-    if not np.isfinite(longest):
-        raise _BrokenMeshError("has vertices that are no finite numbers")
-    thickness = _thickness((points - low) / longest) if longest > 0 else 0.0
-    if thickness < THINNEST:
-        raise _BrokenMeshError(
-            f"has no volume (its thickness is {thickness:.2g} of its length, not {THINNEST})"
-        )
-    # CoACD is ten times faster with a closed surface, so faces are joined and turned alike.
-    mesh = trimesh.Trimesh((mesh.vertices - low) / longest, mesh.faces).process(validate=True)
-    return np.asarray(mesh.vertices), np.asarray(mesh.faces)
-
-
-def _thickness(points: Floats) -> float:
-    """How far apart two parallel planes must be for a body to fit between them, nearly."""
-    try:
-        corners = _fewer(points, 64)
-        planes = ConvexHull(corners).equations
-    except QhullError:
-        return 0.0
-    return float(-(corners @ planes[:, :3].T + planes[:, 3]).min(axis=0).max())
-
-
-def _fewer(points: Floats, most: int) -> Floats:
-    """Corners of the hull of points: all, or so many that leave little of it out.
-
-    They begin with those of a simplex and of the bounding box, and then take in what lies farthest
-    from the hull so far.
-    """
-    points = points[np.sort(ConvexHull(points).vertices)]
-    if len(points) <= most:
-        return points
-    chosen = [*points.argmin(axis=0), *points.argmax(axis=0)]
-    rest = points - points[chosen[0]]
-    for _ in range(3):
-        chosen.append(np.linalg.norm(rest, axis=1).argmax())
-        axis = rest[chosen[-1]] / np.linalg.norm(rest[chosen[-1]])
-        rest = rest - np.outer(rest @ axis, axis)
-    chosen = list(dict.fromkeys(int(corner) for corner in chosen))[:most]
-    hull = ConvexHull(points[chosen], incremental=True)
-    while len(chosen) < most:
-        outside = (points @ hull.equations[:, :3].T + hull.equations[:, 3]).max(axis=1)
-        outside[chosen] = -np.inf
-        chosen.append(int(outside.argmax()))
-        hull.add_points(points[chosen[-1:]])
-    return points[chosen]
