@@ -33,6 +33,7 @@ RED = "#d62728"
 POLICIES = 4  # drawn from a posterior
 OBJECTS = 40  # looked at
 FILMED = 8  # of them tried, for a film of one that is lifted
+SEARCHED = 300  # objects that are looked through for failures: a good policy has few
 
 # Shares of a film, and words for where a phase begins, is under way, and ends.
 FILM = {
@@ -132,7 +133,7 @@ def attachments(
         "objects.png": contact_sheet(task, few),
         "views.png": views(task, policies, few[:12]),
         "film.png": film(task, arm, few[filmed : filmed + 1], policies[0]),
-        "failures.png": failures(task, policies, few),
+        "failures.png": failures(task, policies[:1], environments[:SEARCHED]),
     }
 
 

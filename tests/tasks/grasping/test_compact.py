@@ -176,8 +176,8 @@ def test_the_paper_prior_knows_what_the_extractor_has_seen():
     assert Network(SHIPPED).paper_prior().seen == SHIPPED.seen
 
 
-def test_means_of_the_prior_grasp_what_is_new():
-    """Of 16 new objects a blind grasp lifts about a fifth."""
+def test_the_mean_of_the_prior_grasps_what_is_new():
+    """Of grasps near an object that do not look, four in five fail."""
     task = Grasping(Network(SHIPPED))
     mean = SHIPPED.prior()[0].mean
     assert task.costs(mean[None], task.environments(16, stream="test")).mean() <= 0.5
@@ -228,34 +228,26 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
         len(Compact(tmp_path / "nothing.safetensors").digest)
 
 
-@pytest.mark.xfail(raises=(TypeError, AssertionError), reason="Compact.seen trusts the file")
+@pytest.mark.xfail(reason="Compact.seen trusts the file: a TypeError, or no error at all")
 @pytest.mark.parametrize("seen", ['[["elsewhere", 0]]', '[["elsewhere", "0", 0, 9]]', "{}", "7"])
-def test_a_file_that_does_not_say_what_it_has_seen_is_refused_in_a_line(save: Save, seen: str):
-    try:
-        found = save(metadata={"seen": seen}).seen
-    except ValueError as error:
-        assert "other.safetensors" in str(error)
-    else:
-        raise AssertionError(f"{seen} was read as {found}")
+def test_a_file_that_is_wrong_about_what_it_has_seen_is_refused_in_a_line(save: Save, seen: str):
+    with pytest.raises(ValueError, match=r"other\.safetensors.* seen"):
+        len(save(metadata={"seen": seen}).seen)
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="without a word, Compact has seen nothing")
-def test_a_file_without_a_word_on_what_it_has_seen_is_refused(
+@pytest.mark.xfail(reason="where the file is silent, Compact takes it that nothing was seen")
+def test_a_file_that_does_not_say_what_it_has_seen_is_refused(
     tmp_path: Path, shipped: tuple[dict[str, NDArray], dict[str, str]]
 ):
     """As a prior in JSON is: whoever has seen nothing says so."""
     write_tensors(tmp_path / "silent.safetensors", shipped[0])
-    try:
-        found = Compact(tmp_path / "silent.safetensors").seen
-    except ValueError as error:
-        assert "silent.safetensors" in str(error)
-    else:
-        raise AssertionError(f"it was read as {found}")
+    with pytest.raises(ValueError, match=r"silent\.safetensors.* seen"):
+        len(Compact(tmp_path / "silent.safetensors").seen)
 
 
-@pytest.mark.xfail(raises=UserWarning, reason="torch warns of arrays that cannot be written to")
+@pytest.mark.xfail(reason="torch warns of arrays that cannot be written to")
 def test_images_that_cannot_be_written_to_are_looked_at_without_a_warning(images: NDArray):
-    """As everything that environments hand out."""
+    """As everything is that environments hand out."""
     torch.set_warn_always(True)
     try:
         kept = images[:1].copy()
