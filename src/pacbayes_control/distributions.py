@@ -267,13 +267,7 @@ class DiagonalGaussian:
         variance = record.get("variance") if known else None
         if not isinstance(mean, list) or not isinstance(variance, list):
             raise ValueError(f"the {name} holds no Gaussian distribution")
-        seen = record.get("seen")
-        if not isinstance(seen, list) or not all(_is_range(part) for part in seen):
-            raise ValueError(
-                f"the {name} does not say which environments it has seen: add "
-                '"seen": [], or a list of [stream, seed, start, stop]'
-            )
-        return cls(mean, variance, name, [Seen(*part) for part in seen])
+        return cls(mean, variance, name, ranges_from(record.get("seen"), f"the {name}"))
 
 
 def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGaussian:
@@ -293,6 +287,16 @@ def merged_ranges(ranges: Iterable[Seen]) -> tuple[Seen, ...]:
         else:
             merged.append(part)
     return tuple(merged)
+
+
+def ranges_from(record: Any, name: str) -> tuple[Seen, ...]:
+    """The environments that a record says something has seen; an error where it does not say."""
+    if not isinstance(record, list) or not all(_is_range(part) for part in record):
+        raise ValueError(
+            f"{name} does not say which environments it has seen: add "
+            '"seen": [], or a list of [stream, seed, start, stop]'
+        )
+    return tuple(Seen(*part) for part in record)
 
 
 def _is_range(part: Any) -> bool:

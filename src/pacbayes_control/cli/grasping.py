@@ -40,7 +40,7 @@ def grasping_task(
         raise ValueError("vgg16 needs its weights: give --weights FILE (.pth or .safetensors)")
     eyes: Extractor = Vgg16(weights) if extractor == "vgg16" and weights else Compact(weights)
     controller = Network(eyes, head=head)
-    len(controller.extractor.digest)  # reads the weights: an error now, not after the labels
+    repr(controller)  # reads the weights: an error now, not after the labels
     tabletop = Tabletop()
     if meshes is not None:
         from pacbayes_control.tasks.grasping.meshes import MeshFolder
@@ -100,6 +100,8 @@ def reproduce(
     from pacbayes_control.report.terminal import bar, say, watch
     from pacbayes_control.tasks.grasping.cache import cache_folder
 
+    if test_environments == 1:
+        raise ValueError("one new object says nothing: give --test-environments 2 or more")
     settings = replace(QUICK if quick else Settings(), seed=seed)
     if environments is not None:
         settings = replace(settings, environments=environments)

@@ -97,10 +97,12 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
 
 def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
     """Pictures of what the library knows how to draw."""
-    if task.name == "grasping" and hasattr(task, "tabletop"):
+    if task.name == "grasping":
         from pacbayes_control.cli.grasping import pictures
+        from pacbayes_control.tasks import Grasping
 
-        return pictures(task, run, environments)
+        if isinstance(task, Grasping):
+            return pictures(task, run, environments)
     if not hasattr(task, "gain_grid"):
         return {}
     from pacbayes_control.report.pictures import draw_vehicle

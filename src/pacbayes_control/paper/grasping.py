@@ -23,10 +23,14 @@ from scipy.stats import binomtest
 from pacbayes_control.learn.training import Watch
 from pacbayes_control.recipes.grasping import Recipe, baseline, label, learn_grasping
 from pacbayes_control.rollouts import Progress, evaluate, sample_costs
+from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.jobs import CHUNK, Job
 from pacbayes_control.rollouts.pools import Workers
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments
+from pacbayes_control.tasks.base import generator
 from pacbayes_control.tasks.grasping.compact import Compact
+from pacbayes_control.tasks.grasping.environments import minor_axis
 from pacbayes_control.tasks.grasping.labels import Grid, Labels
 from pacbayes_control.tasks.grasping.policy import Network
 from pacbayes_control.tasks.grasping.surrogates import Surrogate
@@ -80,6 +84,8 @@ class Grasped:
     """The rows, and the run that is ours."""
 
     rows: list[Row]
+    narrow_side_success: float  # at the centroid, across what is seen of the object
+    any_angle_success: float  # at the centroid, at an angle by chance
     run: Run[Any]
     task: Grasping
     environments: int
@@ -117,8 +123,24 @@ def grasping(
         failed = _on_new_objects(mine, run, plain, test, settings.seed, executor)
         rows.append(_row(setting, mine, run, *failed))
         runs.append(run)
+    rules = _by_rule(task, test, settings.seed, executor)
     speed = _speed(task, test[:SAMPLE], settings.grid, executor)
-    return Grasped(rows, runs[0], task, len(train), len(test), speed)
+    return Grasped(rows, *rules, runs[0], task, len(train), len(test), speed)
+
+
+def _by_rule(
+    task: Grasping, test: Environments, seed: int, executor: Workers
+) -> tuple[float, float]:
+    """How often grasps at the centroid succeed: across the narrow side, and at any angle."""
+    rng = generator(seed, "any angle", of="policies")
+    failed = []
+    for part in test.chunks(CHUNK):
+        angles = [minor_axis(mask) for mask in part.arrays()["mask"]]
+        grasps = np.zeros((len(part), 2, 3))
+        grasps[:, 0, 2], grasps[:, 1, 2] = angles, rng.uniform(0, np.pi, len(part))
+        failed.append(table_of(Job(task.blind(), part, grasps), executor=executor))
+    narrow, chance = 1 - np.concatenate(failed).mean(axis=0)
+    return float(narrow), float(chance)
 
 
 def _speed(task: Grasping, sample: Environments, grid: Grid, executor: Workers) -> float:
@@ -211,6 +233,8 @@ def to_dict(result: Grasped) -> dict[str, Any]:
         "paper_baseline_test_success": PAPER["baseline_test_success"],
         "environments": result.environments,
         "test_environments": result.test_environments,
+        "narrow_side_success": result.narrow_side_success,
+        "any_angle_success": result.any_angle_success,
         "grasps_per_second": result.grasps_per_second,
         "rows": [asdict(row) for row in result.rows],
     }

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control import __version__
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.gaussian import learn_gaussian, split_budget
+from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.learn.training import Watch
-from pacbayes_control.rollouts import Progress, evaluate
-from pacbayes_control.rollouts.evaluation import counting_on
+from pacbayes_control.rollouts import Progress
+from pacbayes_control.rollouts.evaluation import counting_on, table_of
+from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.rollouts.pools import Workers, gathered
 from pacbayes_control.rollouts.spreading import spread
 from pacbayes_control.run import Run
@@ -40,9 +43,9 @@ SEARCH = {
 class Recipe:
     """What to learn from, and what to certify."""
 
-    prior: str = "elsewhere"  # or paper, or a file of `pbc pretrain grasping`
+    prior: str = "elsewhere"  # that of the compact extractor's file, or paper
     delta: float = 0.01
-    sampling_delta: float | None = 0.001  # of it, as in the paper
+    sampling_delta: float | None = None  # of it, for what sampled policies may miss; a tenth
     method: str = "kl"
     objective: str | None = None
     draws: int | None = None  # policies for each object to certify with
@@ -52,6 +55,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         split_budget(self.delta, self.method, self.sampling_delta)
+        if self.prior not in PRIORS:
+            raise ValueError(
+                f"prior {self.prior!r} is unknown for grasping: choose from {', '.join(PRIORS)}; a "
+                "file of pbc pretrain grasping is given as weights (--weights)"
+            )
+        usable = [name for name, objective in OBJECTIVES.items() if not objective.exponential]
+        if self.objective is not None and self.objective not in usable:
+            raise ValueError(
+                f"objective {self.objective!r} cannot be used for grasping: choose from "
+                f"{', '.join(usable)}"
+            )
 
     @property
     def search(self) -> Settings:
@@ -73,20 +87,15 @@ def label(
     that an interrupted labelling goes on where it was and a larger one begins with a smaller.
     """
     blind, columns = task.blind(), len(grid.grasps)
-    kept = folder / f"labels-{digest_of([repr(blind), repr(grid)])[:16]}" if folder else None
+    words = [__version__, repr(blind), repr(grid)]
+    kept = folder / f"labels-{digest_of(words)[:16]}" if folder else None
     parts = []
     with gathered(blind, executor) as crew:
         for part in environments.chunks(PART):
             done = (part.start - environments.start) * columns
-            costs = evaluate(
-                blind,
-                grid.grasps,
-                part,
-                progress=counting_on(progress, done, len(environments) * columns),
-                executor=crew.executor,
-                out=_part_of(kept, part),
-            )
-            parts.append(np.array(costs.values, np.uint8))
+            counted = counting_on(progress, done, len(environments) * columns)
+            job, out = Job(blind, part, grid.grasps), _part_of(kept, part)
+            parts.append(np.array(table_of(job, counted, crew.executor, out), np.uint8))
     return Labels(environments, np.concatenate(parts), grid)
 
 

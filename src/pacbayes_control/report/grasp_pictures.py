@@ -158,9 +158,7 @@ def _played(
 ) -> tuple[Playback, Floats]:
     """A policy's grasp of the object in a row, and where it is."""
     grasp = task.grasps(policy[None], arrays["heights"][row], arrays["centroid"][row])[0]
-    top = float(arrays["top"][row])
-    body, rest = task.tabletop.body(arrays, row), arrays["rest"][row]
-    return play(robot, body, rest, top, grasp), grasp
+    return play(robot, *task.tabletop.at_rest(arrays, row), grasp), grasp
 
 
 def _worth_a_film(task: Grasping, robot: Robot, environments: Environments, policy: NDArray) -> int:

@@ -20,7 +20,8 @@ PICTURES = {
     ),
     "film.png": (
         "A robot's hand above an object, around it, and at the end of the grasp.",
-        "One grasp, from its beginning to its end.",
+        "One grasp by the arm, from its beginning to its end: of a few objects, the largest that "
+        "was lifted.",
     ),
     "failures.png": (
         "Grasps that failed, each with the image that it was chosen by.",

@@ -1,4 +1,4 @@
-"""Where what takes long to compute is kept between runs: the convex parts of meshes."""
+"""Where what takes long to compute is kept between runs: the convex parts of meshes, labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def content_digest(mesh: Path) -> str:
         try:
             for buffer in json.loads(data)["buffers"]:
                 uri = buffer.get("uri", "data:")
-                if not uri.startswith("data:"):
+                if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
                     sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # then it cannot be loaded either, and that is where it is told

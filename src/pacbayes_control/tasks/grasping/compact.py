@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import DiagonalGaussian, Seen
+from pacbayes_control.distributions import DiagonalGaussian, Seen, ranges_from
 from pacbayes_control.tasks.grasping.extras import needed
 from pacbayes_control.tasks.grasping.threads import one_thread
 from pacbayes_control.tasks.grasping.weights import read_metadata, read_tensors
@@ -50,6 +50,10 @@ class Compact:
     name = "compact"
     size = FEATURES
 
+    def __post_init__(self) -> None:
+        if self.weights is not None:  # the same file wherever a copy is used
+            object.__setattr__(self, "weights", Path(self.weights).absolute())
+
     def features(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         """(images, features), one image at a time and in one thread: the same in any batch."""
         torch = needed("torch", "looking at objects")
@@ -67,19 +71,7 @@ class Compact:
     @property
     def seen(self) -> tuple[Seen, ...]:
         """The objects that it was trained on."""
-        return self._seen
-
-    @cached_property
-    def _digest(self) -> str:
-        sha = hashlib.sha256()
-        for name, tensor in sorted(self._tensors.items()):
-            sha.update(name.encode() + tensor.tobytes())
-        return sha.hexdigest()
-
-    @cached_property
-    def _seen(self) -> tuple[Seen, ...]:
-        ranges = json.loads(read_metadata(self.file).get("seen", "[]"))
-        return tuple(Seen(*part) for part in ranges)
+        return self._content.seen
 
     @property
     def file(self) -> Path:
@@ -88,40 +80,83 @@ class Compact:
 
     def prior(self) -> tuple[DiagonalGaussian, str]:
         """The prior over the layers that were trained with it, and in words where it is from."""
-        everything, words = read_tensors(self.file), read_metadata(self.file)
-        if "prior.mean" not in everything or "prior.variance" not in everything:
+        tensors, origin = self._content.tensors, self._content.origin
+        if "prior.mean" not in tensors or "prior.variance" not in tensors:
             raise ValueError(f"{self.file} holds no prior: make it with pbc pretrain grasping")
-        mean, variance = everything["prior.mean"], everything["prior.variance"]
-        gaussian = DiagonalGaussian(mean, variance, f"prior in {self.file.name}", self.seen)
-        return gaussian, words.get("origin", f"from {self.file.name}")
+        mean, variance = tensors["prior.mean"], tensors["prior.variance"]
+        return DiagonalGaussian(mean, variance, f"prior in {self.file.name}", self.seen), origin
 
     @cached_property
-    def _tensors(self) -> dict[str, NDArray]:
-        found = read_tensors(self.file)
-        return {
-            name.removeprefix("extractor."): tensor.astype(np.float32)
-            for name, tensor in found.items()
-            if name.startswith("extractor.")
-        }
+    def _digest(self) -> str:
+        return self._content.digest
+
+    @cached_property
+    def _content(self) -> _Content:
+        """All of the file, read once: what is checked is what is used."""
+        content = _read(self.file)
+        known = self.__dict__.get("_digest", content.digest)
+        if known != content.digest:
+            raise ValueError(
+                f"{self.file} is not what it was: its weights have the digest "
+                f"{content.digest[:16]}…, and {known[:16]}… before: restore the file"
+            )
+        return content
 
     @cached_property
     def _network(self) -> Any:
         torch = needed("torch", "looking at objects")
-        built = network()
-        wanted = {name: tuple(tensor.shape) for name, tensor in built.state_dict().items()}
-        for name, shape in wanted.items():
-            tensor = self._tensors.get(name)
-            if tensor is None:
-                raise ValueError(f"{self.file} has no tensor 'extractor.{name}'")
-            if tensor.shape != shape:
-                raise ValueError(
-                    f"{self.file}: tensor 'extractor.{name}' has shape {tensor.shape}, not {shape}"
-                )
-        built.load_state_dict({name: torch.as_tensor(self._tensors[name]) for name in wanted})
+        built, tensors = network(), self._content.tensors
+        named = {name: tensors[f"extractor.{name}"] for name in built.state_dict()}
+        built.load_state_dict(
+            {name: torch.as_tensor(tensor.astype(np.float32)) for name, tensor in named.items()}
+        )
         return built.eval().requires_grad_(False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"weights": self.weights}
+    def __getstate__(self) -> dict[str, Any]:  # without the network; a copy checks the digest
+        return {"weights": self.weights, "_digest": self.digest}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "weights", state["weights"])
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a file of weights holds."""
+
+    tensors: dict[str, NDArray]
+    seen: tuple[Seen, ...]
+    origin: str
+    digest: str  # of the extractor
+
+
+def _read(file: Path) -> _Content:
+    tensors, words = read_tensors(file), read_metadata(file)
+    sha = hashlib.sha256()
+    for name, shape in sorted(_layout().items()):
+        tensor = tensors.get(f"extractor.{name}")
+        if tensor is None:
+            raise ValueError(f"{file} has no tensor 'extractor.{name}'")
+        if tensor.shape != shape:
+            raise ValueError(
+                f"{file}: tensor 'extractor.{name}' has shape {tensor.shape}, not {shape}"
+            )
+        sha.update(name.encode() + tensor.astype(np.float32).tobytes())
+    origin = words.get("origin", f"from {file.name}")
+    return _Content(tensors, seen_in(words.get("seen"), str(file)), origin, sha.hexdigest())
+
+
+def _layout() -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in network().state_dict().items()}
+
+
+def seen_in(text: str | None, name: str) -> tuple[Seen, ...]:
+    """The objects that a file says it has seen; an error where it does not say.
+
+    >>> seen_in('[["elsewhere", 0, 0, 16]]', "an example")
+    (Seen(stream='elsewhere', seed=0, start=0, stop=16),)
+    """
+    try:
+        ranges = json.loads(text or "")
+    except ValueError:
+        ranges = None
+    return ranges_from(ranges, name)

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ BLOCK = 16  # objects drawn from one generator
 KEPT = 512  # blocks that a process remembers, 200 MB
 ATTEMPTS = 50  # at one object, before the distribution is given up
 
-_kept: OrderedDict[tuple[Any, ...], Arrays] = OrderedDict()  # a block is a function of its key
+_kept: OrderedDict[tuple[str, bytes], Arrays] = OrderedDict()  # a block is a function of its key
 _turn = Lock()
 
 
@@ -47,17 +46,22 @@ class Tabletop:
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """The arrays of n objects, each a shape's and what `_settled` adds to them."""
-        source: Any = rng.bit_generator.seed_seq
-        key = (repr(self), source.entropy, tuple(source.spawn_key), n)
+        seeds = rng.integers(0, 2**63, size=n)
+        key = (repr(self), seeds.tobytes())
         with _turn:
             if key not in _kept:
-                seeds = rng.integers(0, 2**63, size=n)
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     drawn = list(pool.map(self._one, seeds))
                 _kept[key] = {name: np.stack([one[name] for one in drawn]) for name in drawn[0]}
+                for array in _kept[key].values():
+                    array.setflags(write=False)
                 while len(_kept) > KEPT:
                     _kept.popitem(last=False)
             return _kept[key]
+
+    def at_rest(self, arrays: Arrays, row: int) -> tuple[Body, NDArray[np.float64], float]:
+        """The object in a row of the arrays, where it lies, (7,), and its height as seen, in m."""
+        return self.body(arrays, row), arrays["rest"][row], float(arrays["top"][row])
 
     def body(self, arrays: Arrays, row: int) -> Body:
         """The object in a row of the arrays."""

@@ -137,10 +137,11 @@ class Gripper:
     def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
         """Of height and fingers, (grasps, steps, 3)."""
         rise, fingers = self.hand.motion(phase)
-        rise = rise[:1] if phase == "approach" else rise
+        if phase == "approach":  # it is down already: one step shows what it touches
+            rise, fingers = np.zeros(1), np.zeros(1)
         controls = np.empty((len(grasps), len(rise), 3))
-        controls[..., 0] = tips[:, None] + (0 if phase == "approach" else rise)
-        controls[..., 1:] = fingers[: len(rise), None]
+        controls[..., 0] = tips[:, None] + rise
+        controls[..., 1:] = fingers[:, None]
         return controls
 
 

@@ -63,53 +63,54 @@ def pretrain(
     shape = Network(_Sized(compact.FEATURES))
     head = _start(shape, torch, device, seed)
     grid_layer = torch.nn.Linear(compact.FEATURES, len(labels.grid.grasps)).to(device)
-    total = training.epochs + training.head_epochs
+    total, size = training.epochs + training.head_epochs, training.step_size
+
+    def grasp_cost(policy: Any, features: Any, failed: Any) -> Any:
+        grasps = shape.decoded(forward(shape, policy, features))
+        return near_failures(failed, labels.grid, *grasps).mean()
+
+    def both(seen: Any, failed: Any) -> Any:
+        features = eyes(seen)
+        guess = torch.nn.functional.binary_cross_entropy_with_logits
+        return grasp_cost(head, features, failed) + guess(grid_layer(features), 1 - failed)
+
+    def noisy(seen: Any, failed: Any) -> Any:
+        return grasp_cost(head + widths * torch.randn_like(head), eyes(seen), failed)
+
+    def descend(loss: Any, optimiser: Any, schedule: Any, epochs: range) -> None:
+        for epoch in epochs:
+            for rows in torch.randperm(len(images), device=device).split(training.batch):
+                optimiser.zero_grad()
+                loss(*_mirrored(images[rows], table[rows], labels.grid, torch)).backward()
+                optimiser.step()
+                schedule.step()
+            if progress:
+                progress(epoch + 1, total)
+
+    batches = -(-len(images) // training.batch)
     everything = [*eyes.parameters(), *grid_layer.parameters(), head]
-    steps = training.epochs * -(-len(images) // training.batch)
-    optimiser = torch.optim.AdamW(everything, lr=training.step_size, weight_decay=training.decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2 * training.step_size, steps)
-    for epoch in range(training.epochs):
-        for rows in torch.randperm(len(images), device=device).split(training.batch):
-            seen, failed = _mirrored(images[rows], table[rows], labels.grid, torch)
-            features = eyes(seen)
-            grasp = near_failures(
-                failed, labels.grid, *shape.decoded(forward(shape, head, features))
-            ).mean()
-            told = torch.nn.functional.binary_cross_entropy_with_logits(
-                grid_layer(features), 1 - failed
-            )
-            optimiser.zero_grad()
-            (grasp + told).backward()
-            optimiser.step()
-            schedule.step()
-        if progress:
-            progress(epoch + 1, total)
+    optimiser = torch.optim.AdamW(everything, lr=size, weight_decay=training.decay)
+    steps = training.epochs * batches
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2 * size, steps)
+    descend(both, optimiser, schedule, range(training.epochs))
     eyes.eval().requires_grad_(False)
     widths = _widths(shape, head.detach(), training.noise, torch)
-    optimiser = torch.optim.Adam([head], lr=training.step_size)
-    steps = training.head_epochs * -(-len(images) // training.batch)
+    optimiser = torch.optim.Adam([head], lr=size)
+    steps = training.head_epochs * batches
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for epoch in range(training.head_epochs):
-        for rows in torch.randperm(len(images), device=device).split(training.batch):
-            seen, failed = _mirrored(images[rows], table[rows], labels.grid, torch)
-            noisy = head + widths * torch.randn_like(head)
-            outputs = forward(shape, noisy, eyes(seen))
-            grasp = near_failures(failed, labels.grid, *shape.decoded(outputs)).mean()
-            optimiser.zero_grad()
-            grasp.backward()
-            optimiser.step()
-            schedule.step()
-        if progress:
-            progress(training.epochs + epoch + 1, total)
+    descend(noisy, optimiser, schedule, range(training.epochs, total))
+    _write(file, eyes, head.detach(), widths, labels.environments)
+
+
+def _write(file: Path, eyes: Any, mean: Any, widths: Any, seen: Environments) -> None:
     tensors = {
         f"extractor.{name}": tensor.cpu().numpy().astype(np.float16)
         for name, tensor in eyes.state_dict().items()
     }
-    tensors["prior.mean"] = head.detach().cpu().numpy().astype(np.float32)
+    tensors["prior.mean"] = mean.cpu().numpy().astype(np.float32)
     tensors["prior.variance"] = (widths**2).cpu().numpy().astype(np.float32)
-    seen_range = labels.environments.range
-    words = f"learnt on {len(labels.environments):,} other objects, with its extractor"
-    write_tensors(file, tensors, {"seen": json.dumps([list(seen_range)]), "origin": words})
+    words = f"learnt on {len(seen):,} other objects, with its extractor"
+    write_tensors(file, tensors, {"seen": json.dumps([list(seen.range)]), "origin": words})
 
 
 @dataclass(frozen=True)

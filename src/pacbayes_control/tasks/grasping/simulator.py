@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks.grasping.cache import digest_of
 from pacbayes_control.tasks.grasping.gripper import Gripper, Hand
 from pacbayes_control.tasks.grasping.models import (
+    DRAG,
     HEIGHT,
     LEFT,
     PALM,
@@ -19,6 +21,7 @@ from pacbayes_control.tasks.grasping.models import (
     Body,
     build,
     mujoco,
+    world,
 )
 from pacbayes_control.tasks.grasping.objects import corners, rotation
 
@@ -68,6 +71,12 @@ class Robot(Protocol):
     def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
         """What the drives are told in a phase, (grasps, steps, drives)."""
         ...
+
+
+def physics(robot: Robot | None = None) -> str:
+    """Words that tell one simulator from another: MuJoCo's version, and a digest of our numbers."""
+    worlds = [world(), robot.world if robot else ""]
+    return f"MuJoCo {mujoco().__version__}, physics {digest_of([*worlds, DRAG, RISE, SLOW])[:8]}"
 
 
 class Rest(NamedTuple):
@@ -135,7 +144,7 @@ class Simulator:
         data = mj.MjData(model)
         tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
         velocity = 1 + model.nq + model.jnt_dofadr[model.joint("object").id]
-        ends = np.full(len(grasps), LIFTED, np.uint8)
+        ends = np.full(len(grasps), DROPPED, np.uint8)
         left = np.arange(len(grasps))
         states = self.robot.start(model, rest, grasps, tips)
         before = np.zeros(len(grasps))  # heights of the object
@@ -151,13 +160,14 @@ class Simulator:
                     ends[left[met]] = COLLIDED
                     going = ~met
                 else:
-                    ends[left[~touching]] = MISSED if phase == "close" else DROPPED
                     going = touching
+                if phase == "close":
+                    ends[left[~going]] = MISSED
                 if phase == "lift":
                     speed = np.linalg.norm(states[:, -1, velocity : velocity + 3], axis=1)
                     held = (last[:, HEIGHT] - before[left] > RISE) & (last[:, TABLE] == 0)
-                    ends[left[going & ~held]] = DROPPED
-                    ends[left[going & held & ~(speed < SLOW)]] = FLUNG
+                    ends[left[going & held]] = FLUNG
+                    ends[left[going & held & (speed < SLOW)]] = LIFTED
                 left, states = left[going], states[going, -1]
                 if len(left) == 0:
                     break

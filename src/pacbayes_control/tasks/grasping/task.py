@@ -14,9 +14,8 @@ from pacbayes_control.tasks.grasping.camera import View
 from pacbayes_control.tasks.grasping.environments import BLOCK, Tabletop
 from pacbayes_control.tasks.grasping.gripper import Gripper
 from pacbayes_control.tasks.grasping.labels import Labels
-from pacbayes_control.tasks.grasping.models import mujoco
 from pacbayes_control.tasks.grasping.policy import Controller, Network, Offsets
-from pacbayes_control.tasks.grasping.simulator import LIFTED, Robot, Simulator
+from pacbayes_control.tasks.grasping.simulator import LIFTED, Robot, Simulator, physics
 from pacbayes_control.tasks.grasping.surrogates import Surrogate, gradients
 
 Floats = NDArray[np.float64]
@@ -49,17 +48,17 @@ class Grasping:
 
     def __repr__(self) -> str:
         fields = (self.controller, self.tabletop, self.robot, self.surrogate_cost, self.labels)
-        return f"Grasping(MuJoCo {mujoco().__version__}, {', '.join(map(repr, fields))})"
+        return f"Grasping({physics(self.robot)}, {', '.join(map(repr, fields))})"
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n objects at rest under a named stream."""
-        words = f"grasping {self.tabletop!r}, MuJoCo {mujoco().__version__}"
+        words = f"grasping {self.tabletop!r}, {physics()}"
         return drawn(self.tabletop.draw, words, n, stream, seed, BLOCK)
 
     @property
     def policy_class(self) -> str:
-        """What a row of parameters means, in a few words."""
-        return self.controller.name
+        """What a row of parameters means, on which robot: a certificate holds for no other."""
+        return f"{self.controller!r} by {self.robot!r}"
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -77,8 +76,7 @@ class Grasping:
         for row in range(len(environments)):
             own = policies[row] if policies.ndim == 3 else policies
             grasps = self.grasps(own, arrays["heights"][row], arrays["centroid"][row])
-            body, rest = self.tabletop.body(arrays, row), arrays["rest"][row]
-            rows.append(simulator.endings(body, rest, float(arrays["top"][row]), grasps))
+            rows.append(simulator.endings(*self.tabletop.at_rest(arrays, row), grasps))
         return np.array(rows)
 
     def grasps(self, policies: NDArray, heights: NDArray, centroid: NDArray) -> Floats:
@@ -107,7 +105,7 @@ class Grasping:
 
     def blind(self) -> Grasping:
         """The same with grasps in place of policies: what labels are made with."""
-        return replace(self, controller=Offsets(), labels=None)
+        return replace(self, controller=Offsets(), surrogate_cost=Surrogate(), labels=None)
 
     def gradients(self, policies: NDArray, environments: Environments) -> tuple[Floats, Floats]:
         """The mean surrogate of each policy over labelled objects, and its derivatives."""
@@ -119,11 +117,13 @@ class Grasping:
         """What the extractor sees of each object; (environments, features)."""
         network: Any = self.controller
         key = (network.extractor.digest, environments.task, environments.range)
-        if key not in _known:
+        found = _known.get(key)
+        if found is None:
             images = (image for part in environments.chunks(BLOCK) for image in _heights(part))
+            found = np.array([network.features(image) for image in images])
             _known.clear()  # a search asks for the same again and again
-            _known[key] = np.array([network.features(image) for image in images])
-        return _known[key]
+            _known[key] = found
+        return found
 
     def trainable(self) -> tuple[Network, Labels]:
         """The network and the labels to train it with; an error where there are none."""
