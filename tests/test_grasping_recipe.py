@@ -131,7 +131,6 @@ def test_labels_are_the_same_for_every_network_but_not_for_every_robot_or_grid(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.xfail(reason="the name of the folder depends on the surrogate, which labels do not")
 def test_labels_are_the_same_for_every_surrogate(tmp_path: Path, labels: Labels):
     for kind in ("table", "distance"):
         other = replace(TASK, surrogate_cost=Surrogate(kind))
@@ -161,8 +160,8 @@ def test_labelling_that_was_stopped_goes_on_where_it_was(
     assert np.array_equal(found.failures, label(TASK, objects, tiny).failures)
 
 
-@pytest.mark.xfail(reason="a last part of one object is taken for a sample of one: N = 257, 513, …")
 def test_a_part_may_hold_a_single_object(monkeypatch: pytest.MonkeyPatch):
+    """As the last of 257 objects."""
     monkeypatch.setattr(grasping, "PART", 16)
     objects, tiny = TASK.environments(17, stream="train"), Grid(places=2, angles=2)
     assert label(TASK, objects, tiny).failures.shape == (17, 8)
@@ -209,17 +208,22 @@ def test_a_prior_from_elsewhere_is_refused_for_other_layers(network: Network):
         prior_for(network, "elsewhere")
 
 
-@pytest.mark.xfail(reason="any name but paper is taken for elsewhere")
-def test_an_unknown_prior_is_refused():
-    with pytest.raises(ValueError, match=r"prior 'eslewhere' .*choose .*elsewhere, paper"):
-        prior_for(Network(Compact()), "eslewhere")
-
-
-def test_a_budget_that_is_overspent_is_refused_before_anything_is_done():
-    with pytest.raises(ValueError, match="overspends"):
-        Recipe(delta=0.001)
-    with pytest.raises(ValueError, match="method 'occam' is unknown for a Gaussian posterior"):
-        Recipe(method="occam")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"prior": "eslewhere"}, "prior 'eslewhere' is unknown .*: choose from elsewhere, paper"),
+        ({"prior": "mine.safetensors"}, r"a file of pbc pretrain grasping is given as weights"),
+        ({"delta": 0.001, "sampling_delta": 0.001}, "overspends"),
+        ({"delta": 2.0}, "delta"),
+        ({"method": "occam"}, "method 'occam' is unknown for a Gaussian posterior"),
+        ({"objective": "robust-pinsker"}, "objective 'robust-pinsker' cannot be used for grasping"),
+        ({"objective": "guess"}, "objective 'guess' cannot be used for grasping: choose from"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_recipe_that_cannot_be_followed_is_refused(wrong: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**wrong)
 
 
 # ---- learning -----------------------------------------------------------------------------------

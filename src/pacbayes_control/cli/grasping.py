@@ -100,8 +100,6 @@ def reproduce(
     from pacbayes_control.report.terminal import bar, say, watch
     from pacbayes_control.tasks.grasping.cache import cache_folder
 
-    if test_environments == 1:
-        raise ValueError("one new object says nothing: give --test-environments 2 or more")
     settings = replace(QUICK if quick else Settings(), seed=seed)
     if environments is not None:
         settings = replace(settings, environments=environments)

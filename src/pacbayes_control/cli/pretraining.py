@@ -96,12 +96,15 @@ def _pretrain_grasping(
     from pacbayes_control.cli.loading import workers_for
     from pacbayes_control.report.terminal import bar, say
     from pacbayes_control.tasks.grasping.compact import Compact
+    from pacbayes_control.tasks.grasping.extras import needed
     from pacbayes_control.tasks.grasping.labels import Grid
     from pacbayes_control.tasks.grasping.pretraining import Training, pretrain
     from pacbayes_control.tasks.grasping.task import Grasping
 
     check_writable(out_file)
     check_json(json_file, out_file)
+    needed("torch", "training a network")  # before an hour of labels
+    needed("safetensors", "weights")
     training = Training() if epochs is None else Training(epochs=epochs, head_epochs=epochs)
     task = Grasping()
     elsewhere = task.environments(environments, "elsewhere", seed)

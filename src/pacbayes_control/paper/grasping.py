@@ -54,6 +54,13 @@ class Settings:
     grid: Grid = field(default_factory=Grid)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.environments < 2 or self.test_environments < 2:
+            raise ValueError(
+                f"{self.environments} objects and {self.test_environments} new ones: at least two "
+                "of each are needed"
+            )
+
 
 QUICK = Settings(300, 300, 20, Grid(places=5, angles=12))
 

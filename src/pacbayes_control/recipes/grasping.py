@@ -55,11 +55,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         split_budget(self.delta, self.method, self.sampling_delta)
-        if self.prior not in PRIORS:
-            raise ValueError(
-                f"prior {self.prior!r} is unknown for grasping: choose from {', '.join(PRIORS)}; a "
-                "file of pbc pretrain grasping is given as weights (--weights)"
-            )
+        _check_prior(self.prior)
         usable = [name for name, objective in OBJECTIVES.items() if not objective.exponential]
         if self.objective is not None and self.objective not in usable:
             raise ValueError(
@@ -70,7 +66,15 @@ class Recipe:
     @property
     def search(self) -> Settings:
         """How to search."""
-        return self.settings or SEARCH["paper" if self.prior == "paper" else "elsewhere"]
+        return self.settings or SEARCH[self.prior]
+
+
+def _check_prior(name: str) -> None:
+    if name not in PRIORS:
+        raise ValueError(
+            f"prior {name!r} is unknown for grasping: choose from {', '.join(PRIORS)}; a file of "
+            "pbc pretrain grasping is given as weights (--weights)"
+        )
 
 
 def label(
@@ -84,7 +88,7 @@ def label(
     """Try every grasp of a grid on every object: an evaluation of policies that do not look.
 
     folder: where labels are kept, those of each kind of task apart and in parts of PART objects, so
-    that an interrupted labelling goes on where it was and a larger one begins with a smaller.
+    that an interrupted labelling goes on where it was and a larger one takes over whole parts.
     """
     blind, columns = task.blind(), len(grid.grasps)
     words = [__version__, repr(blind), repr(grid)]
@@ -108,6 +112,7 @@ def _part_of(kept: Path | None, part: Environments) -> Path | None:
 
 def prior_for(network: Network, name: str, seed: int = 0) -> GaussianPrior:
     """A prior over a network's layers, by name."""
+    _check_prior(name)
     if name == "paper":
         return GaussianPrior(network.paper_prior(seed), "the paper's, around random means near 0")
     if not isinstance(network.extractor, Compact):

@@ -71,12 +71,12 @@ def map_of(turns: int, flip: int) -> NDArray[np.float64]:
 
 # ---- pictures -----------------------------------------------------------------------------------
 
-PIXELS, STRIDE = Grid(places=4, angles=8), 9  # pixels between places, so that each has a pixel
+PIXELS, STRIDE = Grid(places=5, angles=8), 7  # pixels between places
 
 
 def pixel_at(place: NDArray) -> tuple[int, int]:
     """Row and column of a place, (x, y) in places from the middle."""
-    column, row = 31.5 + STRIDE * place
+    column, row = 32 + STRIDE * place  # the middle of a cut-out is the pixel after half of them
     assert column == int(column)
     assert row == int(row)
     return int(row), int(column)
@@ -84,11 +84,11 @@ def pixel_at(place: NDArray) -> tuple[int, int]:
 
 @EACH
 def test_where_the_picture_goes_the_grasp_goes_and_turns_with_it(turns: int, flip: int):
-    places = np.arange(4) - 1.5
+    places = np.arange(5) - 2.0
     symmetry = map_of(turns, flip)
-    cases = [(i, j, k) for i in range(4) for j in range(4) for k in range(8)]
+    cases = [(i, j, k) for i in range(5) for j in range(5) for k in range(8)]
     images = np.zeros((len(cases), 3, 64, 64), np.float32)
-    table = np.ones((len(cases), 4, 4, 8), np.uint8)
+    table = np.ones((len(cases), 5, 5, 8), np.uint8)
     for n, (i, j, k) in enumerate(cases):
         images[n, 1, *pixel_at(places[[i, j]])] = 1
         table[n, i, j, k] = 0
@@ -99,7 +99,7 @@ def test_where_the_picture_goes_the_grasp_goes_and_turns_with_it(turns: int, fli
         row, column = np.argwhere(seen[n, 1])[0]
         (best,) = np.flatnonzero(failed[n] == 0)
         x, y, angle = PIXELS.grasps[best]
-        place = np.array([x, y]) / PIXELS.half_width * 1.5
+        place = np.array([x, y]) / PIXELS.half_width * 2
         assert (row, column) == pixel_at(np.round(place, 9))
         np.testing.assert_allclose(place, symmetry @ places[[i, j]], atol=1e-9)
         before = PIXELS.directions[k]
@@ -109,7 +109,7 @@ def test_where_the_picture_goes_the_grasp_goes_and_turns_with_it(turns: int, fli
 
 def test_all_eight_symmetries_are_drawn_and_by_the_seed():
     grid = Grid(places=2, angles=2)
-    image = torch.arange(4.0).reshape(1, 1, 2, 2)
+    image = torch.arange(16.0).reshape(1, 1, 4, 4)
     table = torch.arange(8).reshape(1, 8)
 
     def drawn() -> list[tuple]:
@@ -122,17 +122,11 @@ def test_all_eight_symmetries_are_drawn_and_by_the_seed():
     assert found == drawn()
 
 
-@pytest.mark.xfail(reason="half a turn of an odd number of angles is rounded down: 72° for 90°")
-def test_a_grid_with_an_odd_number_of_angles_is_refused_or_turned_rightly():
+def test_a_grid_without_right_angles_is_refused(tmp_path: Path):
     grid = Grid(places=2, angles=5)
-    table = np.ones((1, 2, 2, 5), np.uint8)
-    table[0, 0, 0, 0] = 0
-    images = np.zeros((1, 3, 64, 64), np.float32)
-    try:
-        _, failed = mirrored(images, table.reshape(1, -1), grid, 1, 0)
-    except ValueError:
-        return
-    assert not (failed == 0).any()  # no angle of the grid is a right angle from the first
+    objects = TASK.environments(2, stream="tests of pretraining")
+    with pytest.raises(ValueError, match="a grid of 5 angles has none, an even number has"):
+        pretrain(Labels(objects, np.ones((2, 20), np.uint8), grid), tmp_path / "prior.safetensors")
 
 
 # ---- physics ------------------------------------------------------------------------------------
@@ -170,8 +164,7 @@ def test_turned_labels_are_the_labels_of_the_turned_object():
     assert np.mean(alike_anyway) > 0.1  # else there would be nothing to see
 
 
-def test_a_turned_picture_is_the_picture_of_the_turned_object_to_within_a_pixel():
-    """The middle of a cut-out is a pixel, and that of a turn lies between four: hence one off."""
+def test_a_turned_picture_is_the_picture_of_the_turned_object():
     grid, mj, camera = Grid(places=2, angles=2), mujoco(), TASK.tabletop.camera
     arrays = TASK.environments(16, stream="tests of pretraining").arrays()
     for row in range(4):
@@ -183,9 +176,7 @@ def test_a_turned_picture_is_the_picture_of_the_turned_object_to_within_a_pixel(
         assert view is not None
         before = np.repeat(arrays["mask"][row][None, None], 3, axis=1).astype(np.float32)
         images, _ = mirrored(before, np.zeros((1, 8), np.uint8), grid, 1, 0)
-        shifts = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
-        apart = [np.mean(np.roll(images[0, 0], by, (0, 1)) != view.mask) for by in shifts]
-        assert min(apart) < 0.001
+        assert np.mean(images[0, 0] != view.mask) < 0.001
         assert np.mean(before[0, 0] != view.mask) > 0.02
 
 

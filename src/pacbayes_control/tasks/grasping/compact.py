@@ -60,7 +60,8 @@ class Compact:
         if images.ndim != 4 or images.shape[1:] != (3, SIDE, SIDE):
             raise ValueError(f"images are (n, 3, {SIDE}, {SIDE}), not {images.shape}")
         with torch.inference_mode(), one_thread():
-            found = [self._network(torch.as_tensor(image[None]))[0].numpy() for image in images]
+            inputs = (torch.as_tensor(np.array(image[None], np.float32)) for image in images)
+            found = [self._network(image)[0].numpy() for image in inputs]
         return np.array(found, np.float32).reshape(len(images), FEATURES)
 
     @property

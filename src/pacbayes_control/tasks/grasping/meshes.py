@@ -220,7 +220,9 @@ class MeshFolder:
 def _broken_in_words(broken: dict[str, str], of: int, skipping: bool) -> str:
     path, why = next(iter(broken.items()))
     others = f" (and {len(broken) - 1} more of {of} meshes)" if len(broken) > 1 else ""
-    hint = "repair it or take it out" + ("" if skipping else ", or give skip_broken=True")
+    hint = "repair it or take it out" + (
+        "" if skipping else ", or give skip_broken=True (--skip-broken)"
+    )
     return f"{path} {why}{others}: {hint}"
 
 

@@ -51,8 +51,14 @@ def pretrain(
 ) -> None:
     """Train on labelled objects, and write the extractor and the prior to a file.
 
-    device: of PyTorch; by default a GPU where there is one.
+    device: of PyTorch; by default a GPU where there is one. The last bits of the weights depend on
+    the device and on the number of its threads.
     """
+    if labels.grid.angles % 2:
+        raise ValueError(
+            f"objects are turned by right angles in training: a grid of {labels.grid.angles} "
+            "angles has none, an even number has"
+        )
     torch = needed("torch", "training a network")
     training = training or Training()
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -157,11 +163,16 @@ def _mirrored(images: Any, table: Any, grid: Grid, torch: Any) -> tuple[Any, Any
     failed = table.reshape(-1, *grid.shape).float()
     turns, flip = int(torch.randint(4, ())), bool(torch.randint(2, ()))
     for _ in range(turns):  # by a right angle: x → y, y → -x, and θ → θ + π/2
-        images = torch.flip(images.transpose(2, 3), dims=[3])
+        images = _flipped(images.transpose(2, 3), torch)
         failed = torch.flip(failed.transpose(1, 2), dims=[1])
         failed = torch.roll(failed, grid.angles // 2, dims=3)
     if flip:  # x → -x, and θ → π - θ
-        images = torch.flip(images, dims=[3])
+        images = _flipped(images, torch)
         failed = torch.flip(failed, dims=[1])
         failed = torch.roll(torch.flip(failed, dims=[3]), 1, dims=3)
     return images, failed.reshape(len(images), -1)
+
+
+def _flipped(images: Any, torch: Any) -> Any:
+    """Mirrored along the columns, about the pixel of the middle: the one after half of them."""
+    return torch.roll(torch.flip(images, dims=[3]), 1, dims=3)
