@@ -237,7 +237,10 @@ def test_the_same_command_leaves_the_same_run_on_any_number_of_workers(quick: Pb
             ("--weights", "missing.safetensors", "--prior", "paper"),
             "missing.safetensors has no tensor 'extractor.4.bias'",
         ),
-        (("--head", "paper"), "choose the prior paper for other layers or another head"),
+        (
+            ("--head", "paper"),
+            "for other layers or another head choose the prior paper (--prior paper)",
+        ),
         (("--prior", "eslewhere"), "prior 'eslewhere' is unknown for grasping: choose from"),
         (("--prior", "mine.safetensors"), "is given as weights (--weights)"),
         (("--objective", "guess"), "objective 'guess' cannot be used for grasping"),
@@ -334,12 +337,13 @@ def test_the_papers_experiment_prints_nothing_but_json(
     assert [row["setting"] for row in record["rows"]] == ["ours", "paper"]
     assert all(row["certifying_grasps"] == 36 for row in record["rows"])
     assert "12 objects to learn from, 8 new ones" in result.stderr
-    folder = tmp_path / "runs" / "grasping"
+    folder = tmp_path / "runs" / "reproduce-grasping-quick"
     assert "data:image/png;base64," in (folder / "grasping.html").read_text(encoding="utf-8")
-    assert {file.name for file in folder.iterdir()} == {"run", "grasping.html"}
-    verified = quick("verify", folder / "run")
+    assert {file.name for file in folder.iterdir()} == {"grasping", "grasping.html"}
+    verified = quick("verify", folder / "grasping")
     assert verified.returncode == 0, verified.stderr
-    assert certificate(folder)["bound"] == record["bound"]
+    saved = json.loads((folder / "grasping" / "certificate.json").read_text())
+    assert saved["bound"] == record["bound"]
 
 
 @pytest.mark.usefixtures("no_labels")

@@ -203,7 +203,7 @@ def test_a_prior_from_elsewhere_is_refused_for_other_eyes(tmp_path: Path):
     ids=["head", "sizes"],
 )
 def test_a_prior_from_elsewhere_is_refused_for_other_layers(network: Network):
-    match = rf"has 10468 parameters and the network {network.parameters}: choose the prior paper"
+    match = rf"has 10468 parameters and the network {network.parameters}: for other layers"
     with pytest.raises(ValueError, match=match):
         prior_for(network, "elsewhere")
 

@@ -130,7 +130,9 @@ def some_policies(task: Task, count: int = 3) -> NDArray:
     parameters = getattr(task, "parameters", None)
     parameters = parameters or getattr(getattr(task, "policy", None), "parameters", None)
     if not isinstance(parameters, int):
-        raise ValueError(f"the task {task.name} has no policies of its own to try: give some")
+        raise ValueError(
+            f"the task {task.name} has no policies of its own to try: give some (--policies)"
+        )
     return rng.standard_normal((count, parameters))
 
 

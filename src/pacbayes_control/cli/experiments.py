@@ -54,7 +54,10 @@ def reproduce(
     ] = False,
     seed: Seed = 0,
     out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the figures; default runs/NAME.")
+        Path | None,
+        typer.Option(
+            "--out", help="Folder for the figures; default runs/NAME, or runs/reproduce-grasping."
+        ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -76,7 +79,8 @@ def reproduce(
     else:
         refuse_given(context, dict.fromkeys(("environments", "quick"), "is for grasping"))
     check_json(json_file)
-    folder = out_folder or Path("runs") / name
+    usual = f"reproduce-{name}{'-quick' if quick else ''}" if name == "grasping" else name
+    folder = out_folder or Path("runs") / usual
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder for the figures")
     if (folder / "manifest.json").exists():
@@ -158,6 +162,7 @@ def _continuous(
 
 @app.command()
 def bench(
+    context: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -182,9 +187,14 @@ def bench(
     """
     from pacbayes_control import bench as benchmarks
     from pacbayes_control.report.tables import show_bench
-    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.report.terminal import bar, say
 
     check_json(json_file)
+    if name != "vehicle":
+        names = ("environments", "scale_to")
+        refuse_given(context, dict.fromkeys(names, "is for bench vehicle"))
+    if name != "learn":
+        refuse_given(context, {"solver": "is for bench learn"})
     if name == "vehicle":
         with bar("PyBullet rollouts", environments * 50) as progress:
             result = benchmarks.bench_vehicle(environments, scale_to, seed, progress)
@@ -204,3 +214,5 @@ def bench(
     record = asdict(result)
     write_json(json_file, record)
     show_bench(name, record)
+    if name == "grasping" and record["ratio"] is None:
+        say("PyBullet is not installed, so there is no reference: pip install '.[pybullet]'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ def grasping_task(
     surrogate: str = "table",
 ) -> Grasping:
     """The task that the options of a command describe; an error before anything is simulated."""
-    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.report.terminal import bar, say
     from pacbayes_control.tasks.grasping.arm import Arm
     from pacbayes_control.tasks.grasping.compact import Compact
     from pacbayes_control.tasks.grasping.environments import Tabletop
@@ -42,15 +41,17 @@ def grasping_task(
     controller = Network(eyes, head=head)
     repr(controller)  # reads the weights: an error now, not after the labels
     tabletop = Tabletop()
+    if skip_broken and meshes is None:
+        raise ValueError("--skip-broken is for --meshes: give that too")
     if meshes is not None:
         from pacbayes_control.tasks.grasping.meshes import MeshFolder
 
+        cores = os.cpu_count() or 1
         with bar("decomposing meshes", 1) as progress:
-            tabletop = Tabletop(
-                MeshFolder(
-                    meshes, skip_broken=skip_broken, workers=os.cpu_count() or 1, progress=progress
-                )
-            )
+            objects = MeshFolder(meshes, skip_broken=skip_broken, workers=cores, progress=progress)
+        for path, why in objects.skipped:
+            say(f"Left out: {path} {why}")
+        tabletop = Tabletop(objects)
     return Grasping(controller, tabletop, robots[robot], Surrogate(surrogate))
 
 
@@ -67,15 +68,17 @@ def labelled(task: Grasping, environments: Any, grid: Any, executor: Any) -> Gra
 
 def learn(task: Grasping, environments: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
     """Label, search and certify."""
+    from pacbayes_control.learn.gaussian import ROLLOUTS
     from pacbayes_control.recipes.grasping import learn_grasping, prior_for
-    from pacbayes_control.report.terminal import watch
+    from pacbayes_control.report.terminal import bar, watch
 
     network: Any = task.controller
     prior_for(network, recipe.prior, recipe.seed).check_unseen(environments)
     ready = labelled(task, environments, recipe.grid, executor)
     file = checkpoint.with_name(f"{checkpoint.name}.search")
-    with watch() as watching:
-        return learn_grasping(ready, recipe, file, watching("learning the posterior"), executor)
+    with watch() as watching, bar("certifying grasps", ROLLOUTS) as certifying:
+        searching = watching("learning the posterior")
+        return learn_grasping(ready, recipe, file, searching, certifying, executor)
 
 
 def pictures(task: Grasping, run: Any, environments: Any) -> dict[str, bytes]:
@@ -107,21 +110,14 @@ def reproduce(
         settings = replace(settings, test_environments=test_environments)
     checkpoint = folder / "checkpoint"
     task = grasping_task()
-    with ExitStack() as stack:
-        executor = stack.enter_context(workers_for(task, None, None))
-        watching = stack.enter_context(watch())
-        bars = ExitStack()
-
-        def told(title: str, total: int) -> Any:
-            return bars.enter_context(bar(title, total))
-
-        with bars:
-            result = grasping(
-                settings, cache_folder() / "grasping", checkpoint, executor, told, watching
-            )
+    with workers_for(task, None, None) as executor, watch() as watching:
+        result = grasping(
+            settings, cache_folder() / "grasping", checkpoint, executor, bar, watching
+        )
     new = task.environments(settings.test_environments, "test", seed)
-    kept = pictures(result.task, result.run, new)
-    run = folder / "run"
+    with bar("pictures", 1):
+        kept = pictures(result.task, result.run, new)
+    run = folder / "grasping"
     result.run.save(run, True, kept)
     remove(checkpoint)
     write_page(result.run, folder / "grasping.html", name=str(run), pictures=kept)

@@ -77,13 +77,22 @@ def learn(
     estimator: Annotated[
         str, typer.Option(help="Gradient of the cost: evolution, or differences of the surrogate.")
     ] = "evolution",
-    steps: Annotated[int, typer.Option(min=1, max=MOST, help="Steps of the search.")] = 200,
+    steps: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST, help="Steps of the search; grasping with --prior paper takes 400."
+        ),
+    ] = 200,
     prior_steps: Annotated[
         int, typer.Option(min=1, max=MOST, help="Steps of the search for a prior.")
     ] = 400,
     draws: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, help="Policies for each environment to certify with."),
+        typer.Option(
+            min=1,
+            max=MOST,
+            help="Policies for each environment to certify with; default 30,000 rollouts in all.",
+        ),
     ] = None,
     shared_draws: Annotated[
         bool, typer.Option("--shared-draws", help="The same in every environment, as in the paper.")

@@ -39,6 +39,7 @@ def learn_gaussian(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     progress: Watch | None = None,
+    certifying: Progress | None = None,
 ) -> Run[DiagonalGaussian]:
     """Learn a Gaussian posterior over policies and certify it: δ in all, δ' of it for sampling.
 
@@ -47,7 +48,8 @@ def learn_gaussian(
     given. A prior that learnt from environments must not have seen
     these: an overlap is an error. draws: policies for each environment to certify with, shared by
     all environments if `shared`. checkpoint: a file to go on from, and to write as the search goes;
-    the rollouts of the certifying draws are kept in a folder beside it.
+    the rollouts of the certifying draws are kept in a folder beside it. progress: is told of the
+    search after each step; certifying: of the rollouts that certify.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -77,6 +79,7 @@ def learn_gaussian(
         draws,
         shared,
         seed,
+        certifying,
         out=_beside(checkpoint, f"draws-{draws}"),
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from pacbayes_control.learn.gaussian import ROLLOUTS
 from pacbayes_control.learn.training import Watch
 from pacbayes_control.recipes.grasping import Recipe, baseline, label, learn_grasping
 from pacbayes_control.rollouts import Progress, evaluate, sample_costs
-from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.evaluation import counting_on, table_of
 from pacbayes_control.rollouts.jobs import CHUNK, Job
 from pacbayes_control.rollouts.pools import Workers
 from pacbayes_control.run import Run
@@ -40,7 +42,8 @@ PAPER = {"bound": 0.294, "test_success": 0.82, "baseline_test_success": 0.78}
 CONFIDENCE = 0.95  # of the intervals on new objects
 SAMPLE = 16  # objects to measure the speed on
 
-Told = Callable[[str, int], Progress]  # from a title and a total to who watches
+# From a title and a total to who watches while that lasts.
+Told = Callable[[str, int], AbstractContextManager[Progress | None]]
 Interval = tuple[float, float]
 
 
@@ -114,9 +117,9 @@ def grasping(
     task = Grasping(network)
     train = task.environments(settings.environments, "train", settings.seed)
     test = task.environments(settings.test_environments, "test", settings.seed)
-    count = len(train) * len(settings.grid.grasps)
-    labelling = told("labelling grasps", count) if told else None
-    labels = label(task, train, settings.grid, labels_in, labelling, executor)
+    told = told or (lambda *_: nullcontext())
+    with told("labelling grasps", len(train) * len(settings.grid.grasps)) as labelling:
+        labels = label(task, train, settings.grid, labels_in, labelling, executor)
     ours = Recipe(draws=settings.draws, grid=settings.grid, seed=settings.seed)
     rows, runs = [], []
     for setting, mine, recipe in (
@@ -125,9 +128,11 @@ def grasping(
     ):
         file = checkpoint.with_name(f"{checkpoint.name}.{setting}") if checkpoint else None
         watching = watch(f"{setting}: learning the posterior") if watch else None
-        run = learn_grasping(mine, recipe, file, watching, executor)
+        with told(f"{setting}: certifying grasps", ROLLOUTS) as certifying:
+            run = learn_grasping(mine, recipe, file, watching, certifying, executor)
         plain = baseline(mine, recipe)
-        failed = _on_new_objects(mine, run, plain, test, settings.seed, executor)
+        with told(f"{setting}: grasps of new objects", 2 * len(test)) as trying:
+            failed = _on_new_objects(mine, run, plain, test, settings.seed, trying, executor)
         rows.append(_row(setting, mine, run, *failed))
         runs.append(run)
     rules = _by_rule(task, test, settings.seed, executor)
@@ -174,11 +179,15 @@ def _on_new_objects(
     plain: NDArray,
     test: Environments,
     seed: int,
+    progress: Progress | None,
     executor: Workers,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which objects the posterior failed at, drawn anew for each, and which the baseline."""
-    drawn = sample_costs(task, run.posterior, test, 1, "test", seed, executor=executor)
-    fixed = evaluate(task, plain[None], test, executor=executor)
+    first, second = (counting_on(progress, n * len(test), 2 * len(test)) for n in (0, 1))
+    drawn = sample_costs(
+        task, run.posterior, test, 1, "test", seed, progress=first, executor=executor
+    )
+    fixed = evaluate(task, plain[None], test, progress=second, executor=executor)
     return drawn.values[:, 0] == 1, fixed.values[:, 0] == 1
 
 
@@ -220,8 +229,9 @@ def _interval(happened: NDArray[np.bool_], confidence: float = CONFIDENCE) -> In
 def _difference(better: NDArray[np.bool_], worse: NDArray[np.bool_]) -> Interval:
     """Of P(better) - P(worse) on the same objects: two intervals that both hold, at half the risk.
 
-    >>> _difference(np.array([True] * 60 + [False] * 940), np.array([False] * 980 + [True] * 20))
-    (0.010..., 0.069...)
+    >>> better, worse = np.arange(1000) < 60, np.arange(1000) >= 980
+    >>> [round(end, 3) for end in _difference(better, worse)]
+    [0.012, 0.068]
     """
     confidence = 1 - (1 - CONFIDENCE) / 2
     more, less = _interval(better, confidence), _interval(worse, confidence)

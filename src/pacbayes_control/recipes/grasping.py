@@ -118,13 +118,14 @@ def prior_for(network: Network, name: str, seed: int = 0) -> GaussianPrior:
     if not isinstance(network.extractor, Compact):
         raise ValueError(
             f"the prior {name!r} was learnt with the compact extractor: with "
-            f"{network.extractor.name}, choose the prior paper"
+            f"{network.extractor.name}, choose the prior paper (--prior paper)"
         )
     gaussian, origin = network.extractor.prior()
     if len(gaussian) != network.parameters:
         raise ValueError(
             f"the prior {name!r} has {len(gaussian)} parameters and the network "
-            f"{network.parameters}: choose the prior paper for other layers or another head"
+            f"{network.parameters}: for other layers or another head choose the prior paper "
+            "(--prior paper)"
         )
     return GaussianPrior(gaussian, origin)
 
@@ -134,6 +135,7 @@ def learn_grasping(
     recipe: Recipe,
     checkpoint: Path | None = None,
     watch: Watch | None = None,
+    certifying: Progress | None = None,
     executor: Workers = None,
 ) -> Run[DiagonalGaussian]:
     """Learn a posterior over a network's layers on labelled objects, and certify it by grasps."""
@@ -153,6 +155,7 @@ def learn_grasping(
             seed=recipe.seed,
             checkpoint=checkpoint,
             progress=watch,
+            certifying=certifying,
         )
 
 

@@ -76,7 +76,7 @@ def posterior(run: Run[Any]) -> str:
         f"<p>The posterior is a normal distribution over {c.parameters:,} parameters. {words}. The "
         f"mean moved most in parameter {farthest}, by {abs(moved[farthest]):.2f} standard "
         f"deviations of the prior; half of the parameters moved by less than "
-        f"{np.median(np.abs(moved)):.2f}. Widths are {widths.min():.2f} to {widths.max():.2f} "
+        f"{np.median(np.abs(moved)):.2g}. Widths are {widths.min():.2f} to {widths.max():.2f} "
         "times the prior's.</p>"
     )
 

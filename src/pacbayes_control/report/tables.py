@@ -104,7 +104,8 @@ def show_grasping(result: Grasped) -> None:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in result.rows:
         lifted = _rate(row.test_success, row.test_interval)
-        table.add_row(f"{row.setting}: posterior", round_up(row.bound, 3), *lifted)
+        name = "the paper's prior" if row.setting == "paper" else row.setting
+        table.add_row(f"{name}: posterior", round_up(row.bound, 3), *lifted)
         plain = _rate(row.baseline_test_success, row.baseline_interval)
         table.add_row("  without the regulariser", "", *plain)
         table.add_row("  difference", "", *_rate(row.difference, row.difference_interval))
@@ -117,8 +118,8 @@ def show_grasping(result: Grasped) -> None:
     out.print(table)
     say(
         "bound: on the rate of failures, with confidence 99 %. success: on the new objects. ours: "
-        "a prior learnt on other objects. paper: the paper's prior, which knows nothing, on these "
-        "objects. published: the paper's own figures, on objects of ShapeNet."
+        "a prior learnt on other objects. The paper's prior knows nothing of these. published: the "
+        "paper's own figures, on objects of ShapeNet."
     )
     for row in result.rows:
         held = "holds" if row.holds else "does NOT hold"

@@ -90,6 +90,8 @@ def watch() -> Iterator[Callable[[str], Watch]]:
 
             def step(search: GaussianSearch) -> None:
                 what = "bound" if search.objective else "cost"
+                if search.settings.estimator == "gradient":
+                    what = f"surrogate's {what}"
                 progress.update(
                     task,
                     description=f"{title} ({what} {search.value:.4f})",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import local
 from typing import Any
 
@@ -316,3 +317,36 @@ def test_what_is_not_still_in_time_has_not_settled():
     assert Drop(seconds=0.1).settle(model, one, level) is None
     assert replace(Drop(), speed=0.0).settle(model, one, level) is None
     assert replace(Drop(), turning=0.0).settle(model, one, level) is None
+
+
+# ---- numbers that are none ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e10, 0.6])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_grasp_that_is_nowhere_is_no_success_and_harms_no_other(value: float, place: int):
+    if place == 2 and np.isfinite(value):
+        value = np.nan
+    good, wanted = next(iter(CLEAR.values()))
+    wrong = np.array(good, float)
+    wrong[place] = value
+    found = Simulator().endings(body(), pose(), TOP, np.array([wrong, good]))
+    assert found.tolist() == [MISSED, wanted]
+    assert Simulator().endings(body(), pose(), TOP, wrong[None]).tolist() == [MISSED]
+
+
+def test_a_rollout_that_mujoco_began_again_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log
+    good, wanted = next(iter(CLEAR.values()))
+    assert wanted == LIFTED
+    start = Gripper.start
+
+    def explode(self: Gripper, *where: Any) -> NDArray:
+        states = start(self, *where)
+        states[:, -1] = 1e12  # a speed
+        return states
+
+    monkeypatch.setattr(Gripper, "start", explode)
+    assert Simulator().endings(body(), pose(), TOP, np.array([good])).tolist() != [LIFTED]

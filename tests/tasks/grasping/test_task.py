@@ -312,8 +312,27 @@ def test_the_blind_task_is_the_same_but_for_its_policies():
     assert blind.controller == Offsets()
     assert blind.labels is None
     assert (blind.tabletop, blind.robot) == (task.tabletop, task.robot)
-    assert blind.policy_class == "grasps relative to the centroid"
-    assert task.policy_class == "weights of 12-6-5, circle head, on fake eyes"
+    assert blind.policy_class.startswith("Offsets() by Gripper(")
+    assert "force=8.0" in blind.policy_class
+
+
+def test_what_a_run_is_for_is_told_by_eyes_widths_and_robot():
+    network: Any = SEEING.controller
+    tasks = [
+        SEEING,
+        replace(SEEING, robot=Gripper(Hand(force=8.0))),
+        replace(SEEING, robot=Arm()),
+        replace(SEEING, controller=replace(network, half_width=0.02)),
+        replace(SEEING, controller=replace(network, extractor=FakeEyes(seed=1))),
+    ]
+    assert len({task.policy_class for task in tasks}) == len(tasks)
+
+
+@pytest.mark.parametrize("name", ["robot", "controller"])
+def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
+    wrong: Any = {name: "arm"}
+    with pytest.raises(TypeError, match=f"{name} = 'arm' is none"):
+        Grasping(**wrong)
 
 
 def test_the_task_passes_the_conformance_checks():

@@ -28,6 +28,7 @@ from pacbayes_control.tasks.grasping.objects import corners, rotation
 Floats = NDArray[np.float64]
 
 PHASES = ("approach", "close", "lift")
+REACH = 0.5  # m from the middle of the table: farther off, there is nothing to grasp
 RISE = 0.02  # m, that an object must have been lifted (paper: Section 7.2)
 SLOW = 0.05  # m/s, that a held object may move at most: one that was flung moves faster
 
@@ -144,21 +145,30 @@ class Simulator:
         data = mj.MjData(model)
         tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
         velocity = 1 + model.nq + model.jnt_dofadr[model.joint("object").id]
-        ends = np.full(len(grasps), DROPPED, np.uint8)
-        left = np.arange(len(grasps))
-        states = self.robot.start(model, rest, grasps, tips)
+        ends = np.full(len(grasps), MISSED, np.uint8)
+        left = np.flatnonzero(
+            (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
+        )
+        if len(left) == 0:
+            return ends
+        ends[left] = DROPPED
+        states = self.robot.start(model, rest, grasps[left], tips[left])
+        elapsed = 0.0
         before = np.zeros(len(grasps))  # heights of the object
         with mj.rollout.Rollout(nthread=0) as pool:
             for phase in PHASES:
                 controls = self.robot.controls(phase, grasps[left], tips[left])
                 states, sensed = pool.rollout([model], [data], states, controls)
                 last = sensed[:, -1]
-                touching = (last[:, LEFT] > 0) & (last[:, RIGHT] > 0)
+                elapsed += STEP * controls.shape[1]
+                # MuJoCo begins again, at time 0, where numbers overflow: that is no success.
+                sound = np.abs(states[:, -1, 0] - elapsed) < STEP / 2
+                touching = sound & (last[:, LEFT] > 0) & (last[:, RIGHT] > 0)
                 if phase == "approach":
-                    before = sensed[:, 0, HEIGHT]
+                    before[left] = sensed[:, 0, HEIGHT]
                     met = (sensed[..., [LEFT, RIGHT, PALM]] > 0).any(axis=(1, 2))
                     ends[left[met]] = COLLIDED
-                    going = ~met
+                    going = sound & ~met
                 else:
                     going = touching
                 if phase == "close":

@@ -39,6 +39,14 @@ class Grasping:
     surrogate_cost: Surrogate = field(default_factory=Surrogate)
     labels: Labels | None = None  # of objects to train on
 
+    def __post_init__(self) -> None:
+        for name, value, needs in (
+            ("robot", self.robot, "world"),
+            ("controller", self.controller, "offsets"),
+        ):
+            if not hasattr(value, needs):
+                raise TypeError(f"{name} = {value!r} is none: see pacbayes_control.tasks.grasping")
+
     releases_gil = True  # nearly all of the time is MuJoCo's
 
     @property
