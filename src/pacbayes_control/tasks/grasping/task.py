@@ -39,6 +39,8 @@ class Grasping:
     surrogate_cost: Surrogate = field(default_factory=Surrogate)
     labels: Labels | None = None  # of objects to train on
 
+    releases_gil = True  # nearly all of the time is MuJoCo's
+
     def __post_init__(self) -> None:
         for name, value, needs in (
             ("robot", self.robot, "world"),
@@ -46,8 +48,6 @@ class Grasping:
         ):
             if not hasattr(value, needs):
                 raise TypeError(f"{name} = {value!r} is none: see pacbayes_control.tasks.grasping")
-
-    releases_gil = True  # nearly all of the time is MuJoCo's
 
     @property
     def name(self) -> str:
