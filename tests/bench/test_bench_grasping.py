@@ -19,6 +19,8 @@ def test_bench_grasping_measures_against_pybullet():
     assert 0.8 <= bench.agreement <= 1
     assert bench.reference_success is not None
     assert abs(bench.success - bench.reference_success) <= 1 - bench.agreement
+    assert bench.arm_grasps_per_second > 0
+    assert 0.8 <= bench.arm_agreement <= 1
     assert told[-1] == (24, 24)
     sizes = [(scale.environments, scale.policies) for scale in bench.scaling]
     assert sizes == [(1, 6), (2, 6), (4, 6), (1, 12), (1, 24)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -16,6 +16,7 @@ from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.base import generator
+from pacbayes_control.tasks.grasping.arm import Arm
 from pacbayes_control.tasks.grasping.bullet import bullet_endings
 from pacbayes_control.tasks.grasping.simulator import LIFTED
 from pacbayes_control.tasks.grasping.task import Grasping
@@ -27,7 +28,7 @@ HALF_WIDTH = 0.03  # m, around the centroid, as in the grid of labels
 
 @dataclass(frozen=True)
 class GraspingBench:
-    """Ours on all cores against PyBullet in one process, on the same objects and grasps.
+    """Ours on all cores against PyBullet in one process and the arm, on the same grasps.
 
     What is of PyBullet is None where it is not installed.
     """
@@ -37,9 +38,11 @@ class GraspingBench:
     grasps_per_second: float
     reference_grasps_per_second: float | None
     ratio: float | None
-    agreement: float | None  # share of grasps that end alike
+    agreement: float | None  # share of grasps that both lift, or neither
     success: float  # share of grasps that lift
     reference_success: float | None
+    arm_grasps_per_second: float  # of the arm in place of the floating gripper, on all cores
+    arm_agreement: float  # share of the same grasps that both lift, or neither
     scaling: list[Scale]
 
 
@@ -59,6 +62,9 @@ def bench_grasping(
     arrays, offsets = sample.arrays(), random_offsets(objects, per_object, seed)
     _ours(task, sample[:1], offsets[:1, :1])  # loads MuJoCo
     ours, seconds = repeat(lambda: _ours(task, sample, offsets))
+    started = time.perf_counter()
+    arm = _ours(replace(task, robot=Arm()), sample, offsets)
+    arm_seconds = time.perf_counter() - started
     theirs, reference_seconds = None, 0.0
     if reference and find_spec("pybullet") is not None:
         grasps = offsets + np.insert(arrays["centroid"], 2, 0.0, axis=1)[:, None]
@@ -76,6 +82,8 @@ def bench_grasping(
         agreement=None if theirs is None else float((ours == theirs).mean()),
         success=float((ours == 0).mean()),
         reference_success=None if theirs is None else float((~theirs).mean()),
+        arm_grasps_per_second=ours.size / arm_seconds,
+        arm_agreement=float((ours == arm).mean()),
         scaling=scale_grasping(task, sample, per_object, seed),
     )
 
