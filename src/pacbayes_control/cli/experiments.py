@@ -63,8 +63,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper and print its figures beside ours.
 
-    table1 and table2 take a minute or two; continuous about twenty on two cores, and grasping about
-    half an hour, most of it once for labels. Interrupted ones are taken up where they were.
+    table1 and table2 take a minute or two; continuous and grasping about twenty on two cores, most
+    of it, for grasping, once for labels. Interrupted ones are taken up where they were.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
 
