@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 import trimesh
 
 from commands import complaint
+from here import Here
 from pacbayes_control import bench
 from pacbayes_control.cli import grasping as commands
 from pacbayes_control.distributions import Seen
@@ -76,16 +76,6 @@ def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meshes are cut within this process, which spares the start of another."""
-
-    class Here:
-        def submit(self, function: Callable[..., str], *arguments: object) -> Future[str]:
-            future: Future[str] = Future()
-            future.set_result(function(*arguments))
-            return future
-
-        def shutdown(self, **_: object) -> None:
-            pass
-
     monkeypatch.setattr(meshes, "process", Here)
 
 

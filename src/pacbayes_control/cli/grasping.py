@@ -30,7 +30,7 @@ def grasping_task(
     from pacbayes_control.tasks.grasping.task import Grasping
     from pacbayes_control.tasks.grasping.vgg import Vgg16
 
-    robots = {"gripper": Gripper(), "arm": Arm()}
+    robots = {known.name: known for known in (Gripper(), Arm())}
     if robot not in robots:
         raise ValueError(f"robot {robot!r} is unknown: choose from {', '.join(robots)}")
     if extractor not in ("compact", "vgg16"):

@@ -269,23 +269,24 @@ SEARCHED = ("family", "estimator", "steps", "objective", "method")
 
 def _recipe(task: str, context: typer.Context) -> Any:
     """What to learn over continuous policies, from the options."""
-    from dataclasses import replace
-
-    from pacbayes_control.learn.search import Settings
-    from pacbayes_control.recipes.grasping import Recipe as GraspingRecipe
-    from pacbayes_control.recipes.vehicle import OWN, Recipe
-
     given = context.params
     common = {
         name: given[name]
         for name in ("delta", "method", "objective", "draws", "sampling_delta", "seed")
     }
     if task == "grasping":
+        from dataclasses import replace
+
+        from pacbayes_control.recipes.grasping import Recipe as GraspingRecipe
+
         recipe = GraspingRecipe(prior=given["prior"] or "elsewhere", **common)
         source = context.get_parameter_source("steps")
         if source is not None and source.name == "COMMANDLINE":
             recipe = replace(recipe, settings=replace(recipe.search, steps=given["steps"]))
         return recipe
+    from pacbayes_control.learn.search import Settings
+    from pacbayes_control.recipes.vehicle import OWN, Recipe
+
     names = ("prior", "family", "certify", "share", "prior_steps", "candidates", "shared_draws")
     return Recipe(
         policy=given["policy"] if task == "vehicle" else OWN,

@@ -6,7 +6,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import trimesh
 from scipy.spatial import ConvexHull
 from trimesh.exchange.gltf import export_gltf
 
+from here import Here
 from pacbayes_control.tasks.grasping import meshes
 from pacbayes_control.tasks.grasping.cache import cache_folder, read_hulls
 from pacbayes_control.tasks.grasping.meshes import MeshFolder
@@ -66,18 +66,6 @@ def sides(objects: MeshFolder, number: int = 0) -> np.ndarray:
 def holds(corners: np.ndarray, point: tuple[float, float, float]) -> bool:
     planes = ConvexHull(corners).equations
     return bool((planes[:, :3] @ point + planes[:, 3] <= 0).all())
-
-
-class Here:
-    """Calls at once what would be called in another process, which takes a second to start."""
-
-    def submit(self, function: Callable[..., str], *arguments: object) -> Future[str]:
-        future: Future[str] = Future()
-        future.set_result(function(*arguments))
-        return future
-
-    def shutdown(self, **_: object) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)

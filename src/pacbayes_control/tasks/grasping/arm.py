@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.grasping.gripper import Hand
-from pacbayes_control.tasks.grasping.models import mujoco, world
+from pacbayes_control.tasks.grasping.gripper import PALM, Hand
+from pacbayes_control.tasks.grasping.models import states_with, world
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,6 @@ BASE = (-0.6, 0.0)  # m, where the arm stands on the table, looking along x
 FREQUENCY = 150.0  # rad/s, critically damped
 ROTORS = (6.0, 6.0, 4.0, 4.0, 1.0, 1.0, 1.0)  # kg m², behind the gears
 
-_PALM = 0.024  # m, thickness of the palm, which is bolted to the flange
 _MIDDLE = -0.1  # rad, of the last joint's half turn: no neat grasp lies where it jumps
 
 _GREY, _ORANGE, _DARK = "0.74 0.75 0.77 1", "0.96 0.42 0.08 1", "0.2 0.2 0.22 1"
@@ -67,8 +66,8 @@ class Arm:
 
     @property
     def length(self) -> float:
-        """From the flange to the fingers' tips, in m."""
-        return self.hand.length + _PALM
+        """From the flange, to which the palm is bolted, to the fingers' tips, in m."""
+        return self.hand.length + PALM
 
     def joints(self, poses: NDArray) -> Floats:
         """The angles of the joints for a hand that points straight down; (..., 7) in rad.
@@ -105,10 +104,7 @@ class Arm:
 
     def start(self, model: Any, rest: Floats, grasps: Floats, tips: Floats) -> Floats:
         """States with the hand open and above the object, (grasps, state)."""
-        mj = mujoco()
-        states = np.zeros((len(grasps), mj.mj_stateSize(model, mj.mjtState.mjSTATE_FULLPHYSICS)))
-        where = 1 + model.jnt_qposadr[model.joint("object").id]
-        states[:, where : where + 7] = rest
+        states = states_with(model, np.tile(rest, (len(grasps), 1)))
         first = 1 + model.jnt_qposadr[model.joint("joint 1").id]
         states[:, first : first + 7] = self.joints(_poses(grasps, tips + self.hand.lift))
         return states

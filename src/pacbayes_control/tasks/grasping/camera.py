@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.grasping.models import mujoco
+from pacbayes_control.tasks.grasping.models import cast
 
 Floats = NDArray[np.float64]
 
@@ -70,24 +70,9 @@ class Camera:
 
     def _points(self, model: Any, data: Any) -> tuple[Floats, NDArray[np.bool_]]:
         """Where the rays end, (pixels², 3), and which of them meet the object."""
-        mj, rays = mujoco(), self.rays
-        origin = np.array([0.0, 0.0, self.height])
-        geoms, distances = np.empty(len(rays), np.int32), np.empty(len(rays))
+        rays, origin = self.rays, np.array([0.0, 0.0, self.height])
+        geoms, distances = cast(model, data, origin, rays)
         target = model.body("object").id
-        mj.mj_multiRay(
-            model,
-            data,
-            origin,
-            rays.ravel(),
-            None,
-            True,
-            -1,
-            geoms,
-            distances,
-            None,
-            len(rays),
-            10.0,
-        )
         met = (geoms >= 0) & (model.geom_bodyid[np.maximum(geoms, 0)] == target)
         return origin + rays * distances[:, None], met
 

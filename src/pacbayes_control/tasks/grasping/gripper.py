@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.grasping.models import STEP, mujoco, world
+from pacbayes_control.tasks.grasping.models import STEP, states_with, world
 
 Floats = NDArray[np.float64]
+
+PALM = 0.024  # m, the palm's thickness
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ class Hand:
         )
         half = self.opening / 2 + self.thickness
         return f"""
-      <geom name="palm" class="robot" type="box" size="{half} {self.width / 2 + 0.005} 0.012"
-            pos="0 0 {self.length + 0.012}" mass="0.4" rgba="0.35 0.37 0.4 1"/>{fingers}"""
+      <geom name="palm" class="robot" type="box" size="{half} {self.width / 2 + 0.005} {PALM / 2}"
+            pos="0 0 {self.length + PALM / 2}" mass="0.4" rgba="0.35 0.37 0.4 1"/>{fingers}"""
 
     def actuators(self) -> str:
         """MJCF of the fingers' drives: a position to go to, with a limited force."""
@@ -127,10 +129,7 @@ class Gripper:
         The fingers are prisms that end above the object: they meet it on their way straight down
         if they overlap it at the end, so the way itself need not be simulated.
         """
-        mj = mujoco()
-        states = np.zeros((len(grasps), mj.mj_stateSize(model, mj.mjtState.mjSTATE_FULLPHYSICS)))
-        where = 1 + model.jnt_qposadr[model.joint("object").id]
-        states[:, where : where + 7] = seen_from(grasps, rest)
+        states = states_with(model, seen_from(grasps, rest))
         states[:, 1 + model.jnt_qposadr[model.joint("height").id]] = tips
         return states
 

@@ -97,6 +97,36 @@ def build(body: Body, scene: str | None = None) -> Any:
     return model
 
 
+def states_with(model: Any, poses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """States at rest, and zero but for the object's pose: (poses, state), from (poses, 7)."""
+    mj = mujoco()
+    states = np.zeros((len(poses), mj.mj_stateSize(model, mj.mjtState.mjSTATE_FULLPHYSICS)))
+    where = 1 + model.jnt_qposadr[model.joint("object").id]
+    states[:, where : where + 7] = poses
+    return states
+
+
+def cast(
+    model: Any,
+    data: Any,
+    origin: NDArray[np.float64],
+    rays: NDArray[np.float64],
+    normals: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The geom that each ray from a point meets, or -1, and how far away, both (rays,).
+
+    rays: (rays, 3), of length 1. normals: (rays, 3) to be filled with those of what is met.
+    """
+    geoms, distances = np.empty(len(rays), np.int32), np.empty(len(rays))
+    flat = None if normals is None else normals.reshape(-1)
+    towards = np.ascontiguousarray(rays).ravel()
+    mujoco().mj_multiRay(
+        model, data, origin, towards, None, True, -1, geoms, distances, flat, len(rays), FAR
+    )
+    return geoms, distances
+
+
+FAR = 10.0  # m, beyond which a ray meets nothing
 DRAG = 2e-4  # N m s, against rolling: the friction of condim 4 does not stop a ball
 
 

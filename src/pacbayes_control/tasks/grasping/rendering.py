@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.tasks.base import in_a_line
-from pacbayes_control.tasks.grasping.models import mujoco
+from pacbayes_control.tasks.grasping.models import cast, mujoco
 
 Floats = NDArray[np.float64]
 Image = NDArray[np.uint8]  # (height, width, 3)
@@ -23,7 +23,6 @@ SQUARE = 0.05  # m, of the table's pattern
 FADE = (0.45, 0.95)  # m, of the table around the origin, within which it becomes the background
 
 FINER = 2  # rays along each side of a pixel
-FAR = 10.0  # m, beyond which nothing is seen
 TOUCH = 1e-3  # m, within which what the light meets is the point itself
 
 # The light: how far to the right of the target, beyond it and above it, as the eye sees it, in m.
@@ -63,7 +62,8 @@ def shaded(
     width, height = size
     axes = _axes(eye, target)
     rays = _rays(axes, (width * FINER, height * FINER), field_of_view)
-    geoms, distances, normals = _cast(model, data, eye, rays)
+    normals = np.zeros_like(rays)
+    geoms, distances = cast(model, data, eye, rays, normals)
     seen = geoms >= 0
     rays, geoms, normals = rays[seen], geoms[seen], normals[seen]
     points = eye + rays * distances[seen, None]
@@ -162,19 +162,6 @@ def _product(a: Floats, b: Floats) -> Floats:
     return np.einsum("ij,ij->i", a, b)
 
 
-def _cast(
-    model: Any, data: Any, origin: Floats, rays: Floats
-) -> tuple[NDArray[np.int32], Floats, Floats]:
-    """The geom that each ray meets or -1, how far away, and the normal there, (rays, 3)."""
-    n = len(rays)
-    geoms, distances, normals = np.empty(n, np.int32), np.empty(n), np.zeros(3 * n)
-    rays = np.ascontiguousarray(rays).ravel()
-    mujoco().mj_multiRay(
-        model, data, origin, rays, None, True, -1, geoms, distances, normals, n, FAR
-    )
-    return geoms, distances, normals.reshape(n, 3)
-
-
 # ---- light and colour ---------------------------------------------------------------------------
 
 
@@ -190,7 +177,7 @@ def _brightness(
         way = points[own] - place
         length = _length(way)
         way /= length[:, None]
-        _, met, _ = _cast(model, data, place, way)
+        _, met = cast(model, data, place, way)
         lit = (met < 0) | (met > length - TOUCH)
         direct[own] += lit * np.maximum(0, -_product(normals[own], way))
     direct *= FINER**2 / LIGHTS
