@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pacbayes_control.balls import SYMBOLS, Ball, ball_between, ball_of_samples
 from pacbayes_control.bounds.two_samples import divergence_of_samples
 from pacbayes_control.families import Beta, Gaussian, Product, Uniform
-from pacbayes_control.tasks.vehicle.environments import CommonRadius
+from pacbayes_control.tasks.planar import CommonRadius
 
 NAMES = [*SYMBOLS, "renyi-2", "renyi-0.5", "renyi-inf"]
 ESTIMATED = Ball("kl", 0.3, "estimated", 0.01, ((3, 7), (30, 70)))

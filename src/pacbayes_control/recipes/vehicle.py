@@ -25,6 +25,7 @@ from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
 from pacbayes_control.run import Run, read_json
 from pacbayes_control.tasks import Environments, Task, Vehicle
+from pacbayes_control.tasks.planar import ray_angles
 from pacbayes_control.tasks.vehicle import (
     Gains,
     Linear,
@@ -34,7 +35,6 @@ from pacbayes_control.tasks.vehicle import (
     paper_prior,
     reactive_gains,
 )
-from pacbayes_control.tasks.vehicle.policies import ray_angles
 from pacbayes_control.tasks.vehicle.pretrained import ELSEWHERE, NETWORK, pretrained
 
 CONTROLLERS = {"linear": Linear(), "network": NETWORK}

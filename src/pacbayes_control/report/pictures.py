@@ -19,7 +19,7 @@ from pacbayes_control.paper.table1 import Row
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Vehicle
 from pacbayes_control.tasks.base import generator
-from pacbayes_control.tasks.vehicle.policies import ray_angles
+from pacbayes_control.tasks.planar import ray_angles
 
 # Colours that stay apart for colour-blind readers and on paper.
 BLUE, ORANGE, GREEN, GREY, DARK = "#0072b2", "#d55e00", "#009e73", "#9a9a9a", "#333333"

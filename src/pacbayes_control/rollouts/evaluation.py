@@ -228,6 +228,8 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
     origin = environments.origin
     if hasattr(task, "policy_class"):
         origin["policy_class"] = task.policy_class  # type: ignore[attr-defined]
+    if getattr(task, "settings", None):
+        origin["settings"] = task.settings  # type: ignore[attr-defined]
     if noise is not None:
         origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
     return origin

@@ -171,7 +171,7 @@ class Noise:
         first = generator(self.seed, self.stream, of="noise").integers(0, 2**64, dtype=np.uint64)
         rows = np.arange(environments.start, environments.stop, dtype=np.uint64)
         columns = np.arange(self.column, self.column + policies, dtype=np.uint64)
-        return _mixed(_mixed(first + rows)[:, None] + columns)
+        return mixed(mixed(first + rows)[:, None] + columns)
 
     def generator(self, environments: Environments, row: int, policy: int) -> np.random.Generator:
         """A generator for one rollout of a chunk, for a simulator in Python."""
@@ -179,7 +179,7 @@ class Noise:
         return generator(self.seed, name, of="noise")
 
 
-def _mixed(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The mixer of SplitMix64: a one-to-one map of 64 bits whose values look random."""
     z = counters * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -217,7 +217,8 @@ class Task(Protocol):
     is also given a `Noise`; `surrogate`, a cost of the same form that varies smoothly with the
     policy; `gradients(policies, environments)`, the mean surrogate of each policy and its
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
-    `policy_class`, a word for what a row of parameters means; `depends_on`, environments that its
+    `policy_class`, a word for what a row of parameters means; `settings`, plain values for records
+    that it can be made from again; `depends_on`, environments that its
     distribution was made from. For the replays of a report: `scenes(environments)`, a `Scene` each,
     and `paths(policies, environments, noise)`, for each environment a list with the path of each
     policy, (points, 2) as x, y, or (points, 3) with the heading.

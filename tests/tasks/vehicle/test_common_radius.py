@@ -16,8 +16,8 @@ from pacbayes_control.balls import ball_between
 from pacbayes_control.families import Beta, Uniform
 from pacbayes_control.paper.table2 import SHIFTED, TRAINING
 from pacbayes_control.tasks import Vehicle
+from pacbayes_control.tasks.planar import ObstacleField
 from pacbayes_control.tasks.vehicle import CommonRadius
-from pacbayes_control.tasks.vehicle.environments import ObstacleField
 
 ROUNDING = 1e-6  # of single precision
 FIELDS = pytest.mark.parametrize("field", [TRAINING, SHIFTED], ids=["training", "test"])

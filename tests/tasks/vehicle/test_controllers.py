@@ -10,17 +10,16 @@ from numpy.typing import NDArray
 from scenes import difference, discs_in, mirrored, scene
 
 from pacbayes_control.tasks import Environments, Noise, Vehicle
+from pacbayes_control.tasks.planar import Trajectory, kernel, ray_angles
+from pacbayes_control.tasks.planar.policies import Controller
 from pacbayes_control.tasks.vehicle import (
     Gains,
     Linear,
     Network,
-    Trajectory,
-    kernel,
     network_start,
     paper_prior,
     reactive_gains,
 )
-from pacbayes_control.tasks.vehicle.policies import Controller, ray_angles
 
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 NETWORK = Network(3)

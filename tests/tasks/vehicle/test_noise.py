@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scenes import difference, discs_in, scene
 
 from pacbayes_control.tasks import Environments, Noise, Vehicle
-from pacbayes_control.tasks.vehicle import Linear, Network, kernel, network_start, paper_prior
+from pacbayes_control.tasks.planar import kernel
+from pacbayes_control.tasks.planar.drivers import drivers_of
+from pacbayes_control.tasks.vehicle import Linear, Network, network_start, paper_prior
 
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 LIMIT = 65535 / 65536 * 2 * np.sqrt(3)  # of a draw
@@ -64,14 +66,24 @@ def ray_draws(keys: NDArray[np.uint64], steps: int) -> NDArray:
     return draws
 
 
+def slip(
+    control: NDArray, state: NDArray, spread: float, keys: NDArray[np.uint64], step: int
+) -> None:
+    """Move vehicles whose wheels slip by a step; the state (5, rollouts), in place."""
+    constants = np.array(Vehicle(wheel_slip=spread).constants)
+    models = np.repeat(constants[:, None], len(keys), axis=1)
+    drivers_of(Vehicle.move).move(control, state, models, keys, step)
+
+
 def wheel_draws(keys: NDArray[np.uint64], steps: int) -> NDArray:
-    """What `slip` draws, (steps, left and right, rollouts), by what becomes of a straight drive."""
-    model, spread = Vehicle().model, 0.2
+    """What wheels draw, (steps, left and right, rollouts), by what becomes of a straight drive."""
+    spread = 0.2
     draws = np.empty((steps, 2, len(keys)))
     for step in range(steps):
-        x, y, sin, cos = np.zeros((4, len(keys)))
-        cos += 1
-        kernel.slip(np.zeros(len(keys)), x, y, sin, cos, model, spread, keys, step)
+        state = np.zeros((5, len(keys)))
+        state[3] = 1
+        slip(np.zeros(len(keys)), state, spread, keys, step)
+        _, y, sin, cos, _ = state
         # y = v₀Δt (1 + (left + right)/2), and a turn of (v₀Δt/L)(right - left)
         mean, half = y / 0.125 - 1, np.arctan2(sin, cos) / 0.25 / 2
         draws[step] = (mean - half) / spread, (mean + half) / spread
@@ -135,11 +147,11 @@ def test_squared_draws_are_uncorrelated_too(draws):
 
 def state_of(poses: NDArray, dtype: type = np.float64) -> NDArray:
     x, y, psi = poses.T
-    return np.array([x, y, np.sin(psi), np.cos(psi)], dtype)
+    return np.array([x, y, np.sin(psi), np.cos(psi), 0 * psi], dtype)
 
 
 def poses_of(state: NDArray) -> NDArray:
-    x, y, sin, cos = state.astype(float)
+    x, y, sin, cos, _ = state.astype(float)
     return np.stack([x, y, np.arctan2(sin, cos)], axis=1)
 
 
@@ -150,8 +162,7 @@ def test_a_slipping_step_is_that_of_two_wheels_each_off_by_its_own_factor(spread
     poses = rng.uniform((-4, 0, -3), (4, 9, 3), (200, 3))
     control = rng.uniform(-20, 20, 200)
     state = state_of(poses)
-    x, y, sin, cos = state  # views, moved in place
-    kernel.slip(control, x, y, sin, cos, Vehicle().model, spread, keys, 7)
+    slip(control, state, spread, keys, 7)
     errors = np.array([spread * oracle.draws(key, 8)[1][7] for key in keys])
     assert difference(poses_of(state), oracle.drive(poses, control, errors)).max() < 1e-7
 
@@ -392,7 +403,7 @@ def test_noise_below_nothing_or_too_large_is_an_error(kind, size):
 
 def test_the_largest_slip_keeps_heading_vectors_at_length_one():
     """The kernel's sine and cosine are series: they must hold for the largest turn there is."""
-    model = Vehicle(wheel_slip=0.25).model
+    model = Vehicle(wheel_slip=0.25).constants
     largest = model[1] * model[2] * (1 + 2 * LIMIT * 0.25)  # full lock, wheels apart
     for angle in np.linspace(-largest, largest, 101):
         assert kernel.turn_sin(angle) == pytest.approx(np.sin(angle), rel=0, abs=1e-9)

@@ -102,7 +102,8 @@ def _build(bullet: Any, client: int, obstacles: NDArray, walls: NDArray) -> int:
 def _rollout(
     bullet: Any, client: int, task: Vehicle, gains: NDArray, robot: int, field: int
 ) -> bool:
-    step, turn, largest, horizon, _ = task.model
+    step, turn, largest, _ = task.constants
+    horizon = task.horizon
     angles = task.rays[0]
     x, y, heading = task.start
     _place(bullet, client, robot, x, y)  # or the first rays would meet it where it last stopped
@@ -116,8 +117,8 @@ def _rollout(
         )
         depths = horizon * np.array([hit[2] for hit in hits])
         control = np.clip(gains @ (1 / depths), -largest, largest)
-        x -= step * np.sin(heading)
-        y += step * np.cos(heading)
+        x -= float(step * np.sin(heading))
+        y += float(step * np.cos(heading))
         heading += turn * control
         _place(bullet, client, robot, x, y)
         if bullet.getClosestPoints(robot, field, 0.0, physicsClientId=client):

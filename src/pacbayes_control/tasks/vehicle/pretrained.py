@@ -11,8 +11,8 @@ import json
 from importlib.resources import files
 
 from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.tasks.vehicle.environments import ObstacleField
-from pacbayes_control.tasks.vehicle.policies import Network
+from pacbayes_control.tasks.planar.obstacles import ObstacleField
+from pacbayes_control.tasks.planar.policies import Network
 
 ELSEWHERE = ObstacleField(fewest=25, most=50, radius=(0.03, 0.25))
 NETWORK = Network(hidden=16)

@@ -1,4 +1,4 @@
-"""The vehicle's rules, compiled: scalar functions of geometry and motion, and their drivers.
+"""Rules of robots in the plane, compiled: scalar functions of geometry, and their drivers.
 
 The scalar functions are arithmetic on a few numbers each, without arrays, so that Numba compiles
 the same source for a CPU, where a loop over rollouts side by side becomes vector instructions, and
@@ -9,6 +9,9 @@ Frames. The heading is (-sin ψ, cos ψ) and the robot's right is (cos ψ, sin �
 are a point's coordinates along right and heading, seen from the robot. A ray at angle θ, clockwise
 from the heading, points along (sin θ, cos θ) in them.
 
+Robots differ in how they move. The drivers call `robot_moves`, which stands for a robot's own rule;
+`drivers.py` compiles them anew for each, with that rule inlined, and keeps the result on disk.
+
 Scalars and drivers share one file because Numba's cache on disk watches only the file of the
 function that it stores: in two files, a change to a scalar would leave a stale driver behind.
 """
@@ -16,10 +19,12 @@ function that it stores: in two files, a change to a scalar would leave a stale 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 
+LOST = np.uint8(2)  # instead of a cost: the robot's place is no number, and touches nothing
 LANES = 64  # rollouts advanced side by side in one environment
 SLACK = np.float32(0.01)  # rad added to each side of a disc's angular interval when culling rays
 DRAWS = 64  # numbers that the noise of one step may take from a rollout's stream
@@ -27,7 +32,8 @@ F, U = np.float32, np.uint64
 GOLDEN = U(0x9E3779B97F4A7C15)  # an odd step between counters: 2⁶⁴ of them before one returns
 
 # Only the fusing of a multiplication with an addition is allowed: no reassociation, NaN honoured.
-compiled = njit(fastmath={"contract"}, error_model="numpy", nogil=True)
+OPTIONS: Any = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+compiled = njit(**OPTIONS)
 
 
 # ---- scalar functions ---------------------------------------------------------------------------
@@ -100,9 +106,12 @@ def turn_cos(angle):
 
 
 @compiled
-def turn(control, limit, gain):
-    """The heading's change in one step: ψ̇ Δt with u_diff held within ±`limit`."""
-    return gain * min(max(control, -limit), limit)
+def turned(sin, cos, angle):
+    """Sine and cosine of a heading after a turn of at most 0.95 rad."""
+    return (
+        sin * turn_cos(angle) + cos * turn_sin(angle),
+        cos * turn_cos(angle) - sin * turn_sin(angle),
+    )
 
 
 @compiled
@@ -163,7 +172,16 @@ def bell(bits):
 # ---- many policies in many environments ---------------------------------------------------------
 
 
-@njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True, parallel=True)
+def robot_moves(state, control, draws, step, model) -> Any:
+    """One step of a robot: the rule that `drivers_of` puts in this place.
+
+    state: x, y, sin ψ, cos ψ and one number that the robot keeps for itself · control: what its
+    policy asks for · draws: two numbers of mean 0 and variance 1, the noise of this step, or zeros
+    · step: how many were taken · model: the robot's own constants. Returns the state after it.
+    """
+    raise NotImplementedError
+
+
 def collisions(
     weights,
     hidden,
@@ -173,30 +191,36 @@ def collisions(
     walls,
     open_areas,
     rays,
-    model,
+    horizon,
+    robot,
+    models,
     start,
     steps,
-    noise,
+    range_noise,
     keys,
     collided,
     closest,
 ):
     """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
 
+    2 where the robot's place has become no number, so that nobody can tell.
+
     weights: (1 or environments, rows, policies), the same policies everywhere or others in each
     environment; rows as in `respond` · obstacles: (environments, most, 3) as x, y, radius · counts:
     (environments,) · walls: (walls, 4) as left, right, bottom, top · open_areas: (areas, 4),
     rectangles without walls · rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric ·
-    model: see `Vehicle.model` · start: x, y, sin ψ, cos ψ · noise: (2,) of wheels and ranges ·
-    keys: (environments, policies) of its draws, or empty without noise · closest: (environments,
-    policies), filled with the smallest distance from the robot's middle to a surface, or empty.
-    All floating arrays of one dtype.
+    horizon: reach of the sensor · robot: its radius · models: (1 or environments, constants,
+    policies), what `robot_moves` knows of each rollout's robot · start: x, y, sin ψ, cos ψ and the
+    robot's own number · keys: (environments, policies) of the world's draws, or empty without noise
+    · closest: (environments, policies), filled with the smallest distance from the robot's middle
+    to a surface, or empty. All floating arrays of one dtype.
     """
     policies = weights.shape[2]
     groups = (policies + LANES - 1) // LANES
     width = (policies + groups - 1) // groups
     for e in prange(len(counts)):
         own = np.int64(e) if len(weights) > 1 else 0
+        kind = np.int64(e) if len(models) > 1 else 0
         for group in range(groups):
             part = slice(group * width, group * width + width)
             advance_group(
@@ -207,17 +231,18 @@ def collisions(
                 walls,
                 open_areas,
                 rays,
-                model,
+                horizon,
+                robot,
+                models[kind, :, part],
                 start,
                 steps,
-                noise,
+                range_noise,
                 keys[e, part] if keys.size else keys[0],
                 collided[e, part],
                 closest[e, part] if closest.size else closest[0],
             )
 
 
-@compiled
 def advance_group(
     weights,
     hidden,
@@ -226,10 +251,12 @@ def advance_group(
     walls,
     open_areas,
     rays,
-    model,
+    horizon,
+    robot,
+    models,
     start,
     steps,
-    noise,
+    range_noise,
     keys,
     collided,
     closest,
@@ -240,44 +267,63 @@ def advance_group(
     """
     lanes = weights.shape[1]
     lane_weights = weights.copy()
+    lane_models = models.copy()
     lane_keys = keys.copy()
     policy = np.arange(lanes)
     collided[:] = 0
-    state = np.empty((5, lanes), weights.dtype)  # x, y, sin ψ, cos ψ, nearest surface so far
-    for row in range(4):
+    state = np.empty((6, lanes), weights.dtype)  # as `start`, and the nearest surface so far
+    for row in range(5):
         state[row] = start[row]
-    state[4] = model[3]
+    state[5] = horizon
     depths = np.empty((rays.shape[1], lanes), weights.dtype)
     scratch = np.empty((2, lanes), weights.dtype)
     hit = np.zeros(lanes, np.uint8)
     for step in range(steps):
         x, y, sin, cos = state[0, :lanes], state[1, :lanes], state[2, :lanes], state[3, :lanes]
-        sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
-        sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
+        sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
+        sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
         if keys.size:
-            disturb(depths, lanes, noise[1], model[3], lane_keys, step)
+            disturb(depths, lanes, range_noise, horizon, lane_keys, step)
         invert(depths, lanes, offset)
         control = scratch[0, :lanes]
         respond(lane_weights, hidden, depths, control, scratch[1, :lanes])
-        if keys.size:
-            slip(control, x, y, sin, cos, model, noise[0], lane_keys, step)
-        else:
-            move(control, x, y, sin, cos, model)
+        move(control, state, lane_models, lane_keys, step)
         if closest.size:
-            approach(x, y, obstacles, walls, state[4, :lanes])
-        if touch(x, y, obstacles, walls, model, hit[:lanes]):
+            approach(x, y, obstacles, walls, state[5, :lanes])
+        if touch(x, y, obstacles, walls, robot, hit[:lanes]):
             lanes = drop_collided(
-                lanes, hit, policy, state, lane_weights, lane_keys, collided, closest
+                lanes, hit, policy, state, lane_weights, lane_models, lane_keys, collided, closest
             )
             if lanes == 0:
                 return
-    if closest.size:
-        for k in range(lanes):
-            closest[policy[k]] = state[4, k]
+    for k in range(lanes):
+        if not abs(state[0, k]) + abs(state[1, k]) < np.inf:
+            collided[policy[k]] = LOST
+        if closest.size:
+            closest[policy[k]] = state[5, k]
+
+
+def move(control, state, models, keys, step):
+    """Move every robot that is left by one step, in place."""
+    x, y, sin, cos, own = state[0], state[1], state[2], state[3], state[4]
+    if keys.size:
+        for k in range(len(control)):
+            draws = (
+                bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 2) * GOLDEN)),
+                bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 1) * GOLDEN)),
+            )
+            before = (x[k], y[k], sin[k], cos[k], own[k])
+            after = robot_moves(before, control[k], draws, step, models[:, k])
+            x[k], y[k], sin[k], cos[k], own[k] = after
+    else:
+        for k in range(len(control)):
+            before = (x[k], y[k], sin[k], cos[k], own[k])
+            after = robot_moves(before, control[k], (F(0), F(0)), step, models[:, k])
+            x[k], y[k], sin[k], cos[k], own[k] = after
 
 
 @compiled
-def drop_collided(lanes, hit, policy, state, weights, keys, collided, closest):
+def drop_collided(lanes, hit, policy, state, weights, models, keys, collided, closest):
     """Record the lanes that are `hit`, and fill their places from the end; how many are left."""
     k = 0
     while k < lanes:
@@ -286,7 +332,7 @@ def drop_collided(lanes, hit, policy, state, weights, keys, collided, closest):
             continue
         collided[policy[k]] = 1
         if closest.size:
-            closest[policy[k]] = state[4, k]
+            closest[policy[k]] = state[5, k]
         lanes -= 1
         policy[k] = policy[lanes]
         hit[k] = hit[lanes]
@@ -296,18 +342,19 @@ def drop_collided(lanes, hit, policy, state, weights, keys, collided, closest):
             state[row, k] = state[row, lanes]
         for i in range(len(weights)):
             weights[i, k] = weights[i, lanes]
+        for i in range(len(models)):
+            models[i, k] = models[i, lanes]
     hit[:] = 0
     return lanes
 
 
 @compiled
-def sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch):
+def sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch):
     """Depths along all rays to the nearest disc, (rays, lanes); `horizon` where there is none.
 
     Each disc is tested only against the rays between the first and the last that it can meet in
     any lane: a superset of those that it does meet, so the depths are those of a full search.
     """
-    horizon = model[3]
     count = rays.shape[1]
     edge, edge_sin, edge_cos = rays[0, count - 1], rays[1, count - 1], rays[2, count - 1]
     per_radian = F(count - 1) / (F(2) * edge)
@@ -348,13 +395,12 @@ def sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch):
 
 
 @compiled
-def sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch):
+def sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch):
     """Shorten the depths to those of the walls.
 
     Rays that stay within one open area in every lane are skipped: an open area is convex and
     holds no wall, so a segment with both ends in it meets none.
     """
-    horizon = model[3]
     for i in range(rays.shape[1]):
         ray_sin, ray_cos = rays[1, i], rays[2, i]
         exposed = np.int32(0)
@@ -432,19 +478,6 @@ def respond(weights, hidden, z, control, scratch):
         row += rays + 2
 
 
-@compiled
-def move(control, x, y, sin, cos, model):
-    """One step of explicit Euler with the old heading."""
-    step, gain, limit = model[0], model[1], model[2]
-    for k in range(len(x)):
-        angle = turn(control[k], limit, gain)
-        x[k] -= step * sin[k]
-        y[k] += step * cos[k]
-        old_sin, old_cos = sin[k], cos[k]
-        sin[k] = old_sin * turn_cos(angle) + old_cos * turn_sin(angle)
-        cos[k] = old_cos * turn_cos(angle) - old_sin * turn_sin(angle)
-
-
 # ---- the world's own noise ----------------------------------------------------------------------
 
 
@@ -456,24 +489,6 @@ def disturb(depths, lanes, spread, horizon, keys, step):
             draw = bell(scramble(keys[k] + U(step * DRAWS + i) * GOLDEN))
             reading = depths[i, k] * (F(1) + spread * draw)
             depths[i, k] = min(max(reading, F(0)), horizon)
-
-
-@compiled
-def slip(control, x, y, sin, cos, model, spread, keys, step):
-    """One step in which each wheel turns by a factor around 1 of its own, then as in `move`."""
-    length, gain, limit = model[0], model[1], model[2]
-    for k in range(len(x)):
-        left = spread * bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 2) * GOLDEN))
-        right = spread * bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 1) * GOLDEN))
-        # u_left = u₀ - u_diff, u_right = u₀ + u_diff, each times 1 plus its error; u₀ = 2·limit
-        steered = min(max(control[k], -limit), limit)
-        forward = F(1) + (left + right) / F(2) + steered * (right - left) / (F(4) * limit)
-        angle = gain * (steered * (F(1) + (left + right) / F(2)) + limit * (right - left))
-        x[k] -= length * forward * sin[k]
-        y[k] += length * forward * cos[k]
-        old_sin, old_cos = sin[k], cos[k]
-        sin[k] = old_sin * turn_cos(angle) + old_cos * turn_sin(angle)
-        cos[k] = old_cos * turn_cos(angle) - old_sin * turn_sin(angle)
 
 
 # ---- contact ------------------------------------------------------------------------------------
@@ -495,9 +510,8 @@ def approach(x, y, obstacles, walls, closest):
 
 
 @compiled
-def touch(x, y, obstacles, walls, model, hit):
-    """Set `hit` where the robot touches a disc or a wall; whether any does."""
-    robot = model[4]
+def touch(x, y, obstacles, walls, robot, hit):
+    """Set `hit` where a robot of this radius touches a disc or a wall; whether any does."""
     any_hit = False
     for j in range(len(obstacles)):
         disc_x, disc_y, reach = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2] + robot
@@ -527,7 +541,6 @@ def touch(x, y, obstacles, walls, model, hit):
 # ---- one policy in one environment --------------------------------------------------------------
 
 
-@njit(fastmath={"contract"}, error_model="numpy", nogil=True, cache=True)
 def trajectory(
     weights,
     hidden,
@@ -536,9 +549,11 @@ def trajectory(
     walls,
     open_areas,
     rays,
-    model,
+    horizon,
+    robot,
+    models,
     start,
-    noise,
+    range_noise,
     keys,
     poses,
     seen,
@@ -546,9 +561,9 @@ def trajectory(
     """Fill `poses` (steps + 1, 3) with x, y, ψ and `seen` (steps, rays) with the depths measured.
 
     Returns the number of steps taken, and whether it collided. The same step as in `collisions`,
-    for a single rollout: weights (rows, 1), keys (1,) or empty.
+    for a single rollout: weights (rows, 1), models (constants, 1), keys (1,) or empty.
     """
-    state = start.copy().reshape(4, 1)
+    state = start.copy().reshape(5, 1)
     x, y, sin, cos = state[0], state[1], state[2], state[3]
     depths = np.empty((rays.shape[1], 1), weights.dtype)
     scratch = np.empty((2, 1), weights.dtype)
@@ -557,18 +572,32 @@ def trajectory(
         poses[step, 0] = x[0]
         poses[step, 1] = y[0]
         poses[step, 2] = math.atan2(sin[0], cos[0])
-        if step > 0 and touch(x, y, obstacles, walls, model, hit):
+        if step > 0 and touch(x, y, obstacles, walls, robot, hit):
             return step, True
         if step < len(poses) - 1:
-            sense_discs(x, y, sin, cos, obstacles, rays, model, depths, scratch)
-            sense_walls(x, y, sin, cos, walls, open_areas, rays, model, depths, scratch)
+            sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
+            sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
             if keys.size:
-                disturb(depths, 1, noise[1], model[3], keys, step)
+                disturb(depths, 1, range_noise, horizon, keys, step)
             seen[step] = depths[:, 0]
             invert(depths, 1, offset)
             respond(weights, hidden, depths, scratch[0], scratch[1])
-            if keys.size:
-                slip(scratch[0], x, y, sin, cos, model, noise[0], keys, step)
-            else:
-                move(scratch[0], x, y, sin, cos, model)
+            move(scratch[0], state, models, keys, step)
     return len(poses) - 1, False
+
+
+# ---- from fixed poses ---------------------------------------------------------------------------
+
+
+@njit(cache=True, **OPTIONS)
+def sense(x, y, sin, cos, obstacles, walls, open_areas, rays, horizon, depths):
+    """Fill `depths` (rays, poses) with what a sensor at each pose reads in one environment."""
+    scratch = np.empty((2, len(x)), depths.dtype)
+    sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
+    sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
+
+
+@njit(cache=True, **OPTIONS)
+def nearest(x, y, obstacles, walls, closest):
+    """Lower `closest` to the distance from each point to the nearest disc or wall."""
+    approach(x, y, obstacles, walls, closest)

@@ -1,0 +1,37 @@
+"""The netted area that the Swing flies in (paper: Section 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net on all four sides, which counts as a wall."""
+
+    half_width: float = 3.5  # m
+    length: float = 18.0  # m
+
+    @property
+    def walls(self) -> NDArray[np.float64]:
+        """Left, right, near and far side, (4, 4) as left, right, bottom, top in m.
+
+        Each is a metre deep, so that nothing passes it between two steps.
+        """
+        w, length = self.half_width, self.length
+        return np.array(
+            [
+                [-w - 1, -w, -1, length + 1],
+                [w, w + 1, -1, length + 1],
+                [-w - 1, w + 1, -1, 0],
+                [-w - 1, w + 1, length, length + 1],
+            ]
+        )
+
+    @property
+    def open_areas(self) -> NDArray[np.float64]:
+        """What the net encloses, (1, 4)."""
+        return np.array([[-self.half_width, self.half_width, 0, self.length]])

@@ -1,0 +1,90 @@
+"""What is not known about the Swing's gains, taken seriously: drawn anew, or the worst of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from pacbayes_control.tasks.base import mixed
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class DrawnGains:
+    """Each rollout flies a drone of its own: gains and speed from the normal distribution of a fit.
+
+    A certificate then holds on average over drones as uncertain as the fit. k_u and k_p are drawn
+    jointly, the speed apart from them; each is kept above a tenth of its mean.
+    """
+
+    k_u_sd: float  # rad
+    k_p_sd: float  # 1/s
+    correlation: float = 0.0  # of k_u and k_p
+    speed_sd: float = 0.0  # m/s
+
+    def __post_init__(self) -> None:
+        for name in ("k_u_sd", "k_p_sd", "speed_sd"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}: a standard deviation is needed")
+        if not -1 <= self.correlation <= 1:
+            raise ValueError(f"correlation = {self.correlation} must lie between -1 and 1")
+        if not max(self.k_u_sd, self.k_p_sd, self.speed_sd) > 0:
+            raise ValueError("gains that are drawn need a standard deviation above 0")
+
+    def draw(
+        self, means: tuple[float, float, float], keys: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """k_u, k_p and speed around their means, of the rollouts that the keys are of."""
+        first, second, third = (_normal(keys, n) for n in range(3))
+        across = np.sqrt(1 - self.correlation**2)
+        spread = (
+            self.k_u_sd * first,
+            self.k_p_sd * (self.correlation * first + across * second),
+            self.speed_sd * third,
+        )
+        k_u, k_p, speed = (
+            np.maximum(mean + off, mean / 10) for mean, off in zip(means, spread, strict=True)
+        )
+        return k_u, k_p, speed
+
+
+def _normal(keys: NDArray[np.uint64], which: int) -> NDArray[np.float64]:
+    """A standard normal number for each key; others for each `which`."""
+    bits = mixed(mixed(keys) + np.uint64(which)) >> np.uint64(11)
+    return ndtri((bits.astype(float) + 0.5) * 2.0**-53)
+
+
+@dataclass(frozen=True)
+class WorstGains:
+    """A rollout costs what it costs the worst of a set of drones.
+
+    The set is a grid over the intervals, `points` along each, and the drone of the task's own
+    gains. A certificate then holds for every drone of the set, at the price of the worst in each
+    environment. Between the points nothing is proved: more points leave less between them.
+    """
+
+    k_u: Interval  # rad
+    k_p: Interval  # 1/s
+    speed: Interval | None = None  # m/s; the task's own where it is not given
+    points: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("k_u", "k_p", "speed"):
+            interval = getattr(self, name)
+            if interval is not None and not 0 < interval[0] <= interval[1] < np.inf:
+                raise ValueError(f"{name} = {interval}: an interval of positive numbers is needed")
+        if self.points < 2:
+            raise ValueError(f"{self.points} points: at least the two ends are needed")
+
+    def members(self, means: tuple[float, float, float]) -> list[tuple[float, float, float]]:
+        """k_u, k_p and speed of each drone in the set, the task's own first."""
+        intervals = (self.k_u, self.k_p, self.speed or (means[2], means[2]))
+        axes = [sorted({*np.linspace(*ends, self.points).tolist()}) for ends in intervals]
+        grid: Any = product(*axes)
+        return [means, *(member for member in grid if member != means)]
