@@ -9,7 +9,7 @@ from pacbayes_control.paper.table1 import Row
 from pacbayes_control.report.pictures import (
     draw_gains,
     draw_table1,
-    draw_vehicle,
+    draw_rollouts,
     drawn_policies,
 )
 from pacbayes_control.rollouts import evaluate
@@ -25,7 +25,7 @@ def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path, suffix: str, si
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:
         environments = task.environments(2, stream="picture test")
-        draw_vehicle(task, run, environments, path, rollouts=4)
+        draw_rollouts(task, run, environments, path, rollouts=4)
     assert paths[0].read_bytes().startswith(signature)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 

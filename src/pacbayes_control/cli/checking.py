@@ -34,12 +34,13 @@ def check(
     from pacbayes_control.conformance import check_task, passed
     from pacbayes_control.reading import read_policies
     from pacbayes_control.report.terminal import say, show_checks
-    from pacbayes_control.tasks import Vehicle
+    from pacbayes_control.tasks import Swing, Vehicle
 
     check_json(json_file, *([policies] if policies else []))
     rows = read_policies(Path(policies)) if policies else None
-    chosen = load_task(task) if task != "vehicle" else Vehicle()
-    if task == "vehicle" and rows is None:
+    built_in = {"vehicle": Vehicle, "swing": Swing}
+    chosen = built_in[task]() if task in built_in else load_task(task)
+    if task in built_in and rows is None:
         rows = chosen.gain_grid()[:3]
     checks = check_task(chosen, rows, environments)
     show_checks(checks)

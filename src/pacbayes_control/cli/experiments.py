@@ -100,7 +100,7 @@ def _table1(
 ) -> None:
     from pacbayes_control.learn import learn_finite
     from pacbayes_control.paper.table1 import rollouts_of, table1, to_dicts
-    from pacbayes_control.report.pictures import draw_table1, draw_vehicle
+    from pacbayes_control.report.pictures import draw_rollouts, draw_table1
     from pacbayes_control.report.tables import show_table1
     from pacbayes_control.report.terminal import bar, say
     from pacbayes_control.rollouts import evaluate
@@ -114,7 +114,7 @@ def _table1(
     train = task.environments(1000, stream="train", seed=seed)
     run = learn_finite(evaluate(task, task.gain_grid(), train))
     shown = task.environments(3, stream="test", seed=seed)
-    draw_vehicle(task, run, shown, folder / "vehicle.svg")
+    draw_rollouts(task, run, shown, folder / "vehicle.svg")
     show_table1(rows)
     say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
 

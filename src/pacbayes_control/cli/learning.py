@@ -33,7 +33,8 @@ def learn(
     task: Annotated[
         str,
         typer.Argument(
-            metavar="TASK", help="vehicle, grasping, or MODULE:TASK of yours: robot.py:task."
+            metavar="TASK",
+            help="vehicle, swing, grasping, or MODULE:TASK of yours: robot.py:task.",
         ),
     ],
     policy: Annotated[
@@ -102,6 +103,20 @@ def learn(
     ] = None,
     wheel_slip: Annotated[float, typer.Option(help="Noise of the wheels, relative.")] = 0.0,
     range_noise: Annotated[float, typer.Option(help="Noise of the depths, relative.")] = 0.0,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="swing: gains and speed as `pbc identify swing --json` fitted them.",
+        ),
+    ] = None,
+    gains: Annotated[
+        str,
+        typer.Option(
+            help="swing, with --model: fixed (as if exact), drawn (anew for each rollout, as "
+            "uncertain as the fit) or worst (of the corners of the intervals)."
+        ),
+    ] = "fixed",
     robot: Annotated[
         str, typer.Option(help="grasping: gripper (floating, fast) or arm (KUKA iiwa).")
     ] = "gripper",
@@ -138,8 +153,8 @@ def learn(
         typer.Option(
             min=0,
             max=MOST,
-            help="New environments to estimate the true cost on; default 20,000 for the vehicle, "
-            "1,000 for grasping, none for a task of yours.",
+            help="New environments to estimate the true cost on; default 20,000 for vehicle and "
+            "swing, 1,000 for grasping, none for a task of yours.",
         ),
     ] = None,
     ball: BallOption = None,
@@ -166,6 +181,8 @@ def learn(
 
     Example: pbc learn vehicle --policy network --environments 1000 --out runs/network
 
+    Example: pbc learn swing --out runs/swing
+
     Example: pbc learn grasping --environments 500 --out runs/grasping
 
     Example: pbc learn examples/cartpole.py:task --environments 500 --workers 2
@@ -181,6 +198,7 @@ def learn(
         learn_continuous,
         learn_listed,
         remove,
+        swing_for,
         vehicle_for,
     )
     from pacbayes_control.report.terminal import bar, say, show_certificate
@@ -199,7 +217,7 @@ def learn(
     if test_environments is None:
         test_environments = BUILT_IN.get(task, 0)
     listed = policies is not None or getattr(own, "policies", None) is not None
-    finite = listed if own is not None else task == "vehicle" and policy == "grid"
+    finite = listed if own is not None else task == "swing" or (task, policy) == ("vehicle", "grid")
     _refuse_unused(context, task, finite, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -208,6 +226,8 @@ def learn(
         chosen: Any = grasping.grasping_task(
             robot, meshes, skip_broken, extractor, weights, head, surrogate
         )
+    elif task == "swing":
+        chosen = swing_for(model, gains, range_noise)
     else:
         chosen = own if own is not None else vehicle_for(policy, wheel_slip, range_noise)
     train = drawn(chosen, environments, "train", seed)
@@ -260,8 +280,9 @@ def learn(
     write_json(json_file, result)
 
 
-BUILT_IN = {"vehicle": 20_000, "grasping": 1000}  # tasks, and their new environments
+BUILT_IN = {"vehicle": 20_000, "swing": 20_000, "grasping": 1000}  # and their new environments
 VEHICLES = ("policy", "family", "share", "prior_steps", "wheel_slip", "range_noise")
+SWINGS = ("model", "gains")
 GRASPS = ("robot", "meshes", "skip_broken", "extractor", "weights", "head", "surrogate")
 SAMPLED = ("draws", "shared_draws", "sampling_delta")
 SEARCHED = ("family", "estimator", "steps", "objective", "method")
@@ -303,10 +324,15 @@ def _refuse_unused(
     own = task not in BUILT_IN
     unused: dict[str, str] = {}
     if task == "grasping":
-        names = (*VEHICLES, "estimator", "certify", "candidates", "shared_draws")
+        names = (*VEHICLES, *SWINGS, "estimator", "certify", "candidates", "shared_draws")
         unused |= dict.fromkeys((*names, "policies", "mended"), "is not for grasping")
         return refuse_given(context, unused)
     unused |= dict.fromkeys(GRASPS, "is for grasping")
+    if task == "swing":
+        names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", *VEHICLES[:-1])
+        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for the Swing")
+        return refuse_given(context, unused)
+    unused |= dict.fromkeys(SWINGS, "is for the Swing")
     if not finite:
         unused["mended"] = "is for a list of policies: a search begins again"
         if not own:

@@ -67,7 +67,7 @@ def report(
         raise typer.Exit(1) from None
 
     from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.recipes.vehicle import recorded_environments
+    from pacbayes_control.recipes.recorded import recorded_environments
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
 

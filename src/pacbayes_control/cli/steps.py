@@ -18,6 +18,16 @@ def vehicle_for(policy: str, wheel_slip: float, range_noise: float) -> Any:
     return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
 
 
+def swing_for(model: Path | None, gains: str, range_noise: float) -> Any:
+    """The Swing, with a model that was fitted where one is given."""
+    from dataclasses import replace
+
+    from pacbayes_control.recipes.swing import read_model, swing_of
+
+    task = swing_of(read_model(model) if model else None, gains)
+    return replace(task, range_noise=range_noise)
+
+
 def drawn(task: Any, n: int, stream: str, seed: int) -> Any:
     """Environments of whatever task somebody brings."""
     try:
@@ -103,12 +113,13 @@ def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
 
         if isinstance(task, Grasping):
             return pictures(task, run, environments)
-    if not hasattr(task, "gain_grid"):
-        return {}
-    from pacbayes_control.report.pictures import draw_vehicle
+    from pacbayes_control.report.pictures import draw_rollouts
+    from pacbayes_control.tasks import Planar
 
+    if not isinstance(task, Planar):
+        return {}
     picture = BytesIO()
-    draw_vehicle(task, run, environments[:3], picture)
+    draw_rollouts(task, run, environments[:3], picture)
     return {"picture.svg": picture.getvalue()}
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pacbayes_control
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.recipes.vehicle import recorded_vehicle
+from pacbayes_control.recipes.recorded import recorded_task
 from pacbayes_control.report import own_pictures, promise, sections
 from pacbayes_control.report.packing import Packed, pack_within
 from pacbayes_control.report.plots import PLOTS
@@ -67,12 +67,12 @@ def write_page(
     """Write a page about a run; the same run gives the same bytes.
 
     task, environments: what the run was learnt on, for the replays; a run of `pbc learn vehicle`
-    tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
+    or `swing` tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
     pictures: files of the run's folder; shown are those that `own_pictures` knows.
     """
     if (task is None) != (environments is None):
         raise ValueError("replays need both, the task and its environments: give the other too")
-    known = recorded_vehicle(run) if task is None else None
+    known = recorded_task(run) if task is None else None
     if known is not None and len(known[1]) == run.costs.environments:
         task, environments = known
     replay, packed = None, None

@@ -1,4 +1,4 @@
-"""Pictures: the vehicle among its obstacles, and the bound against the number of environments."""
+"""Pictures: robots among their obstacles, and the bound against the number of environments."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.run import Run
-from pacbayes_control.tasks import Environments, Vehicle
+from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.base import generator
-from pacbayes_control.tasks.planar import ray_angles
+from pacbayes_control.tasks.planar import Planar, ray_angles
 
 # Colours that stay apart for colour-blind readers and on paper.
 BLUE, ORANGE, GREEN, GREY, DARK = "#0072b2", "#d55e00", "#009e73", "#9a9a9a", "#333333"
@@ -30,8 +30,8 @@ STABLE: Any = {
 }
 
 
-def draw_vehicle(
-    task: Vehicle,
+def draw_rollouts(
+    task: Planar,
     run: Run[Any],
     environments: Environments,
     file: Path | BinaryIO,
@@ -39,7 +39,9 @@ def draw_vehicle(
 ) -> None:
     """Up to three environments side by side, each with policies drawn from prior and posterior."""
     shown = min(3, len(environments))
-    figure = Figure(figsize=(3.6 * shown, 4.7), layout="constrained")
+    left, right, bottom, top = view_of(task)
+    height = 3.4 * (top - bottom) / (right - left) + 0.3
+    figure = Figure(figsize=(3.6 * shown, min(height, 8)), layout="constrained")
     axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
     before, after = drawn_policies(run, rollouts)
     for index, axis in enumerate(axes):
@@ -86,17 +88,29 @@ def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
     return before, after
 
 
-def draw_arena(axis, task: Vehicle, environments: Environments, index: int) -> None:
+def draw_arena(axis, task: Planar, environments: Environments, index: int) -> None:
     """Cylinders and walls of one environment."""
-    arrays = environments[index : index + 1].arrays()
-    obstacles = arrays["obstacles"][0, : arrays["counts"][0]]
-    discs = [Circle((x, y), r) for x, y, r in obstacles]
+    scene = task.scenes(environments[index : index + 1])[0]
+    draw_scene(axis, task, scene.circles)
+
+
+def draw_scene(axis, task: Planar, cylinders: NDArray) -> None:
+    """Cylinders (cylinders, 3), and the walls around."""
+    discs = [Circle((x, y), r) for x, y, r in cylinders]
     axis.add_collection(PatchCollection(discs, facecolor=GREY, edgecolor=DARK, lw=0.5))
     for left, right, bottom, top in task.arena.walls:
         axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=DARK))
+    left, right, bottom, top = view_of(task)
     axis.set_aspect("equal")
-    axis.set_xlim(-5.6, 5.6)
-    axis.set_ylim(-0.5, 14.0)
+    axis.set_xlim(left, right)
+    axis.set_ylim(bottom, top)
+
+
+def view_of(task: Planar) -> tuple[float, float, float, float]:
+    """What to show of an arena: what it says itself, or all of its walls."""
+    walls = task.arena.walls
+    around = (walls[:, 0].min(), walls[:, 1].max(), walls[:, 2].min(), walls[:, 3].max())
+    return getattr(task.arena, "view", around)
 
 
 def draw_gains(gains: Mapping[str, NDArray], path: Path) -> None:

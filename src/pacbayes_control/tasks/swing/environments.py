@@ -16,6 +16,11 @@ class Net:
     length: float = 18.0  # m
 
     @property
+    def view(self) -> tuple[float, float, float, float]:
+        """What pictures show: left, right, bottom, top in m."""
+        return (-self.half_width - 0.3, self.half_width + 0.3, -0.3, self.length + 0.3)
+
+    @property
     def walls(self) -> NDArray[np.float64]:
         """Left, right, near and far side, (4, 4) as left, right, bottom, top in m.
 

@@ -16,6 +16,8 @@ class Arena:
     length: float = 10.0  # m
     half_thickness: float = 0.1  # m
 
+    view = (-5.6, 5.6, -0.5, 14.0)  # m, what pictures show: robots leave at the top
+
     @property
     def walls(self) -> NDArray[np.float64]:
         """Left, right and bottom wall, (3, 4) as left, right, bottom, top side in m."""
