@@ -8,9 +8,9 @@ from typing import Any
 
 from scipy.stats import norm
 
+from pacbayes_control.identification.identified import Estimate, Identified
 from pacbayes_control.run import Run, read_json
 from pacbayes_control.tasks.swing.gains import DrawnGains, WorstGains
-from pacbayes_control.tasks.swing.identified import Estimate, Identified
 from pacbayes_control.tasks.swing.simulator import Swing
 
 GAINS = ("fixed", "drawn", "worst")
@@ -36,9 +36,8 @@ def swing_of(model: Identified | None = None, gains: str = "fixed") -> Swing:
     task = Swing(k_u=model.k_u.value, k_p=model.k_p.value, speed=model.speed.value)
     if gains == "fixed":
         return task
-    k_u, k_p = (_positive(model, name) for name in ("k_u", "k_p"))
+    k_u, k_p, speed = (_positive(model, name) for name in ("k_u", "k_p", "speed"))
     if gains == "worst":
-        speed = _positive(model, "speed")
         intervals = ((each.low, each.high) for each in (k_u, k_p, speed))
         return Swing(
             k_u=task.k_u, k_p=task.k_p, speed=task.speed, uncertainty=WorstGains(*intervals)
@@ -79,14 +78,12 @@ def recorded_swing(run: Run[Any]) -> Swing:
     origin: Any = run.costs.origin
     words = str(origin.get("task", ""))
     if not words.startswith("swing "):
-        of = f"of the task {words.split()[0]}" if words else "of a table of costs"
+        of = f"of the task {words.split()[0]}" if words.strip() else "of a table of costs"
         raise ValueError(f"the run is {of}, and not of the Swing")
-    settings = origin.get("settings")
-    if not isinstance(settings, dict):
+    if "settings" not in origin:
         raise ValueError("the run is of a Swing that its record does not describe")
-    task = Swing.from_settings(settings)
-    if task.environments(1, "check").task != words or origin.get("policy_class") != (
-        task.policy_class
-    ):
+    task = Swing.from_settings(origin["settings"])
+    told = (words, origin.get("policy_class"), run.costs.noise or "")
+    if told != (task.environments(1, "check").task, task.policy_class, task.noise_kind):
         raise ValueError("the run's record contradicts itself: it is of another Swing")
     return task

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from functools import lru_cache
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import jit, njit
 
 from pacbayes_control.tasks.planar import kernel
 
@@ -23,15 +22,24 @@ class Drivers(NamedTuple):
     move: Any
 
 
-@lru_cache
+_made: dict[Any, Drivers] = {}  # by digest, or by the rule itself
+
+
 def drivers_of(rule: Callable) -> Drivers:
     """The drivers with a robot's own rule in the place of `robot_moves`.
 
     The rule is a plain function of numbers that Numba can compile. What is compiled stays on disk
     under a name that tells the rule from others: a change to it, or to a number or a function that
-    it uses, gives another name.
+    it uses, gives another name. The rule is compiled as it is now: what it uses is copied.
     """
-    digest = digest_of(rule)
+    own, digest = _adopted(rule)
+    key = digest or rule
+    if key not in _made:
+        _made[key] = _drivers(own, digest)
+    return _made[key]
+
+
+def _drivers(rule: Callable, digest: str | None) -> Drivers:
     name, kept = digest or "unknown", digest is not None
     rules: dict[str, Any] = {"robot_moves": kernel.compiled(rule)}
     rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
@@ -50,36 +58,84 @@ def _with(driver: Callable, rules: dict[str, Any], name: str) -> Callable:
     return own
 
 
+# ---- what a rule depends on ---------------------------------------------------------------------
+
+
+class _Unknown(Exception):  # noqa: N818 - it never leaves this file
+    """Something whose meaning to a rule cannot be told."""
+
+
 def digest_of(rule: Callable) -> str | None:
     """Hexadecimal digits for all that a rule's result depends on; None where that is not known."""
+    return _adopted(rule)[1]
+
+
+def _adopted(rule: Callable) -> tuple[Callable, str | None]:
+    """The rule with copies of all that it uses, as if it stood in the kernel's file, and a digest.
+
+    So nothing can change under it between its digest and its compilation, and what is kept on disk
+    does not look for the file that the rule came from. Where something in it cannot be told, the
+    rule itself, without a digest.
+    """
     try:
-        words = repr(_contents(rule))
-    except ValueError:
-        return None
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
+        own, words = _function(rule, ())
+    except (_Unknown, RecursionError):
+        return rule, None
+    return own, hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
-def _contents(value: Any) -> Any:
-    """Code, numbers and functions, down to plain values; an error for anything else."""
-    value = getattr(value, "py_func", value)  # what Numba compiles
+def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A copy of a function and of what it uses, and words for both."""
+    if not isinstance(function, FunctionType) or function in within:
+        raise _Unknown
+    code, within = function.__code__, (*within, function)
+    names = sorted({name for name in _names(code) if name in function.__globals__})
+    used = {name: _copied(function.__globals__[name], within) for name in names}
+    cells = [_copied(cell.cell_contents, within) for cell in function.__closure__ or ()]
+    defaults = [_copied(value, within) for value in function.__defaults__ or ()]
+    if function.__kwdefaults__:
+        raise _Unknown
+    own = FunctionType(
+        code,
+        {"__name__": kernel.__name__, **{name: value for name, (value, _) in used.items()}},
+        function.__name__,
+        tuple(value for value, _ in defaults) or None,
+        tuple(CellType(value) for value, _ in cells) or None,
+    )
+    words = [(name, words) for name, (_, words) in used.items()]
+    return own, (_code(code), words, [w for _, w in cells], [w for _, w in defaults])
+
+
+def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A value that a rule uses, and words that tell it from others."""
+    if hasattr(value, "py_func"):  # compiled by Numba
+        options = dict(value.targetoptions)
+        own, words = _function(value.py_func, within)
+        kept = value if value.py_func.__module__ == kernel.__name__ else jit(**options)(own)
+        return kept, (sorted((name, repr(option)) for name, option in options.items()), words)
     if isinstance(value, FunctionType):
-        names = [name for name in value.__code__.co_names if name in value.__globals__]
-        used = [(name, _contents(value.__globals__[name])) for name in names]
-        bound = [_contents(cell.cell_contents) for cell in value.__closure__ or ()]
-        return _code(value.__code__), used, bound, repr(value.__defaults__)
-    if isinstance(value, tuple):
-        return [_contents(entry) for entry in value]
+        return _function(value, within)
+    if type(value) is tuple:
+        entries = [_copied(entry, within) for entry in value]
+        return tuple(entry for entry, _ in entries), [words for _, words in entries]
     if isinstance(value, bool | int | float | np.number):
-        return type(value).__name__, repr(value)
+        return value, (type(value).__name__, repr(value))
     if isinstance(value, type) and value.__module__ in ("builtins", "numpy"):
-        return value.__name__
-    if isinstance(value, ModuleType):
-        known = value.__name__.partition(".")[0]
-        if known in (*sys.stdlib_module_names, "numpy", "numba"):
-            return value.__name__
-    raise ValueError(f"what {value!r} means to a rule cannot be told")
+        return value, (value.__module__, value.__name__)
+    if isinstance(value, BuiltinFunctionType | np.ufunc):  # as `from math import tan`
+        return value, (getattr(value, "__module__", None), value.__name__)
+    known = (*sys.stdlib_module_names, "numpy", "numba")
+    if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in known:
+        return value, value.__name__
+    raise _Unknown
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that code looks up, also in functions that it defines."""
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def _code(code: CodeType) -> Any:
     constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames
+    return code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars

@@ -26,6 +26,15 @@ class ObstacleField:
     y: tuple[float, float] = (2.0, 10.0)  # m
     radius: tuple[float, float] = (0.05, 0.2)  # m
 
+    def __post_init__(self) -> None:
+        whole = isinstance(self.fewest, int) and isinstance(self.most, int)
+        if not whole or not 0 <= self.fewest <= self.most <= 10_000:
+            raise ValueError(f"{self.fewest} to {self.most} cylinders: from few to many are needed")
+        for name in ("x", "y", "radius"):
+            low, high = getattr(self, name)
+            if not (-1e6 <= low <= high <= 1e6 and (name != "radius" or low >= 0)):
+                raise ValueError(f"{name} from {low} to {high} m is no range of cylinders")
+
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """`obstacles` (n, most, 3) as x, y, radius in m; the first `counts` (n,) of them count."""
         counts = rng.integers(self.fewest, self.most, size=n, endpoint=True)

@@ -15,7 +15,22 @@ from pacbayes_control.tasks.planar.drivers import drivers_of
 from pacbayes_control.tasks.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.tasks.planar.policies import Controller, Gains, ray_angles, respond
 
+MOST_STEPS = 1_000_000
 LARGEST = 1e9  # of a parameter: beyond, single precision could overflow and a NaN touch nothing
+
+
+def check_range(name: str, value: float, low: float, high: float, whole: bool = False) -> None:
+    """An error for anything but a number in a range: a kernel would not notice.
+
+    >>> check_range("steps", 0, 1, 10)
+    Traceback (most recent call last):
+    ...
+    ValueError: steps = 0 must be a number from 1 to 10
+    """
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        kind = "whole number" if whole else "number"
+        raise ValueError(f"{name} = {value!r} must be a {kind} from {low:g} to {high:g}")
 
 
 class Walls(Protocol):
@@ -66,12 +81,17 @@ class Planar:
     uses_all_cores = True  # a call does, so that workers on the same machine would gain nothing
 
     def __post_init__(self) -> None:
-        if not 0 <= self.range_noise <= 0.25:
-            raise ValueError(f"range_noise = {self.range_noise} must lie between 0 and 0.25")
-        if not 1 <= self.controller.rays <= kernel.DRAWS - 2:
-            raise ValueError(
-                f"{self.controller.rays} rays: the kernel casts 1 to {kernel.DRAWS - 2}"
-            )
+        check_range("range_noise", self.range_noise, 0, 0.25)
+        check_range("steps", self.steps, 1, MOST_STEPS, whole=True)
+        check_range("time_step", self.time_step, 1e-6, 1e3)
+        check_range("robot_radius", self.robot_radius, 0, 1e6)
+        check_range("horizon", self.horizon, 1e-6, 1e6)
+        check_range("fan", self.fan, 1e-3, 1.5)  # rays to the side and behind are not cast
+        check_range("rays", self.controller.rays, 2, kernel.DRAWS - 2, whole=True)
+        if len(self.start) != 3:
+            raise ValueError(f"start = {self.start}: x, y and a heading are needed")
+        for value in self.start:
+            check_range("start", value, -1e6, 1e6)
 
     # ---- what a robot says of itself ------------------------------------------------------------
 
@@ -94,6 +114,11 @@ class Planar:
     def all_steps(self) -> int:
         """How many a rollout takes."""
         return self.steps
+
+    @property
+    def own_start(self) -> float:
+        """The number that the robot keeps for itself, as a rollout begins."""
+        return 0.0
 
     @property
     def largest_control(self) -> float:
@@ -159,8 +184,9 @@ class Planar:
         """0/1 costs of every policy in every environment, shape (environments, policies).
 
         policies: (policies, parameters), or (environments, policies, parameters) for others in each
-        environment. Single precision is the rule; double precision, at half the speed, shows how
-        little it matters (one rollout in 20,000 ends differently).
+        environment. Single precision is the rule. Double precision, at half the speed, shows how
+        much rounding matters: of the vehicle's rollouts one in 20,000 ends differently, and of the
+        Swing's, whose gains are large, one or two in a hundred.
         """
         return self._roll_out(policies, environments, noise, dtype, measure=False)[0]
 
@@ -236,6 +262,7 @@ class Planar:
         weights = self._one(policy)
         arrays, keys = environments.arrays(), self._keys(environments, 1, noise)
         models = self.models(environments, 1, noise)
+        self._check_models(models, len(environments), 1)
         return [
             self._follow(
                 weights,
@@ -285,6 +312,8 @@ class Planar:
     ) -> tuple[NDArray[np.uint8], NDArray]:
         weights = self._weights(policies, len(environments))
         arrays = environments.arrays()
+        models = self.models(environments, weights.shape[-2], noise)
+        self._check_models(models, len(environments), weights.shape[-2])
         shape = len(environments), weights.shape[-2]
         collided = np.empty(shape, np.uint8)
         closest = np.empty(shape if measure else (1, 0), dtype)
@@ -295,14 +324,14 @@ class Planar:
             ),
             self.controller.hidden,
             dtype(self.controller.offset),
-            arrays["obstacles"].astype(dtype, copy=False),
-            arrays["counts"],
+            np.array(arrays["obstacles"], dtype),
+            np.array(arrays["counts"]),
             walls,
             open_areas,
             rays,
             dtype(self.horizon),
             dtype(self.robot_radius),
-            self.models(environments, shape[1], noise).astype(dtype),
+            models.astype(dtype),
             start,
             self.all_steps,
             dtype(self.range_noise),
@@ -312,11 +341,17 @@ class Planar:
         )
         if collided.max() == kernel.LOST:
             row, column = np.argwhere(collided == kernel.LOST)[0]
-            raise ValueError(
-                f"the {self.name}'s place is no number in environment {row} under policy {column}: "
-                "mend its rule of motion"
-            )
+            raise self._lost(f"in environment {row} under policy {column}")
         return collided, closest
+
+    def _lost(self, where: str) -> ValueError:
+        return ValueError(f"the {self.name}'s place is no number {where}: mend its rule of motion")
+
+    def _check_models(self, models: NDArray, environments: int, policies: int) -> None:
+        """A kernel does not check: a smaller array would be read beyond."""
+        wanted = [(rows, len(self.constants), policies) for rows in (1, environments)]
+        if models.shape not in wanted:
+            raise ValueError(f"models are an array {wanted[0]} or {wanted[1]}, not {models.shape}")
 
     def _follow(
         self,
@@ -345,6 +380,8 @@ class Planar:
             poses,
             seen,
         )
+        if not np.isfinite(poses[: taken + 1]).all():
+            raise self._lost("along a trajectory")
         return Trajectory(poses[: taken + 1], seen[:taken], bool(collided))
 
     def _weights(self, policies: NDArray, environments: int) -> NDArray[np.float64]:
@@ -385,6 +422,6 @@ class Planar:
 
     def _constants(self, dtype: type[np.floating]) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         x, y, heading = self.start
-        start = np.array([x, y, np.sin(heading), np.cos(heading), 0], dtype)
+        start = np.array([x, y, np.sin(heading), np.cos(heading), self.own_start], dtype)
         walls, open_areas = self.arena.walls.astype(dtype), self.arena.open_areas.astype(dtype)
         return walls, open_areas, self.rays.astype(dtype), start

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks.planar.robot import check_range
+
 
 @dataclass(frozen=True)
 class Net:
@@ -14,6 +16,10 @@ class Net:
 
     half_width: float = 3.5  # m
     length: float = 18.0  # m
+
+    def __post_init__(self) -> None:
+        check_range("half_width", self.half_width, 1e-3, 1e6)
+        check_range("length", self.length, 1e-3, 1e6)
 
     @property
     def view(self) -> tuple[float, float, float, float]:
@@ -24,15 +30,16 @@ class Net:
     def walls(self) -> NDArray[np.float64]:
         """Left, right, near and far side, (4, 4) as left, right, bottom, top in m.
 
-        Each is a metre deep, so that nothing passes it between two steps.
+        Each is half a metre deep, so that nothing passes it between two steps.
         """
-        w, length = self.half_width, self.length
+        w, length, deep = self.half_width, self.length, 0.5
+        across = (-w - deep, w + deep)
         return np.array(
             [
-                [-w - 1, -w, -1, length + 1],
-                [w, w + 1, -1, length + 1],
-                [-w - 1, w + 1, -1, 0],
-                [-w - 1, w + 1, length, length + 1],
+                [-w - deep, -w, -deep, length + deep],
+                [w, w + deep, -deep, length + deep],
+                [*across, -deep, 0],
+                [*across, length, length + deep],
             ]
         )
 

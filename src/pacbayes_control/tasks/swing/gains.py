@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from pacbayes_control.tasks.base import mixed
+from pacbayes_control.tasks.planar.robot import check_range
 
 Interval = tuple[float, float]
+SMALLEST, LARGEST = 1e-6, 1e3  # of a gain or a speed
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,8 @@ class DrawnGains:
 
     def __post_init__(self) -> None:
         for name in ("k_u_sd", "k_p_sd", "speed_sd"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} = {getattr(self, name)}: a standard deviation is needed")
-        if not -1 <= self.correlation <= 1:
-            raise ValueError(f"correlation = {self.correlation} must lie between -1 and 1")
+            check_range(name, getattr(self, name), 0, 1e3)
+        check_range("correlation", self.correlation, -1, 1)
         if not max(self.k_u_sd, self.k_p_sd, self.speed_sd) > 0:
             raise ValueError("gains that are drawn need a standard deviation above 0")
 
@@ -77,10 +77,13 @@ class WorstGains:
     def __post_init__(self) -> None:
         for name in ("k_u", "k_p", "speed"):
             interval = getattr(self, name)
-            if interval is not None and not 0 < interval[0] <= interval[1] < np.inf:
-                raise ValueError(f"{name} = {interval}: an interval of positive numbers is needed")
-        if self.points < 2:
-            raise ValueError(f"{self.points} points: at least the two ends are needed")
+            if interval is None and name == "speed":
+                continue
+            if not isinstance(interval, tuple) or len(interval) != 2:
+                raise ValueError(f"{name} = {interval}: an interval has two ends")
+            check_range(f"the lower end of {name}", interval[0], SMALLEST, LARGEST)
+            check_range(f"the upper end of {name}", interval[1], interval[0], LARGEST)
+        check_range("points", self.points, 2, 20, whole=True)
 
     def members(self, means: tuple[float, float, float]) -> list[tuple[float, float, float]]:
         """k_u, k_p and speed of each drone in the set, the task's own first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -13,9 +13,15 @@ from pacbayes_control.tasks.base import Environments, Noise, noise_of
 from pacbayes_control.tasks.planar.kernel import F, turn_cos, turn_sin
 from pacbayes_control.tasks.planar.obstacles import Distribution, ObstacleField
 from pacbayes_control.tasks.planar.policies import Controller, GainGrid, Gains
-from pacbayes_control.tasks.planar.robot import Planar, Trajectory, Walls
+from pacbayes_control.tasks.planar.robot import (
+    MOST_STEPS,
+    Planar,
+    Trajectory,
+    Walls,
+    check_range,
+)
 from pacbayes_control.tasks.swing.environments import Net
-from pacbayes_control.tasks.swing.gains import DrawnGains, WorstGains
+from pacbayes_control.tasks.swing.gains import LARGEST, SMALLEST, DrawnGains, WorstGains
 
 RAYS = 40
 GRID = GainGrid(x0=(0.1, 5, 5), y0=(0, 60, 20), rays=RAYS)  # the paper's 100 policies
@@ -58,36 +64,41 @@ class Swing(Planar):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("speed", "k_u", "k_p", "largest_yaw", "time_step"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} = {getattr(self, name)}: a positive number is needed")
-        if self.largest_yaw > 0.95:
-            raise ValueError(f"a yaw of {self.largest_yaw:g} rad is beyond the kernel's 0.95")
-        if self.k_p * self.time_step > 1:
-            raise ValueError(f"k_p = {self.k_p} is too fast for steps of {self.time_step} s")
-        if self.steps < 1 or self.landing_steps < 1:
-            raise ValueError("a flight and its landing take at least a step each")
+        for name in ("speed", "k_u", "k_p"):
+            check_range(name, getattr(self, name), SMALLEST, LARGEST)
+        check_range("largest_yaw", self.largest_yaw, SMALLEST, 0.95)  # of the kernel's series
+        check_range("the heading at the start", self.start[2], -0.95, 0.95)
+        check_range("landing_steps", self.landing_steps, 1, MOST_STEPS, whole=True)
 
     @staticmethod
     def move(state, control, draws, step, model):  # noqa: ARG004 - as the kernel calls it
-        """One step of explicit Euler with the old yaw; straight on and slower once it lands.
+        """One step, the command held: the yaw exactly, the place by the mean of both headings.
 
-        model: speed, k_p and k_u, largest yaw, seconds a step, steps of flight, of landing.
+        Once it lands, straight on and slower. model: metres a step, the share of the way to the
+        yaw asked for that a step goes, k_u, largest yaw, steps of flight, of landing.
         """
         x, y, sin, cos, yaw = state
-        speed, k_p, k_u, largest, seconds = model[0], model[1], model[2], model[3], model[4]
-        landing = F(step) >= model[5]
-        left = F(1) - (F(step) - model[5] + F(0.5)) / model[6] if landing else F(1)
+        length, share, k_u, largest = model[0], model[1], model[2], model[3]
+        landing = F(step) >= model[4]
+        slower = F(1) - (F(step) - model[4] + F(0.5)) / model[5] if landing else F(1)
         wanted = min(max(k_u * control, -largest), largest)
-        after = yaw if landing else yaw + seconds * k_p * (wanted - yaw)
-        length = speed * seconds * left
-        return x - length * sin, y + length * cos, turn_sin(after), turn_cos(after), after
+        after = yaw if landing else yaw + share * (wanted - yaw)
+        after_sin, after_cos = turn_sin(after), turn_cos(after)
+        half = length * slower / F(2)
+        ahead_x, ahead_y = half * (sin + after_sin), half * (cos + after_cos)
+        return x - ahead_x, y + ahead_y, after_sin, after_cos, after
 
     @property
     def constants(self) -> tuple[float, ...]:
         """What `move` needs."""
-        rates = (self.speed, self.k_p, self.k_u, self.largest_yaw, self.time_step)
-        return *rates, self.steps, self.landing_steps
+        share = -np.expm1(-self.k_p * self.time_step)
+        length = self.speed * self.time_step
+        return length, share, self.k_u, self.largest_yaw, self.steps, self.landing_steps
+
+    @property
+    def own_start(self) -> float:
+        """The yaw."""
+        return self.start[2]
 
     @property
     def all_steps(self) -> int:
@@ -101,7 +112,7 @@ class Swing(Planar):
 
     def gain_grid(self) -> NDArray[np.float64]:
         """The paper's finite policy space; shape (100, rays)."""
-        return GRID.policies
+        return replace(GRID, fan=self.fan).policies
 
     def gain_names(self) -> list[str]:
         """The names of its members."""
@@ -116,8 +127,8 @@ class Swing(Planar):
         if isinstance(self.uncertainty, DrawnGains):
             u = self.uncertainty
             kinds.append(
-                f"gains of s.d. {u.k_u_sd!r} and {u.k_p_sd!r}, correlation {u.correlation!r}, "
-                f"speed of s.d. {u.speed_sd!r}"
+                f"gains of s.d. {u.k_u_sd:.4g} and {u.k_p_sd:.4g}, correlation "
+                f"{u.correlation:.4g}, speed of s.d. {u.speed_sd:.4g}"
             )
         return ", ".join(kinds)
 
@@ -129,7 +140,8 @@ class Swing(Planar):
         keys = noise.keys(environments, policies)
         found = np.repeat(super().models(environments, policies, noise), len(environments), axis=0)
         k_u, k_p, speed = self.uncertainty.draw((self.k_u, self.k_p, self.speed), keys)
-        found[:, 0], found[:, 1], found[:, 2] = speed, k_p, k_u
+        found[:, 0], found[:, 2] = speed * self.time_step, k_u
+        found[:, 1] = -np.expm1(-k_p * self.time_step)
         return found
 
     def _drones(self, worst: WorstGains) -> list[Swing]:
@@ -174,53 +186,53 @@ class Swing(Planar):
         if not isinstance(self.obstacles, ObstacleField) or not isinstance(self.arena, Net):
             return {}
         record: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
-        record |= {"start": list(self.start), "net": asdict(self.arena)}
+        record |= {"start": self.start, "net": asdict(self.arena)}
         record["obstacles"] = asdict(self.obstacles)
         if self.uncertainty is not None:
             kind = "drawn" if isinstance(self.uncertainty, DrawnGains) else "worst"
             record["uncertainty"] = {"kind": kind, **asdict(self.uncertainty)}
-        return record
+        return json.loads(json.dumps(record))  # with lists, as it will be read
 
     @classmethod
-    def from_settings(cls, record: Mapping[str, Any]) -> Swing:
-        """The drone that a record describes; an error for one that describes none."""
+    def from_settings(cls, record: Any) -> Swing:
+        """The drone that a stranger's record describes; an error for one that describes none."""
         try:
-            known = {"start", "net", "obstacles", "uncertainty", *_NUMBERS}
-            if set(record) - known or not known - {"uncertainty"} <= set(record):
-                raise ValueError("other fields than a drone has")
-            kinds = {"drawn": DrawnGains, "worst": WorstGains}
-            doubt = dict(record.get("uncertainty") or {})
-            made = cls(
-                obstacles=_made(ObstacleField, record["obstacles"]),
-                arena=_made(Net, record["net"]),
-                start=_made(tuple, record["start"]),
-                uncertainty=_made(kinds[doubt.pop("kind")], doubt) if doubt else None,
-                **{name: record[name] for name in _NUMBERS},
-            )
-            if _plain(made.settings) != _plain(dict(record)):
-                raise ValueError("values of other kinds than a drone's")
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-            words = " ".join(str(error).split())
+            _check_plain(record)
+            values = {name: _tuples(value) for name, value in record.items()}
+            values["obstacles"] = ObstacleField(**values["obstacles"])
+            values["arena"] = Net(**values.pop("net"))
+            if doubt := values.get("uncertainty"):
+                kind = {"drawn": DrawnGains, "worst": WorstGains}[doubt.pop("kind")]
+                values["uncertainty"] = kind(**doubt)
+            task = cls(**values)
+            if json.dumps(task.settings, sort_keys=True) != json.dumps(record, sort_keys=True):
+                raise ValueError("it is not complete, or not as it was written")
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            words = " ".join(str(error).split())[:200]
             raise ValueError(f"the record describes no Swing: {words}") from None
-        return made
+        return task
 
 
 _OTHERS = ("obstacles", "arena", "controller", "start", "uncertainty")
 _NUMBERS = tuple(each.name for each in fields(Swing) if each.name not in _OTHERS)
 
 
-def _made(kind: Any, record: Any) -> Any:
-    """A dataclass from a record in which tuples have become lists."""
-    if kind is tuple:
-        return tuple(float(entry) for entry in record)
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
-    return kind(**values)
+def _check_plain(value: Any, depth: int = 0) -> None:
+    """An error for anything but numbers, short lists and records of them."""
+    number: Any = value
+    if isinstance(value, dict) and depth < 2:
+        for name, entry in value.items():
+            if not (name == "kind" or (name == "speed" and entry is None)):
+                _check_plain(entry, depth + 1)
+    elif isinstance(value, list) and len(value) <= 3 and 0 < depth < 3:
+        for entry in value:
+            _check_plain(entry, 3)
+    elif depth == 0 or type(value) not in (int, float) or not -1e9 <= number <= 1e9:
+        raise ValueError("it holds other things than numbers")
 
 
-def _plain(value: Any) -> Any:
-    """As it is after a way through JSON, with every number of its own kind."""
+def _tuples(value: Any) -> Any:
+    """Lists as the tuples that they were."""
     if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return type(value).__name__, value
+        return {name: _tuples(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value

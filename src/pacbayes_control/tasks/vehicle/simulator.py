@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks.planar.kernel import F, turned
-from pacbayes_control.tasks.planar.robot import Planar, Walls
+from pacbayes_control.tasks.planar.robot import Planar, Walls, check_range
 from pacbayes_control.tasks.vehicle.environments import Arena
 from pacbayes_control.tasks.vehicle.policies import GRID
 
@@ -33,8 +33,7 @@ class Vehicle(Planar):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.wheel_slip <= 0.25:
-            raise ValueError(f"wheel_slip = {self.wheel_slip} must lie between 0 and 0.25")
+        check_range("wheel_slip", self.wheel_slip, 0, 0.25)
 
     @staticmethod
     def move(state, control, draws, step, model):  # noqa: ARG004 - as the kernel calls it
@@ -76,7 +75,7 @@ class Vehicle(Planar):
 
     def gain_grid(self) -> NDArray[np.float64]:
         """The paper's finite policy space; shape (50, rays)."""
-        return GRID.policies
+        return replace(GRID, fan=self.fan).policies
 
     def gain_names(self) -> list[str]:
         """The names of its members."""

@@ -1,0 +1,58 @@
+"""The answer of a first-order lag to commands that are held in between, exactly.
+
+With commands u_j from times t_j on, arriving a latency τ later, and a rate k,
+
+    Ẋ = k (u(t - τ) - X),    X(t) = u_0 + Σ_j (u_j - u_{j-1}) (1 - exp(-k (t - t_j - τ)))₊
+
+where u_0 has been held for ever. Its slopes by k and by τ are sums of the same kind. All three are
+carried from one change of the command to the next: no step size, and no power that overflows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lagged:
+    """X at some times, and how it changes with the lag's rate and with the latency."""
+
+    value: Floats
+    by_rate: Floats
+    by_latency: Floats
+
+
+def lagged(times: Floats, since: Floats, commands: Floats, rate: float, latency: float) -> Lagged:
+    """The lag's answer at `times` to `commands`, each held from its time in `since` on.
+
+    >>> step = lagged(np.array([0.0, 1.0]), np.array([-9.0, 0.0]), np.array([0.0, 1.0]), 0.4, 0.0)
+    >>> step.value.round(4).tolist()
+    [0.0, 0.3297]
+    """
+    jumps = np.diff(commands, prepend=commands[0])
+    gaps = np.diff(since, prepend=since[0])
+    behind, moment = 0.0, 0.0  # u - X, and its slope by the rate, turned round
+    behinds, moments = [], []
+    decays = np.exp(-rate * gaps)
+    for decay, gap, jump in zip(decays.tolist(), gaps.tolist(), jumps.tolist(), strict=True):
+        moment = decay * (moment + gap * behind)
+        behind = decay * behind + jump
+        behinds.append(behind)
+        moments.append(moment)
+    last = np.searchsorted(since + latency, times, side="right") - 1
+    at = np.maximum(last, 0)  # before the first change: nothing is behind
+    past = np.maximum(times - latency - since[at], 0.0)
+    decay, start = np.exp(-rate * past), np.array(behinds)[at]
+    moved = decay * (np.array(moments)[at] + past * start)
+    return Lagged(commands[at] - decay * start, moved, -rate * decay * start)
+
+
+def changes(since: Floats, commands: Floats) -> tuple[Floats, Floats]:
+    """The same commands without those that repeat the one before."""
+    new = np.append(True, np.diff(commands) != 0)
+    return since[new], commands[new]
