@@ -1,0 +1,263 @@
+"""Flights in a folder: numbered, logged, counted by the monitor, and never overwritten.
+
+flight-0001.csv    a row for each control step
+flight-0001.json   the summary: policy, obstacles, seed, end, outcome, deadlines, events
+flight-0001.world  of simulated flights in real time: what the world received
+outcomes.csv       one row for each trial, in order
+monitor.json       the state of the monitor, as `pbc monitor --state` has it
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from pacbayes_control.flight.log import Flight, FlightLog, write_summary
+from pacbayes_control.flight.loop import fly
+from pacbayes_control.flight.pilot import FlyingTask, draw_pilot
+from pacbayes_control.flight.settings import Settings
+from pacbayes_control.flight.stages import Stage, flight_seed
+from pacbayes_control.monitor import Monitor, Report
+from pacbayes_control.monitor.state import certificate_digest
+from pacbayes_control.outcomes import numbers, read_outcomes
+from pacbayes_control.reading import read_sheet
+from pacbayes_control.run import Run, read_json
+
+HEADER = ("flight", "cost", "end", "reason")
+KILLED = "the process ended in flight"
+
+
+class Campaign:
+    """A folder of flights of one run, all simulated or all real; open while this process has it."""
+
+    def __init__(self, folder: Path, run: Run[Any], simulated: bool) -> None:
+        """Open a folder, or begin one; an error if its flights are of another kind."""
+        self.folder, self.run, self.simulated = folder, run, simulated
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{folder} is a file, and flights are kept in a folder")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(folder / ".lock", timeout=0)
+            self._lock.acquire()
+        except Timeout:
+            raise ValueError(f"{folder} is in use by another flight: wait for its end") from None
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self.numbers = self._known()
+        self.digest = certificate_digest(self.run.certificate)
+        self.summaries = {number: self._summary(number) for number in self.numbers}
+        for number, summary in self.summaries.items():
+            self._check_kind(number, summary)
+        state = self.folder / "monitor.json"
+        certificate = self.run.certificate
+        self.monitor = Monitor.load(state, certificate) if state.exists() else Monitor(certificate)
+        self._count_lost()
+        self._weigh()
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        self._lock.release()
+
+    # ---- what is there --------------------------------------------------------------------------
+
+    def _known(self) -> list[int]:
+        """Numbers of flights that have left a file."""
+        matches = [re.fullmatch(r"flight-(\d+)\..*", path.name) for path in self.folder.iterdir()]
+        return sorted({int(match[1]) for match in matches if match})
+
+    def stem(self, number: int) -> Path:
+        """The files of a flight, without suffix."""
+        return self.folder / f"flight-{number:04d}"
+
+    def _summary(self, number: int) -> dict[str, Any]:
+        path = self.stem(number).with_suffix(".json")
+        record = read_json(path) if path.is_file() else {}
+        return record if isinstance(record, dict) else {}
+
+    def _check_kind(self, number: int, summary: Mapping[str, Any]) -> None:
+        """An error where real flights would be counted with simulated ones, or two runs mixed."""
+        if summary.get("certificate", self.digest) != self.digest:
+            raise ValueError(
+                f"{self.folder} holds flights of another certificate: choose another folder (--out)"
+            )
+        if summary.get("simulated", self.simulated) != self.simulated:
+            kinds = ("simulated", "real") if self.simulated else ("real", "simulated")
+            raise ValueError(
+                f"flight {number} in {self.folder} is {kinds[1]}, and these are {kinds[0]}: "
+                "choose another folder (--out)"
+            )
+
+    @property
+    def next(self) -> int:
+        """The number of the next flight."""
+        return max(self.numbers, default=0) + 1
+
+    def check_new(self, obstacles: NDArray, what: str) -> None:
+        """An error for obstacles that an earlier flight had: an environment is drawn once."""
+        for number, summary in self.summaries.items():
+            known = np.array(summary.get("obstacles", []), float).reshape(-1, 3)
+            if summary.get("cost") is not None and same_obstacles(known, obstacles):
+                raise ValueError(
+                    f"{what} has the obstacles of flight {number}: the promise is about new "
+                    "environments, and each counts once"
+                )
+
+    # ---- flying ---------------------------------------------------------------------------------
+
+    def fly(
+        self,
+        task: FlyingTask,
+        obstacles: NDArray,
+        stage: Stage,
+        seed: int,
+        settings: Settings | None = None,
+        rehearsed: Sequence[str] = (),
+    ) -> Flight:
+        """Fly once, with a policy drawn for it, and count the outcome.
+
+        A flight with rehearsed faults is logged and not counted: that was decided before it began,
+        so nothing is chosen by its outcome.
+        """
+        number = self.next
+        own = flight_seed(seed, number)
+        pilot = draw_pilot(self.run, task, own)
+        about = {
+            "flight": number,
+            "certificate": self.digest,
+            "simulated": self.simulated,
+            "rehearsed": list(rehearsed),
+            "seed": seed,
+            "policy_seed": own,
+            "policy": pilot.index,
+            "policy_name": pilot.name,
+            "policy_parameters": pilot.policy.tolist(),
+            "obstacles": np.asarray(obstacles, float).tolist(),
+        }
+        log = FlightLog(self.stem(number), about)
+        self.numbers.append(number)
+        settings = settings or Settings(task.steps, task.time_step)
+        try:
+            tracker, drone, clock, _ = stage
+            flight = fly(pilot, obstacles, tracker, drone, clock, settings, log)
+        finally:
+            log.close()
+        self.summaries[number] = {**about, "cost": flight.cost}
+        if flight.cost is not None and not rehearsed:
+            self._add(number, flight.cost, flight.end, flight.reason)
+            self._weigh()
+        return flight
+
+    def _count_lost(self) -> None:
+        """Count flights whose process was killed in the air: an outcome that is left out is chosen.
+
+        And those whose outcome was not written down any more.
+        """
+        counted = {int(row["flight"]) for row in self._rows()}
+        for number, summary in self.summaries.items():
+            if summary.get("rehearsed") or number in counted:
+                continue
+            if summary.get("state") == "in flight":
+                summary |= {"state": "ended", "end": "killed", "reason": KILLED, "cost": 1}
+                summary |= {"fault": True}
+                write_summary(self.stem(number), summary)
+            if summary.get("state") == "ended" and summary.get("cost") is not None:
+                self._add(number, summary["cost"], summary["end"], summary["reason"])
+
+    def _rows(self) -> list[dict[str, str]]:
+        path = self.folder / "outcomes.csv"
+        if not path.is_file():
+            return []
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def _add(self, number: int, cost: int, end: str, reason: str) -> None:
+        """Add an outcome to the table, and have it on the disk before anything else happens."""
+        path = self.folder / "outcomes.csv"
+        new = not path.exists()
+        with path.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow(HEADER)
+            writer.writerow((number, cost, end, reason))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _weigh(self) -> None:
+        """Have the monitor take in what is new in the table."""
+        path = self.folder / "outcomes.csv"
+        if not self._rows():
+            return
+        before = self.monitor.trials
+        self.monitor.observe_file(path.name, read_outcomes(path, "cost"), "grown")
+        if self.monitor.trials > before:
+            self.monitor.save(self.folder / "monitor.json")
+
+    def report(self) -> Report | None:
+        """The monitor's verdict; None before the first trial."""
+        return self.monitor.report() if self.monitor.trials else None
+
+
+def same_obstacles(first: NDArray, second: NDArray) -> bool:
+    """Whether two arrays of cylinders are the same, in any order."""
+    rows = [
+        sorted(map(tuple, np.asarray(a, float).reshape(-1, 3).tolist())) for a in (first, second)
+    ]
+    return rows[0] == rows[1]
+
+
+def read_obstacles(path: Path, task: FlyingTask) -> NDArray[np.float64]:
+    """Cylinders from a CSV file with columns x, y, radius in m; an error for what cannot stand.
+
+    Other columns are not read.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    sheet = read_sheet(path)
+    header = [cell.lower() for cell in sheet.rows[0]]
+    if any(header.count(name) != 1 for name in ("x", "y", "radius")):
+        raise ValueError(
+            f"{path.name}: obstacles have columns x, y and radius in m, and this has "
+            f"{', '.join(sheet.rows[0])}"
+        )
+    rows, lines = sheet.rows[1:], sheet.lines[1:]
+    if not rows:
+        raise ValueError(f"{path.name}: there are no obstacles below the header")
+    columns = [
+        numbers([row[header.index(name)] for row in rows], f"{path.name}, column {name}")
+        for name in ("x", "y", "radius")
+    ]
+    found = np.stack(columns, axis=1)
+    arena, (x0, y0, _) = task.arena, task.start
+    for (x, y, radius), line in zip(found.tolist(), lines, strict=True):
+        where = f"{path.name}, line {line}"
+        if not 0 < radius <= arena.half_width:
+            raise ValueError(f"{where}: a radius of {radius:g} m is not that of a cylinder in here")
+        if not (abs(x) <= arena.half_width and 0 <= y <= arena.length):
+            raise ValueError(
+                f"{where}: x = {x:g}, y = {y:g} is outside the net, which is from "
+                f"x = -{arena.half_width:g} to {arena.half_width:g} and y = 0 to {arena.length:g} m"
+            )
+        if np.hypot(x - x0, y - y0) - radius <= task.robot_radius:
+            raise ValueError(
+                f"{where}: the cylinder stands where the drone starts, x = {x0:g}, y = {y0:g}"
+            )
+    return found

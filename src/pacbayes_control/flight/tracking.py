@@ -1,0 +1,226 @@
+"""Poses of the drone, from whatever tracks it.
+
+Any tracker is connected by a small program of its own that sends each frame as one UDP datagram:
+
+    {"time": 12.345, "frame": 1234, "x": 0.01, "y": 1.02, "z": 0.98, "yaw": 0.03}
+
+time: s by the tracker's clock, which is only logged. frame: a whole number that grows. x, y, z: m,
+in the frame of the netted area, whose net stands at x = ±3.5, y = 0 and y = 18. yaw: rad, ψ, such
+that the drone flies along (-sin ψ, cos ψ): 0 along y, and positive counter-clockwise. Other keys
+are ignored. An object out of sight is not sent, or is sent with the pose and frame it had.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+import select
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+LARGEST_DATAGRAM = 512  # bytes
+LARGEST_NUMBER = 1e6  # m, rad or s: beyond, something is wrong
+AT_ONCE = 256  # datagrams read before the loop goes on: a flood must not hold it up
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where the drone was."""
+
+    time: float  # s by our own clock, at which it arrived, or earlier
+    frame: int
+    x: float  # m
+    y: float  # m
+    z: float  # m, above the ground
+    yaw: float  # rad
+    sender_time: float = 0.0  # s by the tracker's clock
+
+
+class Tracker(Protocol):
+    """Something that watches the drone."""
+
+    def start(self) -> None:
+        """Forget what was seen before, and watch."""
+        ...
+
+    def poses(self) -> list[Pose]:
+        """What arrived since the last call, in order; does not wait."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something arrives, at most so long: this is how the loop sleeps."""
+        ...
+
+    def close(self) -> None:
+        """Stop watching."""
+        ...
+
+
+def parse_frame(datagram: bytes, at: float) -> Pose | None:
+    """The pose in a datagram that arrived at a time; None if it holds none.
+
+    >>> parse_frame(b'{"time": 1, "frame": 7, "x": 0, "y": 1, "z": 1, "yaw": 0.5}', at=0.0).frame
+    7
+    >>> parse_frame(b'{"time": 1, "frame": 7, "x": NaN, "y": 1, "z": 1, "yaw": 0.5}', at=0.0)
+    """
+    if len(datagram) > LARGEST_DATAGRAM:
+        return None
+    try:
+        record = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or type(record.get("frame")) is not int:
+        return None
+    if not 0 <= record["frame"] < 2**63:
+        return None
+    values = [record.get(name) for name in ("x", "y", "z", "yaw", "time")]
+    if not all(_is_number(value) for value in values):
+        return None
+    x, y, z, yaw, sent = map(float, values)  # type: ignore[arg-type]
+    return Pose(at, record["frame"], x, y, z, yaw, sent)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite number of a sensible size; a truth value is none."""
+    if type(value) is int:
+        return abs(value) <= LARGEST_NUMBER
+    return type(value) is float and math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+
+
+class Sieve:
+    """Tells what of the datagrams is news, and counts the rest.
+
+    A frame whose number does not grow came late or twice. A pose that repeats the last one to the
+    last digit is that of a tracker that has lost its object: real ones tremble. Neither is news, so
+    a tracker that is frozen looks like one that is silent.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.last: Pose | None = None
+
+    def take(self, datagram: bytes, at: float) -> Pose | None:
+        """The pose in a datagram, if it is news."""
+        pose = parse_frame(datagram, at)
+        last = self.last
+        if pose is None:
+            self.counts["malformed"] += 1
+            return None
+        if last is not None and pose.frame <= last.frame:
+            self.counts["out of order"] += 1
+            return None
+        self.last = pose
+        if last is not None and (pose.x, pose.y, pose.z, pose.yaw) == (
+            *(last.x, last.y, last.z, last.yaw),
+        ):
+            self.counts["repeated"] += 1
+            return None
+        self.counts["frames"] += 1
+        return pose
+
+
+class UdpTracker:
+    """Any tracker, by UDP; the first sender is listened to, and nobody else until `start`.
+
+    No thread reads the socket, and a datagram may lie there for a while before it is read. So it is
+    dated by the last moment at which none was waiting: a pose is never younger than it says, and
+    the sender's clock has no say in it.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen on an address of this machine; port 0 is any that is free."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            self.socket.setblocking(False)
+            self.socket.bind((host, port))
+        except OSError as error:
+            self.socket.close()
+            reason = error.strerror or error
+            raise ValueError(
+                f"cannot listen for a tracker at {host}:{port} ({reason}): give an address of this "
+                "machine and a free port"
+            ) from None
+        self.sieve = Sieve()
+        self._sender: Any = None
+        self._empty = time.monotonic()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at."""
+        return self.socket.getsockname()[1]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many datagrams were frames, malformed, out of order, repeated or a stranger's."""
+        return self.sieve.counts
+
+    def start(self) -> None:
+        """Forget what was seen before, and listen to whoever sends first."""
+        for _ in range(AT_ONCE):
+            if self._read() is None:
+                break
+        self.sieve, self._sender, self._empty = Sieve(), None, time.monotonic()
+
+    def poses(self) -> list[Pose]:
+        """What arrived since the last call, in order."""
+        poses, dated = [], self._empty
+        for _ in range(AT_ONCE):
+            now = time.monotonic()
+            received = self._read()
+            if received is None:
+                self._empty = now
+                break
+            datagram, sender = received
+            if self._sender not in (None, sender):
+                self.counts["of a stranger"] += 1
+                continue
+            pose = self.sieve.take(datagram, dated)
+            if pose is not None:
+                self._sender = sender
+                poses.append(pose)
+        return poses
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something arrives."""
+        select.select([self.socket], [], [], max(seconds, 0.0))
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.socket.close()
+
+    def _read(self) -> tuple[bytes, Any] | None:
+        """One datagram and its sender; None if none is there."""
+        try:
+            return self.socket.recvfrom(LARGEST_DATAGRAM + 1)
+        except BlockingIOError:
+            return None
+        except ConnectionError:  # some systems report here what was sent in vain
+            return b"", None
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of udp://HOST:PORT.
+
+    >>> parse_address("udp://0.0.0.0:5005")
+    ('0.0.0.0', 5005)
+    """
+    match = re.fullmatch(r"udp://(\[[0-9a-fA-F:.]+\]|[0-9.]+|localhost):([0-9]{1,5})", text)
+    host, port = (match[1].strip("[]"), int(match[2])) if match else ("", 0)
+    if host == "localhost":
+        host = "127.0.0.1"
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        port = 0
+    if not 0 < port < 65536:
+        raise ValueError(
+            f"{text!r} is no address of a tracker: give udp://HOST:PORT, the address of this "
+            "machine to listen at, such as udp://0.0.0.0:5005"
+        )
+    return host, port

@@ -1,0 +1,68 @@
+"""What tests of flights share: a task, cylinders, and simulated stages."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacbayes_control.flight.faults import Fault
+from pacbayes_control.flight.log import Flight, FlightLog
+from pacbayes_control.flight.loop import fly
+from pacbayes_control.flight.pilot import Pilot
+from pacbayes_control.flight.settings import Settings
+from pacbayes_control.flight.stages import Stage, place_of, virtual_stage
+from pacbayes_control.flight.world import Physics
+from pacbayes_control.tasks.swing import Swing
+
+TASK = Swing()
+GOOD = TASK.gain_grid()[35]  # the best of the paper's hundred
+CALM = np.array([[-2.5, 8.0, 0.3], [2.5, 9.0, 0.3], [-2.6, 12.0, 0.4]])  # room in the middle
+WALL = np.array([[x, 6.0, 0.5] for x in np.arange(-3.0, 3.5, 0.9)])  # no way through
+SEED = 7
+
+
+def pilot() -> Pilot:
+    return Pilot(TASK, GOOD)
+
+
+def stage(
+    cylinders: np.ndarray = CALM, *faults: str, physics: Physics | None = None, seed: int = SEED
+) -> Stage:
+    """A simulated world in virtual time."""
+    struck = [Fault.parse(text) for text in faults]
+    return virtual_stage(place_of(TASK, cylinders), physics, struck, seed)
+
+
+def flown(
+    where: Stage,
+    cylinders: np.ndarray = CALM,
+    settings: Settings | None = None,
+    log: FlightLog | None = None,
+    by: Pilot | None = None,
+) -> Flight:
+    return fly(by or pilot(), cylinders, where.tracker, where.drone, where.clock, settings, log)
+
+
+def received(record: Sequence[dict[str, Any]], what: str) -> list[float]:
+    """When the world received a command, or saw something happen: its own testimony."""
+    return [entry["time"] for entry in record if entry["what"] == what]
+
+
+def read_record(path: Path) -> list[dict[str, Any]]:
+    """The record of a world in another process, as far as it is written."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Poll for something on a machine that may be busy; a failure if it never comes."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, f"nothing in {seconds:g} s"
+        time.sleep(0.02)
+    return found

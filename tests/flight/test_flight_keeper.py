@@ -1,0 +1,287 @@
+"""The dead man's switch, with real processes: whoever dies or hangs, the landing command arrives.
+
+What arrived is read from the record of the simulated world, which is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from aloft import CALM, TASK, read_record, received, wait_until
+
+from pacbayes_control.flight import kept
+from pacbayes_control.flight.channel import Channel, ChannelClosed, ChannelFull
+from pacbayes_control.flight.drones import DroneError, open_drone
+from pacbayes_control.flight.faults import Fault
+from pacbayes_control.flight.kept import KeptDrone
+from pacbayes_control.flight.simulated import WorldProcess
+from pacbayes_control.flight.stages import place_of
+from pacbayes_control.flight.world import Physics, world_record
+
+NOBODY = 9  # a port at which nobody listens for frames
+
+
+class Sky:
+    """A world with a drone in it, kept."""
+
+    def __init__(self, record: Path, *faults: str) -> None:
+        struck = [Fault.parse(text) for text in faults]
+        spec = world_record(place_of(TASK, CALM), Physics(), struck, 0)
+        self.record = record
+        self.world = WorldProcess(spec, NOBODY, record)
+        self.drone = KeptDrone(self.spec)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "simulated", "port": self.world.port}
+
+    def take_off(self) -> None:
+        self.drone.connect()
+        self.drone.take_off()
+        self.hold_until(lambda: self.received("take_off"))
+
+    def hold_until(self, condition: Callable[[], Any]) -> None:
+        def step() -> Any:
+            self.drone.hold()
+            return condition()
+
+        wait_until(step)
+
+    def received(self, what: str) -> list[float]:
+        return received(read_record(self.record), what)
+
+    def down(self) -> bool:
+        """Whether the landing command has arrived and the drone come down."""
+        return bool(self.received("land") and self.received("on the ground"))
+
+    @property
+    def processes(self) -> tuple[int, int]:
+        assert self.drone.process is not None
+        assert self.drone.driver is not None
+        return self.drone.process.pid, self.drone.driver
+
+
+@pytest.fixture
+def open_sky(tmp_path: Path) -> Iterator[Callable[..., Sky]]:
+    skies: list[Sky] = []
+
+    def make(*faults: str) -> Sky:
+        skies.append(Sky(tmp_path / f"world-{len(skies)}", *faults))
+        return skies[-1]
+
+    yield make
+    for sky in skies:
+        sky.drone.disconnect()
+        sky.world.close()
+    for process in kept.LEFT:  # whose world is gone
+        process.kill()
+        process.wait()
+    kept.LEFT.clear()
+
+
+@pytest.fixture
+def sky(open_sky: Callable[..., Sky]) -> Sky:
+    made = open_sky()
+    made.take_off()
+    return made
+
+
+def landed(drone: KeptDrone) -> bool:
+    """Whether landing is acknowledged, by a loop that connects anew after a failure."""
+    try:
+        return drone.land()
+    except DroneError:
+        with suppress(DroneError):
+            drone.connect()
+        return False
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+# ---- as it should be ----------------------------------------------------------------------------
+
+
+def test_commands_reach_the_drone_and_their_times_come_back(sky: Sky):
+    sent: list[tuple[int, float]] = []
+    before = time.monotonic()
+    for n in range(5):
+        sky.drone.steer(n)
+        time.sleep(0.05)
+
+    def all_sent() -> bool:
+        sky.drone.hold()
+        sent.extend(sky.drone.sent())
+        return len(sent) == 5
+
+    wait_until(all_sent)
+    assert [n for n, _ in sent] == [0, 1, 2, 3, 4]
+    assert all(before <= at <= time.monotonic() for _, at in sent)
+    assert sky.drone.battery() == pytest.approx(95, abs=1)
+    values = [entry["value"] for entry in read_record(sky.record) if entry["what"] == "steer"]
+    assert values == [0, 1, 2, 3, 4]
+    keeper, driver = sky.processes
+    wait_until(sky.drone.land)
+    sky.drone.disconnect()
+    wait_until(lambda: gone(keeper) and gone(driver))
+    assert sky.received("disconnect")
+
+
+def test_a_flight_can_follow_a_flight(sky: Sky):
+    wait_until(sky.drone.land)
+    wait_until(sky.down)
+    sky.drone.take_off()
+    sky.hold_until(lambda: len(sky.received("take_off")) == 2)
+    wait_until(sky.drone.land)
+    assert len(sky.received("land")) >= 2
+
+
+def test_a_drone_that_is_not_there_is_told(open_sky: Callable[..., Sky]):
+    sky = open_sky()
+    sky.world.close()
+    with pytest.raises(DroneError, match="the drone does not answer"):
+        sky.drone.connect()
+
+
+def test_a_drone_of_no_kind_is_refused():
+    with pytest.raises(ValueError, match="no drone of kind 'kite'"):
+        open_drone({"kind": "kite"})
+
+
+def test_a_channel_never_waits_for_somebody_to_read():
+    ours, theirs = (Channel(end) for end in Pipe())
+    full = False
+    for _ in range(100_000):
+        try:
+            ours.send({"alive": True})
+        except ChannelFull:
+            full = True
+            break
+    assert full
+    assert theirs.receive() == {"alive": True}
+    ours.close()
+    while theirs.connection.poll():
+        try:
+            theirs.receive()
+        except ChannelClosed:
+            break
+    with pytest.raises(ChannelClosed):
+        theirs.send({})
+    theirs.close()
+
+
+# ---- failures -----------------------------------------------------------------------------------
+
+
+def test_a_loop_that_falls_silent(sky: Sky):
+    wait_until(sky.down)
+    with pytest.raises(DroneError, match="nothing was heard from the loop"):
+        wait_until(lambda: sky.drone.hold())
+
+
+@pytest.mark.parametrize("name", ["drone-raises", "drone-hangs", "drone-disconnects"])
+def test_a_driver_that_fails(open_sky: Callable[..., Sky], name: str):
+    sky = open_sky(f"{name}@0.2")
+    sky.take_off()
+    with pytest.raises(DroneError):
+        sky.hold_until(lambda: False)
+    wait_until(sky.down)  # by the keeper, which was not asked
+    assert wait_until(lambda: landed(sky.drone))
+    assert len(sky.received("connect")) >= 2
+
+
+@pytest.mark.parametrize("name", ["drone-raises", "drone-hangs", "drone-disconnects"])
+def test_a_driver_that_fails_while_the_loop_goes_on_talking(
+    open_sky: Callable[..., Sky], name: str
+):
+    """So that it is the failure that makes the keeper land, and not the silence after it."""
+    sky = open_sky(f"{name}@0.2")
+    sky.take_off()
+
+    def talk() -> bool:  # and does not listen
+        sky.drone._post("steer", 1.0)
+        time.sleep(0.05)
+        return sky.down()
+
+    wait_until(talk)
+
+
+def test_a_driver_that_is_killed(sky: Sky):
+    os.kill(sky.processes[1], signal.SIGKILL)
+    wait_until(sky.down)
+    assert len(sky.received("connect")) >= 2
+
+
+def test_a_keeper_that_is_killed(sky: Sky):
+    os.kill(sky.processes[0], signal.SIGKILL)
+    wait_until(sky.down)  # by the driver, or by the next keeper
+    with pytest.raises(DroneError, match="the keeper ended"):
+        wait_until(lambda: sky.drone.hold())
+    assert wait_until(lambda: landed(sky.drone))
+
+
+def test_keeper_and_driver_killed_the_loop_starts_others(sky: Sky):
+    for pid in reversed(sky.processes):
+        os.kill(pid, signal.SIGSTOP)  # so that neither outlives the other
+    for pid in reversed(sky.processes):
+        os.kill(pid, signal.SIGKILL)
+    assert not sky.received("land")
+    assert wait_until(lambda: landed(sky.drone))
+    wait_until(sky.down)
+
+
+def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "GIVE_UP", 1.0)
+    keeper, _ = sky.processes
+    os.kill(keeper, signal.SIGSTOP)
+    assert wait_until(lambda: landed(sky.drone))
+    wait_until(sky.down)
+    wait_until(lambda: gone(keeper))
+
+
+def test_signals_that_end_processes_do_not_end_these(sky: Sky):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for pid in sky.processes:
+            os.kill(pid, number)
+    started = sky.processes
+    until = time.monotonic() + 0.5
+    sky.hold_until(lambda: time.monotonic() > until)
+    assert sky.processes == started
+    assert not sky.received("land")
+
+
+LOOP = """
+import json, os, signal, sys, time
+from pacbayes_control.flight.kept import KeptDrone
+drone = KeptDrone(json.loads(sys.argv[1]))
+drone.connect()
+drone.take_off()
+began = time.monotonic()
+while time.monotonic() < began + 0.4:
+    drone.steer(1)
+    time.sleep(0.05)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("fault", [[], ["drone-hangs@0.3"], ["drone-raises@0.3"]])
+def test_a_loop_that_is_killed(open_sky: Callable[..., Sky], fault: list[str]):
+    """Alone, and while the driver hangs or fails."""
+    sky = open_sky(*fault)
+    command = [sys.executable, "-c", LOOP, json.dumps(sky.spec)]
+    killed = subprocess.run(command, check=False, timeout=120, stderr=subprocess.DEVNULL)
+    assert killed.returncode in (-signal.SIGKILL, 1)  # 1: the driver's failure came first
+    wait_until(sky.down)

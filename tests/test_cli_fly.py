@@ -1,0 +1,261 @@
+"""`pbc fly` as users meet it: flights, rehearsed failures, signals, and input that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commands import complaint
+from pacbayes_control.learn import learn_finite
+from pacbayes_control.rollouts import evaluate
+from pacbayes_control.tasks import Vehicle
+from pacbayes_control.tasks.swing import Swing
+
+Result = subprocess.CompletedProcess[str]
+Pbc = Callable[..., Result]
+
+ADDRESS = "e0:14:d0:63:3d:d0"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    task = Swing()
+    costs = evaluate(task, task.gain_grid(), task.environments(100, stream="train"))
+    return learn_finite(costs, delta=0.01).save(tmp_path / "swing")
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    path = tmp_path / "room.csv"
+    path.write_text("x,y,radius\n-2.5,8,0.3\n2.5,9,0.3\n")
+    return path
+
+
+def answer(result: Result, path: Path, code: int = 0) -> dict[str, Any]:
+    assert result.returncode == code, result.stderr
+    assert result.stderr == ""
+    return json.loads(path.read_text())
+
+
+# ---- flights ------------------------------------------------------------------------------------
+
+
+def test_simulated_flights_are_logged_and_weighed(quick: Pbc, run: Path, tmp_path: Path):
+    arguments = ("fly", "swing", "--virtual", "--json", "r.json")
+    result = quick(*arguments, "--flights", 3)
+    record = answer(result, tmp_path / "r.json")
+    assert [flight["cost"] in (0, 1) for flight in record["flights"]] == [True] * 3
+    assert record["monitor"]["trials"] == 3
+    lines = [line for line in result.stdout.splitlines() if line.startswith("Flight ")]
+    assert [line.split(":")[0] for line in lines] == ["Flight 1", "Flight 2", "Flight 3"]
+    assert "verdict" in result.stdout
+    assert "drawn afresh" in result.stdout
+    folder = run.with_name("swing.flights")
+    first = (folder / "flight-0001.csv").read_bytes()
+    again = answer(quick(*arguments), tmp_path / "r.json")
+    assert again["monitor"]["trials"] == 4
+    assert (folder / "flight-0004.json").exists()
+    assert (folder / "flight-0001.csv").read_bytes() == first
+    table = (folder / "outcomes.csv").read_text().splitlines()
+    assert table[0] == "flight,cost,end,reason"
+    assert [line.split(",")[0] for line in table[1:]] == ["1", "2", "3", "4"]
+    same = quick("monitor", "swing", folder / "outcomes.csv", "--column", "cost")
+    assert "outcomes          4" in same.stdout
+
+
+def test_a_rehearsed_fault_is_told_and_not_counted(quick: Pbc, run: Path, tmp_path: Path):
+    result = quick(
+        "fly", run, "--virtual", "--fault", "tracker-silent@2.5", "--json", "r.json", "--out", "f"
+    )
+    record = answer(result, tmp_path / "r.json", code=1)
+    [flight] = record["flights"]
+    assert (flight["end"], flight["fault"], flight["cost"]) == ("tracking lost", True, 1)
+    assert flight["landing_acknowledged"]
+    assert record["monitor"] is None
+    assert "rehearsals" in result.stdout
+    assert "no outcome to weigh yet" in result.stdout
+
+
+def test_obstacles_from_a_file_count_once(quick: Pbc, run: Path, room: Path):
+    arguments = ("fly", run, "--virtual", "--obstacles", room)
+    result = quick(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert "has the obstacles of flight 1" in complaint(quick(*arguments))
+
+
+def test_words_go_to_standard_error_where_json_goes_to_the_terminal(quick: Pbc, run: Path):
+    result = quick("fly", run, "--virtual", "--json", "-")
+    assert json.loads(result.stdout)["flights"]
+    assert "Flight 1" in result.stderr
+
+
+# ---- signals, with real processes ---------------------------------------------------------------
+
+
+def start(run: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pacbayes_control.cli", "fly", str(run), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def record_of(folder: Path) -> list[dict[str, Any]]:
+    """What the world says it received, in the first flight."""
+    path = folder / "flight-0001.world"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def wait_for(folder: Path, what: str, seconds: float = 90.0, times: int = 1) -> None:
+    until = time.monotonic() + seconds
+    while sum(entry["what"] == what for entry in record_of(folder)) < times:
+        assert time.monotonic() < until, f"no {what} in {seconds:g} s: {record_of(folder)}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Signals):
+    folder = run.with_name("swing.flights")
+    process = start(run, "--flights", "3")
+    wait_for(folder, "steer", times=5)
+    os.killpg(process.pid, number)  # as Ctrl-C does, to all in the foreground
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    assert f"failure, {number.name} was received" in out
+    assert "Flight 2" not in out
+    assert "Traceback" not in err
+    wait_for(folder, "land")
+    wait_for(folder, "on the ground")
+    summary = json.loads((folder / "flight-0001.json").read_text())
+    assert (summary["end"], summary["cost"]) == ("terminated", 1)
+    assert (folder / "outcomes.csv").read_text().splitlines()[1].startswith("1,1,terminated,")
+
+
+def test_a_process_that_is_killed_is_landed_by_its_keeper(run: Path, quick: Pbc):
+    folder = run.with_name("swing.flights")
+    process = start(run)
+    wait_for(folder, "steer", times=5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    wait_for(folder, "land")
+    wait_for(folder, "on the ground")
+    assert json.loads((folder / "flight-0001.json").read_text())["state"] == "in flight"
+    result = quick("fly", run, "--virtual")  # which finds what was left, and counts it
+    assert result.returncode == 0, result.stderr
+    table = (folder / "outcomes.csv").read_text().splitlines()
+    assert table[1] == "1,1,killed,the process ended in flight"
+    assert table[2].startswith("2,")
+
+
+# ---- wrong input --------------------------------------------------------------------------------
+
+
+def test_a_run_of_another_task_is_refused(quick: Pbc, tmp_path: Path):
+    task = Vehicle()
+    costs = evaluate(task, task.gain_grid(), task.environments(30, stream="train"))
+    learn_finite(costs).save(tmp_path / "vehicle")
+    assert "not of the Swing" in complaint(quick("fly", "vehicle"))
+    learn_finite(np.eye(60, 3)).save(tmp_path / "table")
+    assert "not of the Swing" in complaint(quick("fly", "table"))
+
+
+def test_a_run_that_does_not_verify_is_refused(quick: Pbc, run: Path):
+    file = run / "costs.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    words = complaint(quick("fly", run), code=1)
+    assert "NOT VERIFIED" in words
+    assert not run.with_name("swing.flights").exists()
+
+
+def test_a_run_that_is_not_there_is_told(quick: Pbc):
+    assert "there is no run at nowhere" in complaint(quick("fly", "nowhere"))
+
+
+REAL = ("--drone", ADDRESS, "--tracker", "udp://127.0.0.1:5005")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fault", "meteor@2"), "fault 'meteor' is unknown: choose from tracker-silent"),
+        (("--fault", "wind"), "does not say when"),
+        (("--fault", "killed@2", "--virtual"), "needs real processes: leave out --virtual"),
+        (("--fault", "wind@2", *REAL), "--fault is for simulated flights"),
+        (("--virtual", *REAL), "--virtual is for simulated flights"),
+        (("--pitch", "40"), "--pitch is for a real drone"),
+        (("--yes",), "--yes is for real flights"),
+        (("--drone", "swing"), "'swing' is no Bluetooth address"),
+        (("--drone", ADDRESS), "a real drone needs a real tracker"),
+        (REAL[2:], "a real tracker does not see a simulated drone"),
+        (("--drone", ADDRESS, "--tracker", "vicon"), "'vicon' is no address of a tracker"),
+        (REAL, "give --obstacles FILE"),
+        (("--flights", "2", "--obstacles", "room.csv"), "every flight needs an environment of its"),
+        (
+            ("--flights", "2", "--obstacles", "room.csv", "--obstacles", "room.csv"),
+            "room.csv has the obstacles of room.csv",
+        ),
+        (("--obstacles", "none.csv"), "there is no file none.csv"),
+        (("--obstacles", "bad.csv"), "columns x, y and radius"),
+        (("--obstacles", "start.csv"), "stands where the drone starts"),
+        (("--obstacles", "outside.csv"), "is outside the net"),
+        (("--out", "swing/inside"), "is the run, or lies in it"),
+        (("--out", "room.csv"), "is a file"),
+        (("--flights", "0"), "--flights"),
+        (("--json", "nowhere/r.json"), "there is no folder nowhere"),
+        (("--json", "swing/r.json"), "which is the input"),
+        (("--json", "swing.flights/r.json"), "where the flights are kept"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(
+    quick: Pbc, run: Path, room: Path, arguments: tuple[str, ...], words: str
+):
+    for name, text in {
+        "bad": "x,y\n1,8\n",
+        "start": "x,y,radius\n0,1.4,0.3\n",
+        "outside": "x,y,radius\n9,8,0.3\n",
+    }.items():
+        room.with_name(f"{name}.csv").write_text(text)
+    run.with_name("swing.flights").mkdir()
+    assert words in complaint(quick("fly", run, *arguments))
+
+
+def test_a_real_flight_asks_somebody(
+    quick: Pbc, run: Path, room: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pacbayes_control.flight.parrot.pyparrot_swing", lambda: None)
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115 - closed below
+    words = complaint(quick("fly", run, *REAL, "--obstacles", room))
+    sys.stdin.close()
+    assert "waits for an operator: use a terminal, or say --yes" in words
+
+
+def test_a_real_flight_needs_pyparrot(
+    quick: Pbc, run: Path, room: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pacbayes_control.flight.parrot.find_spec", lambda _: None)
+    words = complaint(quick("fly", run, *REAL, "--obstacles", room, "--yes"))
+    assert "pip install 'pacbayes-control[swing]'" in words
+
+
+def test_a_real_flight_without_a_tracker_stays_on_the_ground(
+    quick: Pbc, run: Path, room: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pacbayes_control.flight.parrot.pyparrot_swing", lambda: None)
+    arguments = ("--drone", ADDRESS, "--tracker", "udp://127.0.0.1:50607", "--yes")
+    result = quick("fly", run, *arguments, "--obstacles", room)
+    assert result.returncode == 1, result.stderr
+    assert "no trial, 0 frames of the tracker in 3 s" in result.stdout
+    assert "no outcome to weigh yet" in result.stdout
