@@ -49,6 +49,8 @@ bench: setup-test
 	$(BIN)/pbc bench monitor
 	$(BIN)/pbc bench rollouts
 	$(BIN)/pbc bench grasping
+	$(BIN)/pbc bench swing
+	$(BIN)/pbc bench fly
 
 clean:
 	rm -rf .venv runs site

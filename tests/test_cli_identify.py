@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 from commands import complaint
-from pacbayes_control.report.identification_pictures import draw_identified
-from pacbayes_control.identification.swing import identify
 from pacbayes_control.identification.identified import Identified
 from pacbayes_control.identification.logs import (
     FlightLog,
@@ -24,6 +22,8 @@ from pacbayes_control.identification.logs import (
     synthetic_log,
     write_log,
 )
+from pacbayes_control.identification.swing import identify
+from pacbayes_control.report.identification_pictures import draw_identified
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]

@@ -25,6 +25,7 @@ LARGEST_JSON = 1 << 28  # bytes; a posterior over a million policies takes a ten
 FILES = (  # all that a run may own beside its manifest
     *(*REQUIRED, "policies.npy", "picture.svg"),
     *("objects.png", "views.png", "film.png", "failures.png"),
+    "flights.png",
 )
 
 

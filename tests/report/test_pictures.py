@@ -8,8 +8,8 @@ from pacbayes_control.learn import GaussianPrior, certify_draw, learn_finite, le
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.report.pictures import (
     draw_gains,
-    draw_table1,
     draw_rollouts,
+    draw_table1,
     drawn_policies,
 )
 from pacbayes_control.rollouts import evaluate

@@ -5,6 +5,7 @@ from pacbayes_control.bench.grasping import bench_grasping
 from pacbayes_control.bench.learn import bench_learn
 from pacbayes_control.bench.monitor import bench_monitor
 from pacbayes_control.bench.rollouts import bench_rollouts
+from pacbayes_control.bench.swing import bench_swing
 from pacbayes_control.bench.vehicle import bench_vehicle
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "bench_learn",
     "bench_monitor",
     "bench_rollouts",
+    "bench_swing",
     "bench_vehicle",
 ]

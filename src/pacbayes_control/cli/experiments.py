@@ -18,6 +18,8 @@ from pacbayes_control.cli.options import (
     write_json,
 )
 
+BENCHMARKS = ("vehicle", "learn", "continuous", "monitor", "rollouts", "grasping", "swing", "fly")
+
 
 @app.command()
 def reproduce(
@@ -25,7 +27,8 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Which experiment: table1, table2, continuous or grasping."
+            metavar="NAME",
+            help="Which experiment: table1, table2, continuous, grasping or swing.",
         ),
     ],
     draws: Annotated[
@@ -56,21 +59,28 @@ def reproduce(
     out_folder: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Folder for the figures; default runs/NAME, or runs/reproduce-grasping."
+            "--out",
+            help="Folder for the figures; default runs/NAME, or runs/reproduce-NAME for grasping "
+            "and swing.",
         ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Run an experiment of the paper and print its figures beside ours.
 
-    table1 and table2 take a minute or two; continuous and grasping about twenty on two cores, most
-    of it, for grasping, once for labels. Interrupted ones are taken up where they were.
+    table1, table2 and swing take a minute or two; continuous and grasping about twenty on two
+    cores, most of it, for grasping, once for labels. Interrupted ones are taken up where they were.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
 
     Example: pbc reproduce grasping --quick
     """
-    experiments = {"table1": _table1, "table2": _table2, "continuous": _continuous}
+    experiments = {
+        "table1": _table1,
+        "table2": _table2,
+        "continuous": _continuous,
+        "swing": _swing,
+    }
     if name not in experiments and name != "grasping":
         known = ", ".join([*experiments, "grasping"])
         raise ValueError(f"experiment {name!r} is unknown: choose {known}")
@@ -79,7 +89,8 @@ def reproduce(
     else:
         refuse_given(context, dict.fromkeys(("environments", "quick"), "is for grasping"))
     check_json(json_file)
-    usual = f"reproduce-{name}{'-quick' if quick else ''}" if name == "grasping" else name
+    named = name in ("grasping", "swing")  # `pbc learn` has runs of these names
+    usual = f"reproduce-{name}{'-quick' if quick else ''}" if named else name
     folder = out_folder or Path("runs") / usual
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder for the figures")
@@ -160,6 +171,27 @@ def _continuous(
     say(f"\nFigure: {folder / 'gains.svg'} (the optimised K against θ)")
 
 
+def _swing(
+    draws: int, test_environments: int, seed: int, folder: Path, json_file: Path | None
+) -> None:
+    from pacbayes_control.paper.swing import rollouts_of, swing, to_dict
+    from pacbayes_control.report.flight_pictures import attachments
+    from pacbayes_control.report.page import write_page
+    from pacbayes_control.report.tables import show_swing
+    from pacbayes_control.report.terminal import bar, say
+
+    run, flights = folder / "swing", folder / "flights"
+    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
+        result = swing(draws, test_environments, seed, flights, progress)
+    pictures = attachments(result, result.task.environments(3, stream="swing test", seed=seed))
+    result.run.save(run, True, pictures)
+    write_page(result.run, folder / "swing.html", name=str(run), pictures=pictures)
+    write_json(json_file, to_dict(result))
+    show_swing(result)
+    say(f"\nThe run is in {run}: pbc verify {run}")
+    say(f"The flights are in {flights}; to look at: {folder / 'swing.html'}")
+
+
 @app.command()
 def bench(
     context: typer.Context,
@@ -167,7 +199,7 @@ def bench(
         str,
         typer.Argument(
             metavar="NAME",
-            help="What to measure: vehicle, learn, continuous, monitor, rollouts or grasping.",
+            help=f"What to measure: {', '.join(BENCHMARKS)}.",
         ),
     ],
     environments: Annotated[
@@ -178,10 +210,13 @@ def bench(
         int, typer.Option(min=4, max=MOST, help="vehicle: environments of the largest scaling run.")
     ] = 16_384,
     solver: Annotated[str, typer.Option(help="learn: solver of the programmes.")] = "clarabel",
+    minutes: Annotated[
+        float, typer.Option(min=0.05, max=1440, help="fly: how long to fly, in real time.")
+    ] = 10.0,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure speed against a reference in the same run.
+    """Measure speed against a reference in the same run; fly: deadlines met beside other work.
 
     Example: pbc bench vehicle --json bench.json
     """
@@ -195,6 +230,8 @@ def bench(
         refuse_given(context, dict.fromkeys(names, "is for bench vehicle"))
     if name != "learn":
         refuse_given(context, {"solver": "is for bench learn"})
+    if name != "fly":
+        refuse_given(context, {"minutes": "is for bench fly"})
     if name == "vehicle":
         with bar("PyBullet rollouts", environments * 50) as progress:
             result = benchmarks.bench_vehicle(environments, scale_to, seed, progress)
@@ -208,9 +245,14 @@ def bench(
         result = benchmarks.bench_rollouts()
     elif name == "grasping":
         result = benchmarks.bench_grasping(seed=seed)
+    elif name == "swing":
+        result = benchmarks.bench_swing(seed=seed)
+    elif name == "fly":
+        from pacbayes_control.flight.soak import soak
+
+        result = soak(minutes)
     else:
-        known = "vehicle, learn, continuous, monitor, rollouts or grasping"
-        raise ValueError(f"benchmark {name!r} is unknown: choose {known}")
+        raise ValueError(f"benchmark {name!r} is unknown: choose {', '.join(BENCHMARKS)}")
     record = asdict(result)
     write_json(json_file, record)
     show_bench(name, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,16 @@ def swing_of(model: Identified | None = None, gains: str = "fixed") -> Swing:
         return task
     k_u, k_p, speed = (_positive(model, name) for name in ("k_u", "k_p", "speed"))
     if gains == "worst":
-        intervals = ((each.low, each.high) for each in (k_u, k_p, speed))
-        return Swing(
-            k_u=task.k_u, k_p=task.k_p, speed=task.speed, uncertainty=WorstGains(*intervals)
+        worst = WorstGains(
+            k_u=(k_u.low, k_u.high), k_p=(k_p.low, k_p.high), speed=(speed.low, speed.high)
         )
+        return replace(task, uncertainty=worst)
     (k_u_variance, both), (_, k_p_variance) = model.covariance
     k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
     correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
     speed_sd = model.speed.margin / float(norm.ppf((1 + model.confidence) / 2))
     drawn = DrawnGains(k_u_sd, k_p_sd, min(max(correlation, -1.0), 1.0), speed_sd)
-    return Swing(k_u=task.k_u, k_p=task.k_p, speed=task.speed, uncertainty=drawn)
+    return replace(task, uncertainty=drawn)
 
 
 def _positive(model: Identified, name: str) -> Estimate:

@@ -9,6 +9,12 @@ from html import escape
 
 # What is shown of the files that a run may hold: a description, and what to look at.
 PICTURES = {
+    "flights.png": (
+        "Flights in a net, each from above, with its cylinders and its path.",
+        "Flights through the flight loop, as the tracker saw them: blue where the drone landed "
+        "without a contact, orange where it did not. The drone is simulated, and differs from its "
+        "model.",
+    ),
     "objects.png": (
         "A grid of objects on a table.",
         "Objects as they came to rest on the table, whose squares are 5 cm wide.",

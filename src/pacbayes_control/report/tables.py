@@ -10,6 +10,8 @@ from rich.table import Table
 from pacbayes_control.certificate import round_up
 from pacbayes_control.paper.continuous import Row as ContinuousRow
 from pacbayes_control.paper.grasping import PAPER, Grasped
+from pacbayes_control.paper.swing import PAPER as SWING
+from pacbayes_control.paper.swing import Flown
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.paper.table2 import Row as ShiftRow
 from pacbayes_control.report.terminal import out, say
@@ -128,6 +130,36 @@ def show_grasping(result: Grasped) -> None:
             f"{1 - row.test_success:.3f} failed."
         )
     say(f"{result.grasps_per_second:,.0f} grasps a second.")
+
+
+def show_swing(result: Flown) -> None:
+    """The certificate and the flights, beside the paper's."""
+    table = Table(title="The Swing, N = 1,000, δ = 0.01", title_justify="left")
+    for heading in ("gains", "method", "bound", "± s.d.", "true"):
+        left = heading in ("gains", "method")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row in result.rows:
+        table.add_row(
+            row.gains if row.method == "paper" else "",
+            row.method,
+            f"{row.bound:.3f}",
+            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
+            f"{row.true_cost:.3f}",
+            end_section=row.method == "occam",
+        )
+    out.print(table)
+    found, flights = result.model, len(result.flights)
+    say(
+        f"Means over {result.rows[0].draws} draws of the environments; the paper's bound, of one "
+        f"draw and with its gains, is {SWING['bound']}. drawn and worst: with the gains as a "
+        f"minute of flight tells them, k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f} and "
+        f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f}; drawn for each rollout, or the "
+        "worst of the intervals' corners."
+    )
+    say(
+        f"\n{result.successes} of {flights} simulated flights succeeded; in the paper "
+        f"{SWING['successes']} of {SWING['flights']} real ones did. {result.report.sentence}"
+    )
 
 
 def _rate(value: float, interval: tuple[float, float]) -> tuple[str, str]:

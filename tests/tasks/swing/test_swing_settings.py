@@ -73,7 +73,15 @@ def test_a_drone_among_what_no_record_tells_has_no_settings(task: Swing):
 
 # ---- records that describe no drone -------------------------------------------------------------
 
-ABSENT = object()
+
+class Absent:
+    """Instead of a value: the field is not there."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
 DEEP: Any = reduce(lambda inner, _: [inner], range(700), 1.0)  # JSON reads it
 HUGE = [0.0] * 100_000
 NUMBERS = ("time_step", "robot_radius", "horizon", "fan", "speed", "k_u", "k_p", "largest_yaw")
