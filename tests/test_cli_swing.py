@@ -106,7 +106,8 @@ def test_a_fitted_model_is_flown_as_it_was_asked_for(
     if gains == "fixed":
         assert task.uncertainty is None
     elif gains == "worst":
-        assert task.uncertainty == WorstGains((3.0, 3.4), (0.4, 0.5), (1.8, 2.0))
+        intervals = (3.0, 3.4), (0.4, 0.5), (1.8, 2.0)
+        assert task.uncertainty == WorstGains(*intervals, confidence=0.95)
     else:
         assert isinstance(task.uncertainty, DrawnGains)
         assert task.uncertainty.k_u_sd == pytest.approx(0.1)

@@ -96,6 +96,8 @@ def reproduce(
         raise ValueError(f"{folder} is a file: give a folder for the figures")
     if (folder / "manifest.json").exists():
         raise ValueError(f"{folder} holds a run: give another folder for the figures")
+    if named:
+        _own(folder, name)
     folder.mkdir(parents=True, exist_ok=True)
     if name == "grasping":
         from pacbayes_control.cli.grasping import reproduce as reproduce_grasping
@@ -104,6 +106,17 @@ def reproduce(
         write_json(json_file, record)
     else:
         experiments[name](draws, test_environments or 100_000, seed, folder, json_file)
+
+
+def _own(folder: Path, name: str) -> None:
+    """Mark a folder as this command's; an error where it would replace what is somebody else's."""
+    mark = folder / ".reproduced"
+    if not mark.exists():
+        for inside in (folder / name, folder / "flights"):
+            if inside.exists():
+                raise ValueError(f"{inside} is not of this command: give another folder (--out)")
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def _table1(

@@ -145,7 +145,8 @@ def swing(
     model, drones = tasks(seed)
     rows, run = certificates(drones, draws, test_environments, seed, progress)
     task = drones["fixed"]
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder)
     flights, paths, fields = [], [], []
     with Campaign(folder, run, simulated=True) as campaign:
         for number in range(1, PAPER["flights"] + 1):

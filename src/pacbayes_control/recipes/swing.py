@@ -40,7 +40,10 @@ def swing_of(model: Identified | None = None, gains: str = "fixed") -> Swing:
     k_u, k_p, speed = (_positive(model, name) for name in ("k_u", "k_p", "speed"))
     if gains == "worst":
         worst = WorstGains(
-            k_u=(k_u.low, k_u.high), k_p=(k_p.low, k_p.high), speed=(speed.low, speed.high)
+            k_u=(k_u.low, k_u.high),
+            k_p=(k_p.low, k_p.high),
+            speed=(speed.low, speed.high),
+            confidence=model.confidence,
         )
         return replace(task, uncertainty=worst)
     (k_u_variance, both), (_, k_p_variance) = model.covariance

@@ -65,7 +65,8 @@ def fly(poses: NDArray, control: NDArray, taken: int, drone: Drone) -> NDArray:
     if taken >= STEPS:
         speed = drone.speed * (1 - (taken - STEPS + 0.5) / LANDING)
     else:
-        wanted = np.clip(drone.k_u * control, -drone.largest_yaw, drone.largest_yaw)
+        limit = np.floor(100 * min(drone.largest_yaw / drone.k_u, 1))  # in whole percents
+        wanted = drone.k_u * np.clip(np.round(100 * control), -limit, limit) / 100
         after = wanted + (psi - wanted) * np.exp(-drone.k_p * TIME_STEP)
     ahead_x = -speed * (np.sin(psi) + np.sin(after)) / 2
     ahead_y = speed * (np.cos(psi) + np.cos(after)) / 2

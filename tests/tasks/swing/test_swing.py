@@ -208,14 +208,14 @@ def test_shorter_steps_end_at_the_same_place():
 def test_the_yaw_that_is_asked_for_stays_within_45_degrees(u: float):
     task = replace(WIDE, steps=300)
     yaw = task.trajectory(constant(u, task), scene(), 0).poses[:, 2]
-    limit = math.copysign(math.pi / 4, u)
+    limit = math.copysign(0.78, u)  # of 26 %, the largest whole percent below π/4
     assert yaw[300] == pytest.approx(limit, abs=1e-4)
     assert np.abs(yaw).max() <= math.pi / 4
 
 
 def test_the_first_step_moves_between_the_old_heading_and_the_new():
     poses = WIDE.trajectory(constant(10.0, WIDE), scene(), 0).poses
-    yaw = math.pi / 4 * (1 - math.exp(-0.04))
+    yaw = 0.78 * (1 - math.exp(-0.04))
     place = [-0.1 * math.sin(yaw), 100.1 + 0.1 * math.cos(yaw), yaw]
     np.testing.assert_allclose(poses[1], place, atol=1e-10)
 
@@ -225,6 +225,17 @@ def test_a_drone_that_starts_with_a_yaw_turns_on_from_there(heading: float):
     task = replace(WIDE, start=(0.0, 100.0, heading))
     yaw = task.trajectory(STRAIGHT[0], scene(), 0).poses[:51, 2]
     np.testing.assert_allclose(yaw, heading * np.exp(-0.04 * np.arange(51)), atol=1e-9)
+
+
+def test_no_more_than_the_full_command_is_asked_for():
+    assert Swing(k_u=0.5).largest_control == 1.0
+
+
+@pytest.mark.parametrize("command", [0.0, 0.004, 0.006, -0.1234, 0.155])
+def test_commands_are_whole_percents_in_the_model_as_on_the_radio(command: float):
+    task = replace(WIDE, steps=300)
+    settled = task.trajectory(constant(command, task), scene(), 0).poses[300, 2] / 3
+    assert 100 * settled == pytest.approx(math.floor(100 * command + 0.5), abs=0.01)
 
 
 def test_it_turns_left_when_an_obstacle_is_nearer_on_the_right():
@@ -354,8 +365,10 @@ def test_a_policy_acts_within_the_drones_limits():
     task = Swing()
     near = np.full(40, 5.0)
     near[25:] = 1.0
-    assert task.act(task.gain_grid()[-1], near) == pytest.approx(math.pi / 4 / 3)
-    assert task.act(task.gain_grid()[-1], near[::-1]) == pytest.approx(-math.pi / 4 / 3)
+    assert task.act(task.gain_grid()[-1], near) == pytest.approx(0.26)
+    assert task.act(task.gain_grid()[-1], near[::-1]) == pytest.approx(-0.26)
+    fine = replace(task, resolution=0.0)
+    assert fine.act(task.gain_grid()[-1], near) == pytest.approx(math.pi / 4 / 3)
     assert task.act(STRAIGHT[0], near) == 0
 
 
@@ -372,12 +385,14 @@ def test_a_drone_needs_positive_numbers(name: str, value: float):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"largest_yaw": 0.96}, "largest_yaw = 0.96 must be a number from 1e-06 to 0.95"),
+        ({"largest_yaw": 1.6}, "largest_yaw = 1.6 must be a number from 1e-06 to 1.5"),
+        ({"resolution": 0.2}, "resolution = 0.2 must be a number from 0 to 0.1"),
+        ({"largest_command": 1.1}, "largest_command = 1.1 must be a number from 1e-06 to 1"),
         ({"steps": 0}, "steps = 0 must be a whole number from 1"),
         ({"landing_steps": 0}, "landing_steps = 0 must be a whole number from 1"),
         ({"range_noise": 0.3}, "range_noise = 0.3 must be a number from 0 to 0.25"),
         ({"controller": Gains(63)}, "rays = 63 must be a whole number from 2 to 62"),
-        ({"start": (0.0, 1.0, 1.0)}, "the heading at the start = 1.0 must be"),
+        ({"start": (0.0, 1.0, 1.6)}, "the heading at the start = 1.6 must be"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

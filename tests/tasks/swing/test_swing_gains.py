@@ -64,7 +64,7 @@ def test_a_full_correlation_puts_both_gains_on_a_line(sign: float):
 def test_a_rollouts_gains_depend_on_its_key_alone():
     task, noise = Swing(uncertainty=DRAWN), Noise("own")
     whole = task.models(SOME, 8, noise)
-    assert whole.shape == (40, 6, 8)
+    assert whole.shape == (40, 7, 8)
     assert len(np.unique(whole[:, 2])) == 320
     part = task.models(SOME[10:13], 3, noise.shifted(4))
     np.testing.assert_array_equal(part, whole[10:13, :, 4:7])
@@ -80,7 +80,7 @@ def test_each_rollout_is_that_of_a_drone_with_its_gains():
     speed, k_p = length / 0.1, -np.log1p(-share) / 0.1
     for e in range(len(SOME[:12])):
         for p, policy in enumerate(FEW):
-            drone = Swing(k_u=k_u[e, p], k_p=k_p[e, p], speed=speed[e, p])
+            drone = Swing(k_u=k_u[e, p], k_p=k_p[e, p], speed=speed[e, p], largest_command=0.26)
             assert drone.costs(policy[None], SOME[e : e + 1])[0, 0] == costs[e, p]
     assert np.any(costs != Swing().costs(FEW, SOME[:12]))
 
@@ -132,14 +132,34 @@ def test_drawn_gains_are_told_in_words_and_fixed_ones_are_not():
     assert costs.noise.startswith("gains of s.d. 0.3")
 
 
-def test_no_drawn_drone_turns_further_than_its_largest_yaw():
-    """However fast: it would leave the range of the kernel's sine."""
-    task = Swing(uncertainty=DrawnGains(0.3, 20.0), arena=Net(200.0, 400.0))
+def test_a_drawn_drone_turns_as_far_as_its_own_gain_takes_the_tasks_command():
+    """Whoever flies limits the command by the gain that was fitted, and knows no other."""
+    task = Swing(uncertainty=DrawnGains(0.3, 20.0), arena=Net(200.0, 400.0), steps=200)
     away = replace(task, start=(0.0, 100.0, 0.0))
+    reached = []
     for e in range(30):
         there = replace(scene(), start=e, stop=e + 1)
-        poses = away.trajectory(np.full(40, 1.0), there, 0, Noise("fast")).poses
-        assert np.abs(poses[:, 2]).max() <= task.largest_yaw + 1e-9
+        noise = Noise("fast")
+        k_u = away.models(there, 1, noise)[0, 2, 0]
+        poses = away.trajectory(np.full(40, 1.0), there, 0, noise).poses
+        reached.append(np.abs(poses[:, 2]).max() / (0.26 * k_u))
+    np.testing.assert_allclose(np.median(reached), 1, atol=1e-6)
+    assert max(reached) <= 1 + 1e-9
+
+
+def test_the_worst_drones_are_flown_with_the_tasks_commands():
+    """A member whose gain is smaller cannot ask for more: that would be another pilot."""
+    task = Swing(uncertainty=WorstGains((2.4, 2.4), (0.4, 0.4)), arena=Net(200.0, 400.0), steps=300)
+    weak = replace(task, uncertainty=None, k_u=2.4)
+    flown, alone = (
+        replace(each, start=(0.0, 100.0, 0.0)).costs(np.full((1, 40), 1.0), scene())
+        for each in (task, replace(weak, largest_command=0.26))
+    )
+    np.testing.assert_array_equal(flown, alone)
+    path = replace(weak, largest_command=0.26, start=(0.0, 100.0, 0.0)).trajectory(
+        np.full(40, 1.0), scene(), 0
+    )
+    assert path.poses[300, 2] == pytest.approx(0.26 * 2.4, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +211,7 @@ def test_the_cost_is_the_worst_of_the_members(points: int):
     uncertainty = replace(WORST, points=points)
     task = Swing(uncertainty=uncertainty)
     each = [
-        Swing(k_u=k_u, k_p=k_p, speed=speed).costs(FEW, SOME)
+        Swing(k_u=k_u, k_p=k_p, speed=speed, largest_command=0.26).costs(FEW, SOME)
         for k_u, k_p, speed in uncertainty.members(MEANS)
     ]
     worst = task.costs(FEW, SOME)
@@ -203,7 +223,7 @@ def test_the_cost_is_the_worst_of_the_members(points: int):
 def test_the_surrogate_is_the_worst_of_the_members_too():
     task = Swing(uncertainty=WORST)
     each = [
-        Swing(k_u=k_u, k_p=k_p, speed=speed).surrogate(FEW, SOME)
+        Swing(k_u=k_u, k_p=k_p, speed=speed, largest_command=0.26).surrogate(FEW, SOME)
         for k_u, k_p, speed in WORST.members(MEANS)
     ]
     np.testing.assert_array_equal(task.surrogate(FEW, SOME), np.max(each, axis=0))
@@ -223,7 +243,9 @@ def test_trajectories_of_the_worst_end_as_its_costs_say():
 def test_every_member_meets_the_same_noise():
     task, noise = Swing(uncertainty=WORST, range_noise=0.05), Noise("shared")
     each = [
-        Swing(k_u=k_u, k_p=k_p, speed=speed, range_noise=0.05).costs(FEW, SOME, noise)
+        Swing(k_u=k_u, k_p=k_p, speed=speed, largest_command=0.26, range_noise=0.05).costs(
+            FEW, SOME, noise
+        )
         for k_u, k_p, speed in WORST.members(MEANS)
     ]
     np.testing.assert_array_equal(task.costs(FEW, SOME, noise), np.max(each, axis=0))

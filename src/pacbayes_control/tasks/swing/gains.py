@@ -73,6 +73,7 @@ class WorstGains:
     k_p: Interval  # 1/s
     speed: Interval | None = None  # m/s; the task's own where it is not given
     points: int = 2
+    confidence: float | None = None  # of the intervals, for the record
 
     def __post_init__(self) -> None:
         for name in ("k_u", "k_p", "speed"):
@@ -84,6 +85,8 @@ class WorstGains:
             check_range(f"the lower end of {name}", interval[0], SMALLEST, LARGEST)
             check_range(f"the upper end of {name}", interval[1], interval[0], LARGEST)
         check_range("points", self.points, 2, 20, whole=True)
+        if self.confidence is not None:
+            check_range("confidence", self.confidence, 0, 1)
 
     def members(self, means: tuple[float, float, float]) -> list[tuple[float, float, float]]:
         """k_u, k_p and speed of each drone in the set, the task's own first."""

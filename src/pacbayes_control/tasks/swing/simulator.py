@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from pacbayes_control.tasks.swing.environments import Net
 from pacbayes_control.tasks.swing.gains import LARGEST, SMALLEST, DrawnGains, WorstGains
 
 RAYS = 40
+STEEPEST = 1.5  # rad, of a yaw: the kernel's sine and cosine are exact to 1e-7 up to there
 GRID = GainGrid(x0=(0.1, 5, 5), y0=(0, 60, 20), rays=RAYS)  # the paper's 100 policies
 
 # The paper says "large, cylindrical obstacles" and no more. Chosen here: 3 to 6 of them, as wide as
@@ -37,12 +39,14 @@ class Swing(Planar):
     """A Parrot Swing at constant height and speed among large cylinders (paper: Section 8, eq. 43).
 
     ẋ = -u₀ sin ψ, ẏ = u₀ cos ψ, ψ̇ = k_p (k_u u_ψ - ψ), with k_u u_ψ within ±`largest_yaw`. A policy
-    answers 40 depths with u_ψ, a fraction of the drone's full yaw. After `steps` steps it lands: it
-    flies straight on, slowing evenly to a stop over `landing_steps` more. The cost is 1 if it
-    touches a cylinder or the net in flight or while landing, and 0 otherwise.
+    answers 40 depths with u_ψ, a fraction of the drone's full yaw, in whole percents, which is what
+    its radio takes. After `steps` steps it lands: it flies straight on, slowing evenly to a stop
+    over `landing_steps` more. The cost is 1 if it touches a cylinder or the net in flight or while
+    landing, and 0 otherwise.
 
     `uncertainty` says what is not known about the gains and the speed: see `DrawnGains` and
-    `WorstGains`.
+    `WorstGains`. Commands are held within the limits of the task's own k_u, since whoever flies
+    knows no other: a drone whose k_u is larger turns further.
 
     >>> task = Swing()
     >>> task.costs(task.gain_grid(), task.environments(4, stream="example")).shape
@@ -60,14 +64,19 @@ class Swing(Planar):
     k_u: float = 3.0  # rad of yaw for full command, once it is reached
     k_p: float = 0.4  # 1/s, how fast it is approached
     largest_yaw: float = np.pi / 4  # rad
+    resolution: float = 0.01  # of u_ψ; 0 for any number
+    largest_command: float | None = None  # of u_ψ; by default what k_u takes to the largest yaw
     uncertainty: DrawnGains | WorstGains | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("speed", "k_u", "k_p"):
             check_range(name, getattr(self, name), SMALLEST, LARGEST)
-        check_range("largest_yaw", self.largest_yaw, SMALLEST, 0.95)  # of the kernel's series
-        check_range("the heading at the start", self.start[2], -0.95, 0.95)
+        check_range("largest_yaw", self.largest_yaw, SMALLEST, STEEPEST)
+        check_range("the heading at the start", self.start[2], -STEEPEST, STEEPEST)
+        check_range("resolution", self.resolution, 0, 0.1)
+        if self.largest_command is not None:
+            check_range("largest_command", self.largest_command, SMALLEST, 1)
         check_range("landing_steps", self.landing_steps, 1, MOST_STEPS, whole=True)
 
     @staticmethod
@@ -75,13 +84,17 @@ class Swing(Planar):
         """One step, the command held: the yaw exactly, the place by the mean of both headings.
 
         Once it lands, straight on and slower. model: metres a step, the share of the way to the
-        yaw asked for that a step goes, k_u, largest yaw, steps of flight, of landing.
+        yaw asked for that a step goes, k_u, largest command, its resolution, steps of flight, of
+        landing.
         """
         x, y, sin, cos, yaw = state
-        length, share, k_u, largest = model[0], model[1], model[2], model[3]
-        landing = F(step) >= model[4]
-        slower = F(1) - (F(step) - model[4] + F(0.5)) / model[5] if landing else F(1)
-        wanted = min(max(k_u * control, -largest), largest)
+        length, share, k_u, limit, unit = model[0], model[1], model[2], model[3], model[4]
+        landing = F(step) >= model[5]
+        slower = F(1) - (F(step) - model[5] + F(0.5)) / model[6] if landing else F(1)
+        command = min(max(control, -limit), limit)
+        if unit > F(0):
+            command = unit * np.floor(command / unit + F(0.5))
+        wanted = min(max(k_u * command, F(-STEEPEST)), F(STEEPEST))
         after = yaw if landing else yaw + share * (wanted - yaw)
         after_sin, after_cos = turn_sin(after), turn_cos(after)
         half = length * slower / F(2)
@@ -93,7 +106,8 @@ class Swing(Planar):
         """What `move` needs."""
         share = -np.expm1(-self.k_p * self.time_step)
         length = self.speed * self.time_step
-        return length, share, self.k_u, self.largest_yaw, self.steps, self.landing_steps
+        command = (self.largest_control, self.resolution)
+        return length, share, self.k_u, *command, self.steps, self.landing_steps
 
     @property
     def own_start(self) -> float:
@@ -107,8 +121,14 @@ class Swing(Planar):
 
     @property
     def largest_control(self) -> float:
-        """|u_ψ|, so that the yaw asked for stays within its limit."""
-        return self.largest_yaw / self.k_u
+        """|u_ψ|, so that the yaw asked for stays within its limit, and no more than there is."""
+        limit = self.largest_command or min(self.largest_yaw / self.k_u, 1.0)
+        return math.floor(limit / self.resolution) * self.resolution if self.resolution else limit
+
+    def act(self, policy: NDArray, observation: NDArray) -> float:
+        """u_ψ of a policy for depths along the rays, as it is sent."""
+        command, unit = super().act(policy, observation), self.resolution
+        return unit * math.floor(command / unit + 0.5) if unit else command
 
     def gain_grid(self) -> NDArray[np.float64]:
         """The paper's finite policy space; shape (100, rays)."""
@@ -148,6 +168,7 @@ class Swing(Planar):
         """Those that the cost is the worst of."""
         members = worst.members((self.k_u, self.k_p, self.speed))
         plain = replace(self, uncertainty=None)
+        plain = replace(plain, largest_command=self.largest_control)
         return [replace(plain, k_u=k_u, k_p=k_p, speed=speed) for k_u, k_p, speed in members]
 
     def _roll_out(
@@ -186,6 +207,8 @@ class Swing(Planar):
         if not isinstance(self.obstacles, ObstacleField) or not isinstance(self.arena, Net):
             return {}
         record: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        if self.largest_command is None:
+            del record["largest_command"]
         record |= {"start": self.start, "net": asdict(self.arena)}
         record["obstacles"] = asdict(self.obstacles)
         if self.uncertainty is not None:
@@ -222,7 +245,7 @@ def _check_plain(value: Any, depth: int = 0) -> None:
     number: Any = value
     if isinstance(value, dict) and depth < 2:
         for name, entry in value.items():
-            if not (name == "kind" or (name == "speed" and entry is None)):
+            if not (name == "kind" or (name in ("speed", "confidence") and entry is None)):
                 _check_plain(entry, depth + 1)
     elif isinstance(value, list) and len(value) <= 3 and 0 < depth < 3:
         for entry in value:
