@@ -12,6 +12,7 @@ import pytest
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor
+from pacbayes_control.paper.spread import over_draws
 from pacbayes_control.paper.table2 import PAPER, SIZES, Row
 from pacbayes_control.report.shift_pictures import (
     draw_curve,
@@ -31,8 +32,8 @@ CURVE = curve(CERTIFICATE, "kl")
 
 def table() -> list[Row]:
     return [
-        Row(n, method, 0.3, 0.01, 0.2, 0.4, 0.08, 0.01, 0, 5, 0.25, 0.01, 0.08, 0, 0.2, 0.01, 0.08,
-            bound, truth)
+        Row(n, method, 0.25, 0.01, 0.08, 0, 0.2, 0.01, 0.08, bound, truth,
+            **over_draws([0.2, 0.4], [0.08, 0.08]))
         for method, (bounds, truths) in PAPER.items()
         for n, bound, truth in zip(SIZES, bounds, truths, strict=True)
     ]  # fmt: skip

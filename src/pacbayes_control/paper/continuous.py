@@ -27,7 +27,7 @@ from pacbayes_control import __version__
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.learn.training import Watch
-from pacbayes_control.paper.spread import over_draws
+from pacbayes_control.paper.spread import Spread, over_draws
 from pacbayes_control.recipes.vehicle import CONTROLLERS, Recipe, learn_vehicle
 from pacbayes_control.rollouts import estimate_true_cost
 from pacbayes_control.run import Run
@@ -77,7 +77,7 @@ SETTINGS: tuple[tuple[str, int, Recipe], ...] = (
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Spread):
     """One setting at one N, over all draws of the training environments."""
 
     setting: str  # paper, ours, deterministic or split
@@ -85,15 +85,7 @@ class Row:
     policy: str  # linear or network
     prior: str  # where it came from
     certified: str  # a posterior, or one policy
-    bound: float  # mean over draws
-    bound_std: float  # standard deviation over draws; 0 for one draw
-    bound_min: float
-    bound_max: float
-    true_cost: float  # mean over draws
-    true_cost_std: float
     kl: float  # mean over draws
-    violations: int  # draws whose bound is below the estimate of the true cost
-    draws: int
     paper_bound: float  # published: continuous policies at N = 100, or 50 policies
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,22 @@ def disjoint(costs: Costs, n: int) -> Iterator[Costs]:
         yield Costs(rows, costs.names, parameters=costs.parameters)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Bound and true cost of one setting, over all draws of the training environments."""
+
+    bound: float  # mean over draws
+    bound_std: float  # standard deviation over draws; 0 for one draw
+    bound_min: float
+    bound_max: float
+    true_cost: float  # mean over draws, each estimated on the same test environments
+    true_cost_std: float
+    violations: int  # draws whose bound is below the estimate of the true cost
+    draws: int
+
+
 def over_draws(bounds: ArrayLike, true_costs: ArrayLike) -> dict[str, Any]:
-    """Mean, spread and extremes over draws, and how often a bound was below the true cost.
+    """The fields of a `Spread`.
 
     >>> over_draws([0.2, 0.3], [0.1, 0.1])["bound"]
     0.25

@@ -29,7 +29,7 @@ from pacbayes_control.identification.identified import Identified
 from pacbayes_control.identification.logs import synthetic_log
 from pacbayes_control.identification.swing import identify
 from pacbayes_control.monitor import Report
-from pacbayes_control.paper.spread import Tally, over_draws
+from pacbayes_control.paper.spread import Spread, Tally, over_draws
 from pacbayes_control.paper.table1 import METHODS
 from pacbayes_control.recipes.swing import GAINS, swing_of
 from pacbayes_control.rollouts import Progress, evaluate, mean_costs
@@ -41,20 +41,12 @@ ENVIRONMENTS = 1000
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Spread):
     """One method with one view of the gains, over all draws of the training environments."""
 
     gains: str  # fixed (the paper's), drawn or worst (as a minute of flight leaves them)
     method: str  # paper, kl or occam
     environments: int
-    bound: float  # mean over draws
-    bound_std: float  # standard deviation over draws; 0 for one draw
-    bound_min: float
-    bound_max: float
-    true_cost: float  # mean over draws, each estimated on the same test environments
-    true_cost_std: float
-    violations: int  # draws whose bound is below the estimate of the true cost
-    draws: int
     test_environments: int
 
 

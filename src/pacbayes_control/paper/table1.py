@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import Tally, disjoint, over_draws
+from pacbayes_control.paper.spread import Spread, Tally, disjoint, over_draws
 from pacbayes_control.rollouts import Progress, evaluate, mean_costs
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
@@ -43,19 +43,11 @@ METHODS: dict[str, Callable[[Costs], Run[Categorical]]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Spread):
     """One method at one N, over all draws of the training environments."""
 
     environments: int
     method: str  # paper, kl or occam
-    bound: float  # mean over draws
-    bound_std: float  # standard deviation over draws; 0 for one draw
-    bound_min: float
-    bound_max: float
-    true_cost: float  # mean over draws, each estimated on the same test environments
-    true_cost_std: float
-    violations: int  # draws whose bound is below the estimate of the true cost
-    draws: int
     paper_bound: float
     paper_true_cost: float
 

@@ -23,7 +23,7 @@ from pacbayes_control.balls import Ball, ball_between
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.families import Beta
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.paper.spread import Tally, disjoint, over_draws
+from pacbayes_control.paper.spread import Spread, Tally, disjoint, over_draws
 from pacbayes_control.paper.table1 import DELTA
 from pacbayes_control.rollouts import Progress, evaluate, mean_costs
 from pacbayes_control.run import Run
@@ -45,19 +45,11 @@ Outcome = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting at one N, over all draws of the training environments."""
+class Row(Spread):
+    """One setting at one N; the spread is that of the paper's method."""
 
     environments: int
     method: str  # robust, train or test
-    bound: float  # by the paper's method, mean over draws
-    bound_std: float  # standard deviation over draws; 0 for one draw
-    bound_min: float
-    bound_max: float
-    true_cost: float  # mean over draws, each estimated on the same test environments
-    true_cost_std: float
-    violations: int  # draws whose bound is below the estimate of the true cost
-    draws: int
     exact_bound: float  # of the exact optimum on the same costs, from the same prior
     exact_bound_std: float
     exact_true_cost: float
