@@ -8,18 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from commands import complaint
+from pacbayes_control.flight import stages
+from pacbayes_control.flight.faults import Fault
+from pacbayes_control.flight.fields import read_obstacles
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Vehicle
-from pacbayes_control.tasks.swing import Swing
+from pacbayes_control.tasks.swing import Net, Swing
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]
@@ -37,7 +42,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def room(tmp_path: Path) -> Path:
     path = tmp_path / "room.csv"
-    path.write_text("x,y,radius\n-2.5,8,0.3\n2.5,9,0.3\n")
+    path.write_text("x,y,radius\n-2.5,8,0.3\n2.5,9,0.3\n-2.5,10,0.3\n")
     return path
 
 
@@ -202,6 +207,16 @@ REAL = ("--drone", ADDRESS, "--tracker", "udp://127.0.0.1:5005")
         (REAL[2:], "a real tracker does not see a simulated drone"),
         (("--drone", ADDRESS, "--tracker", "vicon"), "'vicon' is no address of a tracker"),
         (REAL, "give --obstacles FILE"),
+        (("--seed", "3", *REAL), "--seed is for simulated flights: nobody may know"),
+        (
+            (*REAL, "--obstacles", "few.csv"),
+            "few.csv: the cylinders are 1, and 3 to 6 were certified",
+        ),
+        (("--draw", "next.csv", "--seed", "3"), "--seed has no effect with --draw"),
+        (("--draw", "next.csv", "--virtual"), "--virtual has no effect with --draw"),
+        (("--draw", "room.csv"), "room.csv is there already"),
+        (("--draw", "swing.flights/next.csv"), "where the flights are kept"),
+        (("--draw", "nowhere/next.csv"), "there is no folder nowhere"),
         (("--flights", "2", "--obstacles", "room.csv"), "every flight needs an environment of its"),
         (
             ("--flights", "2", "--obstacles", "room.csv", "--obstacles", "room.csv"),
@@ -224,6 +239,7 @@ def test_wrong_input_is_one_clear_line(
 ):
     for name, text in {
         "bad": "x,y\n1,8\n",
+        "few": "x,y,radius\n1,8,0.3\n",
         "start": "x,y,radius\n0,1.4,0.3\n",
         "outside": "x,y,radius\n9,8,0.3\n",
     }.items():
@@ -240,6 +256,92 @@ def test_a_real_flight_asks_somebody(
     words = complaint(quick("fly", run, *REAL, "--obstacles", room))
     sys.stdin.close()
     assert "waits for an operator: use a terminal, or say --yes" in words
+
+
+def test_the_question_says_what_will_be_flown(
+    quick: Pbc, run: Path, room: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+
+    def confirm(text: str, **_: object) -> None:
+        asked.append(text)
+        raise typer.Abort
+
+    monkeypatch.setattr("pacbayes_control.flight.parrot.pyparrot_swing", lambda: None)
+    monkeypatch.setattr("pacbayes_control.cli.flying.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", confirm)
+    quick("fly", run, *REAL, "--obstacles", room, "--pitch", "43")
+    [text] = asked
+    for words in (ADDRESS, "3 cylinders", "50 commands in 5 s at 2 m/s", "a pitch of 43 %"):
+        assert words in text
+    assert "x = ±3.5, y = 0 to 18 m" in text
+
+
+def virtually(monkeypatch: pytest.MonkeyPatch, room: Path, *faults: str) -> None:
+    """Have real flights take place in a simulated world."""
+    task = Swing()
+    place = stages.place_of(task, read_obstacles(room, task))
+
+    @contextmanager
+    def real_stage(*_: object) -> Iterator[stages.Stage]:
+        yield stages.virtual_stage(place, faults=[Fault.parse(text) for text in faults])
+
+    monkeypatch.setattr("pacbayes_control.flight.parrot.pyparrot_swing", lambda: None)
+    monkeypatch.setattr(stages, "real_stage", real_stage)
+
+
+def test_no_real_flight_follows_one_that_a_fault_has_ended(
+    quick: Pbc, run: Path, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    virtually(monkeypatch, room, "tracker-silent@2")
+    other = room.with_name("other.csv")
+    other.write_text(room.read_text().replace("8,0.3", "8,0.4"))
+    files = ("--obstacles", room, "--obstacles", other)
+    result = quick("fly", run, *REAL, "--yes", "--flights", 2, *files, "--json", "r.json")
+    record = answer(result, tmp_path / "r.json", code=1)
+    assert [flight["end"] for flight in record["flights"]] == ["tracking lost"]
+    assert record["seed"] is None
+    assert "Flight 2" not in result.stdout
+    kept = json.loads((run.with_name("swing.flights") / "flight-0001.json").read_text())
+    assert kept["hardware"]["pitch"] == 50
+    assert kept["hardware"]["address"] == ADDRESS
+    assert kept["hardware"]["tracker"] == "udp://127.0.0.1:5005"
+
+
+def test_an_environment_is_drawn_for_somebody_to_set_up(
+    quick: Pbc, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first, again, after = (tmp_path / f"{name}.csv" for name in ("first", "again", "after"))
+    told = answer(quick("fly", run, "--draw", first, "--json", "r.json"), tmp_path / "r.json")
+    assert told["trial"] == 1
+    assert 3 <= len(told["obstacles"]) <= 6
+    quick("fly", run, "--draw", again)
+    assert again.read_text() == first.read_text()  # nobody draws until it suits
+    virtually(monkeypatch, first)
+    result = quick("fly", run, *REAL, "--yes", "--obstacles", first)
+    assert "Flight 1" in result.stdout, result.stderr
+    kept = json.loads((run.with_name("swing.flights") / "flight-0001.json").read_text())
+    assert kept["obstacles_drawn"] is True
+    quick("fly", run, "--draw", after)
+    assert after.read_text() != first.read_text()
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (Swing(range_noise=0.1), "certified with a range noise of 0.1"),
+        (Swing(arena=Net(length=150.0)), "the net reaches 150 m, and real flights stay within 100"),
+        (Swing(steps=700), "flights take 70 s, and real ones at most 60 s"),
+    ],
+    ids=["noise", "net", "steps"],
+)
+def test_a_run_that_cannot_be_flown_is_refused(
+    quick: Pbc, tmp_path: Path, room: Path, task: Swing, words: str
+):
+    costs = evaluate(task, task.gain_grid(), task.environments(30, stream="train"))
+    run = learn_finite(costs, delta=0.01).save(tmp_path / "odd")
+    assert words in complaint(quick("fly", run, *REAL, "--yes", "--obstacles", room))
+    assert not run.with_name("odd.flights").exists()
 
 
 def test_a_real_flight_needs_pyparrot(

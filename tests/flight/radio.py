@@ -72,6 +72,7 @@ class Peripheral:
         self.delegate: Any = None
         self.notifications: list[tuple[int, bytes]] = []
         self.born = 0.0
+        self.acknowledged = 0
 
     def connect(self, address: str, kind: str) -> None:  # noqa: ARG002
         if "gone" in trouble:
@@ -115,7 +116,9 @@ class Peripheral:
         name = NAMES.get(struct.unpack_from("<BBH", packet, 2), "?")
         self._note(name, packet)
         if short == "fa0b" and "deaf" not in kinds:
-            self.notifications.append((RECEIVE["fb1b"], b"\x01\x01"))
+            self.acknowledged = (self.acknowledged + 1) % 256
+            own = bytes([1, self.acknowledged, packet[1]])
+            self.notifications.append((RECEIVE["fb1b"], own))
         if name == "report" and battery[0] is not None:
             self.notifications.append(
                 (RECEIVE["fb0f"], struct.pack("<BBBBHB", 2, 1, 0, 5, 1, battery[0]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ import pytest
 from aloft import CALM, TASK, WALL, stage
 
 from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.flight.campaign import Campaign, read_obstacles
+from pacbayes_control.flight.campaign import Campaign
+from pacbayes_control.flight.fields import check_certified, read_obstacles, write_obstacles
 from pacbayes_control.flight.pilot import draw_pilot
 from pacbayes_control.flight.settings import Settings
-from pacbayes_control.flight.stages import flight_seed
+from pacbayes_control.flight.stages import drawn_obstacles, flight_seed
 from pacbayes_control.flight.world import Physics
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor
@@ -103,6 +106,106 @@ def test_a_rehearsal_is_logged_and_not_counted(run: Run[Any], folder: Path):
     assert not (folder / "outcomes.csv").exists()
     record = json.loads((folder / "flight-0001.json").read_text())
     assert record["rehearsed"] == ["tracker-silent@2"]
+
+
+def summary(folder: Path, number: int) -> dict[str, Any]:
+    return json.loads((folder / f"flight-{number:04d}.json").read_text())
+
+
+def test_what_it_was_flown_with_is_kept(run: Run[Any], folder: Path):
+    hardware = {"tracker": "udp://127.0.0.1:5005", "address": "e0:14:d0:63:3d:d0", "pitch": 43}
+    with Campaign(folder, run, simulated=True) as campaign:
+        limits = Settings(speed_tolerance=math.inf)
+        campaign.fly(TASK, CALM, stage(), 5, limits, hardware=hardware)
+    record = summary(folder, 1)
+    assert record["hardware"] == hardware
+    assert record["settings"]["altitude"] == 1.0
+    assert record["settings"]["speed_tolerance"] is None
+    assert record["speed"] == pytest.approx(1.95, rel=0.05)
+    assert 0 < record["gap"] < 0.3
+
+
+# ---- what is drawn ------------------------------------------------------------------------------
+
+
+def test_nobody_learns_of_the_policy_before_take_off(run: Run[Any], folder: Path):
+    where, known = stage(), []
+    connect, take_off = where.drone.connect, where.drone.take_off
+
+    def look(then: Callable[[], None]) -> Callable[[], None]:
+        def looked() -> None:
+            known.append(summary(folder, 1).get("policy_parameters"))
+            then()
+
+        return looked
+
+    where.drone.connect, where.drone.take_off = look(connect), look(take_off)  # type: ignore[method-assign]
+    with Campaign(folder, run, simulated=True) as campaign:
+        campaign.fly(TASK, CALM, where, seed=5)
+    assert known[0] is None
+    assert known[1] == summary(folder, 1)["policy_parameters"]
+
+
+def fly_for_real(campaign: Campaign, cylinders: np.ndarray = CALM, battery: float = 90.0) -> Any:
+    """As a campaign of real flights takes it; the drone is simulated."""
+    where = stage(cylinders, physics=Physics(battery=battery))
+    return campaign.fly(TASK, cylinders, where, seed=None)
+
+
+def test_giving_up_on_the_ground_is_no_way_to_another_policy(run: Run[Any], folder: Path):
+    with Campaign(folder, run, simulated=False) as campaign:
+        first = campaign.policy_seed(None)
+        assert fly_for_real(campaign, battery=3.0).cost is None
+        assert campaign.policy_seed(None) == first
+    assert "policy_seed" not in summary(folder, 1)
+    with Campaign(folder, run, simulated=False) as campaign:
+        assert fly_for_real(campaign).cost == 0
+        assert campaign.trials == 1
+        assert campaign.policy_seed(None) != first
+    assert summary(folder, 2)["policy_seed"] == first
+
+
+def test_a_policy_that_fails_on_the_ground_is_a_trial_and_told(
+    run: Run[Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(type(TASK), "act", lambda *_: math.nan)
+    with Campaign(folder, run, simulated=False) as campaign:
+        assert fly_for_real(campaign).cost == 1
+        assert campaign.trials == 1
+    assert "policy_parameters" in summary(folder, 1)
+
+
+def test_real_draws_are_secret_and_of_the_folder(run: Run[Any], folder: Path, tmp_path: Path):
+    with Campaign(folder, run, simulated=False) as campaign:
+        secret = campaign.secret
+        with pytest.raises(ValueError, match="a seed is for simulated flights"):
+            campaign.fly(TASK, CALM, stage(), seed=5)
+        fly_for_real(campaign)
+    assert (folder / "secret").stat().st_mode & 0o777 == 0o600
+    with Campaign(folder, run, simulated=False) as campaign:
+        assert campaign.secret == secret
+    with Campaign(tmp_path / "other", run, simulated=False) as campaign:
+        assert campaign.secret != secret
+    (folder / "secret").write_text("0x5\n")
+    with pytest.raises(ValueError, match="is damaged"):
+        Campaign(folder, run, simulated=False)
+    (folder / "secret").unlink()
+    with pytest.raises(ValueError, match="is gone, and flights are drawn with it"):
+        Campaign(folder, run, simulated=False)
+
+
+def test_an_environment_is_drawn_once_for_each_trial(run: Run[Any], folder: Path):
+    with Campaign(folder, run, simulated=False) as campaign:
+        field = campaign.drawn_field(TASK)
+        assert fly_for_real(campaign, field, battery=3.0).cost is None
+        assert campaign.drawn_field(TASK).tolist() == field.tolist()
+        assert fly_for_real(campaign, field).cost is not None
+        assert campaign.drawn_field(TASK).tolist() != field.tolist()
+        assert fly_for_real(campaign).cost == 0
+    assert [summary(folder, n)["obstacles_drawn"] for n in (1, 2, 3)] == [True, True, False]
+
+
+# ---- what is no trial ---------------------------------------------------------------------------
 
 
 def test_a_flight_that_never_took_off_is_no_trial(run: Run[Any], folder: Path):
@@ -193,9 +296,6 @@ def test_obstacles_that_were_flown_among_are_not_new(run: Run[Any], folder: Path
         campaign.check_new(WALL, "b.csv")
 
 
-# ---- twenty flights -----------------------------------------------------------------------------
-
-
 # ---- obstacles ----------------------------------------------------------------------------------
 
 
@@ -228,6 +328,34 @@ def test_obstacles_are_read_by_their_columns(tmp_path: Path):
 def test_obstacles_that_cannot_stand_are_refused(tmp_path: Path, text: str, words: str):
     with pytest.raises(ValueError, match=words):
         obstacles_in(tmp_path, text)
+
+
+def test_what_was_drawn_and_written_is_read_and_certified(tmp_path: Path):
+    for number in range(1, 30):
+        field, path = drawn_obstacles(TASK, 3, number), tmp_path / f"{number}.csv"
+        write_obstacles(path, field)
+        assert read_obstacles(path, TASK).tolist() == field.tolist()
+        check_certified(field, TASK, path.name)
+    with pytest.raises(ValueError, match="is there already"):
+        write_obstacles(path, field)
+
+
+@pytest.mark.parametrize(
+    ("cylinders", "words"),
+    [
+        ([[0, 8, 0.3]] * 2, "a.csv: the cylinders are 2, and 3 to 6 were certified"),
+        ([[0, 8, 0.3]] * 7, "a.csv: the cylinders are 7, and 3 to 6 were certified"),
+        ([[0, 8, 0.3]] * 2 + [[1, 3, 0.3]], "at x = 1, y = 3.* y from 5 to 13 m"),
+        ([[0, 8, 0.3]] * 2 + [[1, 14, 0.3]], "at x = 1, y = 14"),
+        ([[0, 8, 0.3]] * 2 + [[1, 8, 0.1]], "of radius 0.1 m.* radius from 0.25 to 0.5 m"),
+        ([[0, 8, 0.3]] * 2 + [[1, 8, 0.6]], "of radius 0.6 m"),
+    ],
+)
+def test_what_the_certified_distribution_never_draws_is_refused(
+    cylinders: list[list[float]], words: str
+):
+    with pytest.raises(ValueError, match=words):
+        check_certified(np.array(cylinders), TASK, "a.csv")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,13 +22,16 @@ import psutil
 import pytest
 from aloft import CALM, TASK, read_record, received, wait_until
 
-from pacbayes_control.flight import kept
+from pacbayes_control.flight import keeper, kept
 from pacbayes_control.flight.channel import Channel, ChannelClosed, ChannelFull
+from pacbayes_control.flight.driver import Driver
 from pacbayes_control.flight.drones import DroneError, open_drone
 from pacbayes_control.flight.faults import Fault
+from pacbayes_control.flight.keeper import Keeper
 from pacbayes_control.flight.kept import KeptDrone
 from pacbayes_control.flight.simulated import WorldProcess
 from pacbayes_control.flight.stages import place_of
+from pacbayes_control.flight.tracking import UdpTracker
 from pacbayes_control.flight.world import Physics, world_record
 
 NOBODY = 9  # a port at which nobody listens for frames
@@ -241,6 +245,134 @@ def test_keeper_and_driver_killed_the_loop_starts_others(sky: Sky):
     assert not sky.received("land")
     assert wait_until(lambda: landed(sky.drone))
     wait_until(sky.down)
+
+
+SLOW = """
+import sys, time
+if "pacbayes_control.flight.{}" in sys.orig_argv:
+    time.sleep(1.3)
+"""
+
+
+def start_slowly(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a Python that runs a module take longer to start than most commands may take."""
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW.format(module))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "slow"), prepend=os.pathsep)
+
+
+def test_a_driver_that_is_slow_to_start_lands_all_the_same(
+    open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    start_slowly("driver", tmp_path, monkeypatch)
+    sky = open_sky()
+    sky.take_off()
+    os.kill(sky.processes[1], signal.SIGKILL)
+    wait_until(sky.down, 20)
+    assert len(sky.received("connect")) == 2  # the first attempt was the last
+
+
+def test_a_keeper_that_is_slow_to_start_is_waited_for(
+    open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kept, "GIVE_UP", 0.8)
+    start_slowly("keeper", tmp_path, monkeypatch)
+    sky = open_sky()
+    sky.take_off()
+    for pid in reversed(sky.processes):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in reversed(sky.processes):
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: landed(sky.drone), 20)
+    wait_until(sky.down)
+
+
+def test_a_driver_of_a_drone_in_the_air_lands_it_when_its_keeper_dies():
+    """Although it was asked nothing yet."""
+    ours, theirs = (Channel(end) for end in Pipe())
+    asked: list[str] = []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Callable[[], bool]:
+            return lambda: asked.append(name) or True
+
+    driver = Driver(theirs, Recorded, flying=True)  # type: ignore[arg-type]
+    ours.close()
+    driver.run()
+    assert asked == ["connect", "land", "disconnect"]
+    theirs.close()
+
+
+def test_a_keeper_whose_driver_does_not_start_goes_on_trying(monkeypatch: pytest.MonkeyPatch):
+    tried: list[float] = []
+
+    def failing(*_: object) -> None:
+        tried.append(time.monotonic())
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(keeper, "start", failing)
+    monkeypatch.setattr(keeper, "PATIENCE", 0.5)
+    ours, theirs = (Channel(end) for end in Pipe())
+    made = Keeper(theirs, {}, flying=True)
+    assert made.wait_for({"number": -1, "do": "land"}) is False
+    assert made.bring_down() is False
+    assert len(tried) >= 2
+    for channel in (ours, theirs):
+        channel.close()
+
+
+def test_a_driver_that_was_left_behind_is_ended_while_another_connects(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It may have the radio, and then no attempt to connect ends before it does."""
+    words = [sys.executable, "-c", "import time; time.sleep(60)", "pacbayes_control.flight.driver"]
+    with subprocess.Popen(words, start_new_session=True) as stale:
+        monkeypatch.setattr(keeper, "STALE", 0.2)
+        monkeypatch.setitem(keeper.LIMITS, "connect", 1.5)
+        ours, theirs, radio, silent = (Channel(end) for _ in range(2) for end in Pipe())
+        made = Keeper(theirs, {}, flying=True, stale=stale.pid)
+        made.driver = radio
+        try:
+            assert not made.wait_for({"number": -1, "do": "connect"})
+            assert stale.wait(5) == -signal.SIGKILL
+        finally:
+            stale.kill()
+            for channel in (ours, theirs, radio, silent):
+                channel.close()
+
+
+def test_nobody_takes_off_while_an_earlier_drone_is_being_landed(open_sky: Callable[..., Sky]):
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(words) as process:
+        kept.LEFT.append(process)
+        sky = open_sky()
+        with pytest.raises(DroneError, match=f"process {process.pid} still tries to land"):
+            sky.drone.connect()
+        process.kill()
+        process.wait()
+        sky.take_off()
+    wait_until(sky.drone.land)
+
+
+def test_descriptors_may_be_many():
+    """`select` fails from 1024 on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard), hard))
+    taken = [os.dup(1) for _ in range(1050)]
+    try:
+        ours, theirs = (Channel(end) for end in Pipe())
+        ours.send({"alive": True})
+        assert theirs.receive() == {"alive": True}
+        tracker = UdpTracker()
+        assert tracker.socket.fileno() >= 1024
+        tracker.wait(0.01)
+        tracker.close()
+        for channel in (ours, theirs):
+            channel.close()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from aloft import CALM, GOOD, TASK, WALL, flown, pilot, received, stage
 
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.faults import OWN, WITH_PROCESSES, WORLDLY, Fault
-from pacbayes_control.flight.log import COLUMNS, Deadlines, FlightLog
+from pacbayes_control.flight.log import COLUMNS, Deadlines, Flight, FlightLog
 from pacbayes_control.flight.pilot import Pilot
 from pacbayes_control.flight.settings import Settings
 from pacbayes_control.flight.stages import Stage
 from pacbayes_control.flight.tracking import Pose
-from pacbayes_control.flight.world import Physics
+from pacbayes_control.flight.watching import Stop, Watch
+from pacbayes_control.flight.world import Physics, World
 from pacbayes_control.identification.logs import read_log
 
 TEN_HZ = Settings(TASK.steps, TASK.time_step)
@@ -86,6 +88,7 @@ def test_the_log_can_be_identified_from(tmp_path: Path):
     assert [float(row["yaw_percent"]) for row in rows] == sent
     log = read_log(path)
     assert np.allclose(np.diff(log.time), 0.1)
+    assert np.allclose(np.diff([float(row["tracker_time"]) for row in rows]), 0.1, atol=0.03)
     assert log.y[0] == pytest.approx(1.0, abs=0.05)
 
 
@@ -139,6 +142,147 @@ def test_contact_while_landing_is_a_failure():
     flight = flown(where, post, by=straight)
     assert (flight.cost, flight.end, flight.steps) == (1, "contact", 50)
     assert flight.reason.endswith("landing")
+
+
+# ---- what nobody sees ---------------------------------------------------------------------------
+
+
+class Blind:
+    """A tracker that does not see the drone in some places."""
+
+    def __init__(self, where: Stage, hidden: Callable[[Pose, World], bool]) -> None:
+        self.tracker, self.world, self.hidden = where.tracker, where.world, hidden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tracker, name)
+
+    def poses(self) -> list[Pose]:
+        assert self.world is not None
+        return [pose for pose in self.tracker.poses() if not self.hidden(pose, self.world)]
+
+
+def blindly(
+    cylinders: np.ndarray, hidden: Callable[[Pose, World], bool]
+) -> tuple[Flight, list[float]]:
+    """A flight straight on, in which a touch hurts nobody; and when there was one."""
+    where = stage(cylinders, physics=Physics(turbulence=0.0, unrest=0.0))
+    world, touched = where.world, []
+    assert world is not None
+    move = world._move
+
+    def unharmed() -> None:
+        before = world.phase, world.speed
+        move()
+        if world.phase == "crashed":
+            world.phase, world.speed = before
+            touched.append(world.time)
+
+    world._move = unharmed  # type: ignore[method-assign]
+    straight = Pilot(TASK, np.zeros_like(GOOD))
+    blind: Any = Blind(where, hidden)
+    return flown(where._replace(tracker=blind), cylinders, by=straight), touched
+
+
+@pytest.mark.parametrize("beside", [0.3, 0.45, 0.49, -0.45])
+def test_contact_between_two_frames_is_seen(beside: float):
+    post = np.array([[beside, 6.0, 0.3]])
+    flight, touched = blindly(post, lambda pose, _: abs(pose.y - 6.0) < 0.27)
+    assert touched
+    assert (flight.cost, flight.end) == (1, "contact")
+
+
+def test_no_contact_between_two_frames_is_none():
+    post = np.array([[0.53, 6.0, 0.3]])
+    flight, touched = blindly(post, lambda pose, _: abs(pose.y - 6.0) < 0.27)
+    assert not touched
+    assert flight.cost == 0
+    assert 0.2 < flight.gap < 0.3
+    assert flight.clearance == pytest.approx(0.03, abs=0.01)
+
+
+def test_a_landing_that_nobody_sees_is_a_failure():
+    flight, _ = blindly(CALM, lambda _, world: world.phase == "landing")
+    assert (flight.cost, flight.end, flight.steps) == (1, "tracking lost", 50)
+    assert flight.reason.endswith("landing")
+    assert flight.landed
+
+
+def test_contact_in_a_landing_that_nobody_sees_is_seen():
+    post = np.array([[0.0, 11.3, 0.3]])
+    flight, touched = blindly(post, lambda _, world: world.phase == "landing")
+    assert touched
+    assert (flight.cost, flight.end, flight.steps) == (1, "contact", 50)
+
+
+def test_a_gap_that_ends_between_two_commands_is_one():
+    flight, _ = blindly(CALM, lambda pose, _: 6.0 < pose.y < 6.0 + 0.33 * 1.95)
+    assert flight.gap > 0.3
+    assert (flight.cost, flight.end) == (1, "tracking lost")
+
+
+def test_a_take_off_that_nobody_sees_is_a_trial():
+    flight, _ = blindly(CALM, lambda _, world: world.phase != "ground")
+    assert flight.landed
+    assert (flight.cost, flight.end, flight.steps) == (1, "tracking lost", 0)
+
+
+def test_a_contact_is_told_before_anything_that_comes_of_it():
+    watch, (x, y, _) = Watch(pilot(), CALM, TEN_HZ, airborne=True), CALM[0].tolist()
+    watch.see([Pose(0.0, 1, x, y, 1.0, 0.0)])
+    with pytest.raises(Stop) as stop:
+        watch.check(10.0)
+    assert stop.value.kind == "contact"
+
+
+# ---- not what was certified ---------------------------------------------------------------------
+
+
+def test_a_drone_that_falls_is_a_failure():
+    where = stage()
+    world = where.world
+    assert world is not None
+    move = world._move
+
+    def failing() -> None:
+        if world.phase == "flying" and world.y > 5:
+            world.phase = "crashed"
+        move()
+
+    world._move = failing  # type: ignore[method-assign]
+    flight = flown(where)
+    assert (flight.cost, flight.end, flight.fault) == (1, "sank", False)
+    assert flight.steps < 50
+    assert flight.landed
+
+
+def test_a_drone_that_does_not_move_is_landed_soon():
+    where = stage(physics=Physics(speed=0.0))
+    flight = flown(where)
+    assert (flight.cost, flight.end, flight.fault) == (1, "not the certified speed", True)
+    assert flight.steps < 25
+    assert "where 2 m/s was certified" in flight.reason
+    assert where.world is not None
+    assert received(where.world.record, "land")
+
+
+@pytest.mark.parametrize("speed", [1.4, 2.6])
+def test_a_drone_of_another_speed_is_a_failure(speed: float):
+    flight = flown(stage(physics=Physics(speed=speed)))
+    assert (flight.cost, flight.end, flight.fault) == (1, "not the certified speed", True)
+    assert flight.steps == 50
+    assert flight.speed == pytest.approx(speed, rel=0.05)
+
+
+@pytest.mark.parametrize("speed", [1.6, 2.4])
+def test_a_speed_that_is_about_right_is_flown(speed: float):
+    flight = flown(stage(physics=Physics(speed=speed)))
+    assert flight.cost == 0
+    assert flight.speed == pytest.approx(speed, rel=0.05)
+
+
+def test_the_speed_may_be_left_alone():
+    hovering = stage(physics=Physics(speed=0.0))
+    assert flown(hovering, settings=replace(TEN_HZ, speed_tolerance=math.inf)).cost == 0
 
 
 # ---- failures -----------------------------------------------------------------------------------
@@ -314,8 +458,10 @@ def test_a_command_that_no_drone_can_fly_is_not_sent():
 
     where = stage()
     flight = flown(where, by=Pilot(Task(), GOOD))  # type: ignore[arg-type]
-    assert flight.cost is None  # noticed before take-off
+    assert (flight.cost, flight.end, flight.steps) == (1, "policy failed", 0)
     assert "which is not one" in flight.reason
+    assert where.world is not None
+    assert not received(where.world.record, "take_off")  # noticed before, and it counts
 
 
 # ---- deadlines ----------------------------------------------------------------------------------
@@ -392,10 +538,15 @@ def test_a_drone_elsewhere_is_not_flown():
     assert where.world is not None
     where.world.x = 0.5
     assert "put it at x = 0, y = 1, heading 0" in not_flown(where)
+    assert not received(where.world.record, "connect")
     where = stage()
     assert where.world is not None
     where.world.yaw = math.pi / 2
     assert "1.57 rad from the start" in not_flown(where)
+    where = stage()
+    assert where.world is not None
+    where.world.yaw = 0.08  # 0.8 m beside after 10 m
+    assert "0.08 rad from the start" in not_flown(where)
     where = stage()
     assert where.world is not None
     where.world.z = 0.8
@@ -420,8 +571,10 @@ def test_a_policy_that_takes_too_long_is_not_flown():
             return super().steer(pose, obstacles)
 
     flight = flown(where, by=Thinker(TASK, GOOD))
-    assert flight.cost is None
+    assert (flight.cost, flight.end) == (1, "too slow")  # the policy's own fault, so it counts
     assert "takes 40 ms" in flight.reason
+    assert where.world is not None
+    assert not received(where.world.record, "take_off")
 
 
 def test_a_signal_before_take_off_grounds_the_drone():

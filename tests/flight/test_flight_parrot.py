@@ -21,6 +21,7 @@ from pacbayes_control.flight.kept import KeptDrone
 from pacbayes_control.flight.parrot import GIVE_UP, ParrotSwing, pyparrot_swing
 
 ADDRESS = "e0:14:d0:63:3d:d0"
+HOVER = bytes([2, 0, 6, 0, 0, 0, 0, 0])  # minidrone, Piloting, FlyingMode, quadricopter
 
 
 def forget_pyparrot() -> None:
@@ -155,6 +156,82 @@ def test_what_is_not_acknowledged_has_failed(swing: ParrotSwing):
         swing.steer(0)
     with pytest.raises(DroneError, match="asked to fly as a plane and did not acknowledge"):
         swing.steer(0)
+
+
+def lose_landings(monkeypatch: pytest.MonkeyPatch, late: list[tuple[int, bytes]]) -> None:
+    """Have the packets of a landing get lost, and something else come in their place."""
+    receive = radio.Peripheral.receive
+
+    def lossy(self: radio.Peripheral, short: str, packet: bytes) -> None:
+        receive(self, short, packet)
+        if radio.NAMES.get(struct.unpack_from("<BBH", packet, 2)) == "land":
+            self.notifications[:] = late
+
+    monkeypatch.setattr(radio.Peripheral, "receive", lossy)
+
+
+@pytest.mark.parametrize("late", [b"\x01\x01", b"\x01\x01\x01"], ids=["unnumbered", "of another"])
+def test_a_late_acknowledgement_is_not_taken_for_that_of_the_landing(
+    swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch, late: bytes
+):
+    swing.take_off()
+    swing.steer(0)
+    lose_landings(monkeypatch, [(radio.RECEIVE["fb1b"], late)])
+    assert swing.land() is False
+
+
+def test_what_came_before_the_landing_is_not_about_it(
+    swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch
+):
+    swing.take_off()
+    counters = swing.swing.drone_connection.characteristic_send_counter
+    peripheral = swing.swing.drone_connection.drone_connection
+    lose_landings(monkeypatch, [])
+    own = bytes([1, 1, counters["SEND_WITH_ACK"] + 1])  # of 256 packets ago
+    peripheral.notifications.append((radio.RECEIVE["fb1b"], own))
+    assert swing.land() is False
+
+
+def test_a_drone_that_says_that_it_lands_is_believed(
+    swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch
+):
+    swing.take_off()
+    lose_landings(monkeypatch, [(radio.RECEIVE["fb0f"], struct.pack("<BBBBHI", 2, 1, 2, 3, 1, 4))])
+    assert swing.land()
+    assert swing.swing.sensors.flying_state == "landing"
+
+
+def test_a_connection_does_not_know_that_the_drone_has_landed(swing: ParrotSwing):
+    """PyParrot assumes so; but it may be in the air, and this a new connection to land it."""
+    radio.trouble.append("deaf")
+    assert swing.land() is False
+
+
+def test_a_plane_that_does_not_land_is_told_to_hover_first(
+    swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch
+):
+    swing.take_off()
+    swing.steer(0)
+    radio.received.clear()
+    lose_landings(monkeypatch, [(radio.RECEIVE["fb1b"], b"\x01\x01\x01")])
+    assert swing.land() is False
+    assert names() == ["land", "mode", "land"]
+    assert dict(radio.received)["mode"][2:] == HOVER
+
+
+def test_over_a_new_connection_a_plane_is_told_to_hover_first(swing: ParrotSwing):
+    """It may be in the air, where another connection has failed to land it."""
+    assert swing.land()
+    assert names() == ["mode", "land"]
+    assert dict(radio.received)["mode"][2:] == HOVER
+
+
+def test_nobody_waits_long_for_a_drone_that_does_not_answer(swing: ParrotSwing):
+    swing.take_off()
+    radio.received.clear()
+    radio.trouble.append("deaf")
+    assert swing.land() is False
+    assert names() == ["land"] * 3
 
 
 def test_a_gear_that_is_not_acknowledged_has_failed(

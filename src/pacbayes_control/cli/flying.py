@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pacbayes_control.cli.app import app, complain
-from pacbayes_control.cli.options import JsonFile, check_json, refuse_given, write_json
+from pacbayes_control.cli.options import (
+    JsonFile,
+    check_json,
+    check_writable,
+    refuse_given,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from pacbayes_control.flight.campaign import Campaign
@@ -57,7 +62,11 @@ def fly(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**64 - 1, help="Of all draws; 0, or unpredictable for real ones."),
+        typer.Option(min=0, max=2**64 - 1, help="Of simulated flights; default 0."),
+    ] = None,
+    draw: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Do not fly: write the next real flight's obstacles."),
     ] = None,
     out_folder: Annotated[
         Path | None,
@@ -68,21 +77,26 @@ def fly(
 ) -> None:
     """Fly a certified policy, and weigh what came of it.
 
-    Each flight draws a policy from the posterior. The drone is landed whatever fails: the loop, the
-    tracker, the driver, or this process. Logs and outcomes go to a folder that grows; the outcomes
-    are weighed against the certificate. The run is verified first: exit code 1 if it does not hold,
-    and also if a flight was ended by a fault.
+    Each flight draws a policy from the posterior; real ones unpredictably, and nobody learns of it
+    before take-off. The drone is landed whatever fails: the loop, the tracker, the driver, or this
+    process. Logs and outcomes go to a folder that grows; the outcomes are weighed against the
+    certificate. The run is verified first: exit code 1 if it does not hold, and also if a flight
+    was ended by a fault, after which no real one follows.
 
     Example: pbc fly runs/swing --flights 5 --virtual
     """
     from pacbayes_control.flight.campaign import Campaign
     from pacbayes_control.flight.faults import Fault
+    from pacbayes_control.flight.log import in_a_line
+    from pacbayes_control.flight.settings import check_flyable
     from pacbayes_control.report.terminal import say, show_report
 
     check_json(json_file, run)
-    real = drone != SIMULATED or tracker != SIMULATED
-    refuse_given(context, _useless(real))
-    if real:
+    check_writable(draw, run)
+    flying = drone != SIMULATED or tracker != SIMULATED
+    real = flying or draw is not None
+    refuse_given(context, _useless(real, draw is not None))
+    if flying:
         _check_hardware(drone, tracker, obstacles)
     if obstacles and len(obstacles) != flights:
         raise ValueError(
@@ -95,15 +109,20 @@ def fly(
     folder = out_folder or _beside(run)
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is the run, or lies in it: keep the flights elsewhere")
-    if json_file and folder.resolve() in json_file.resolve().parents:
-        raise ValueError(f"{json_file} lies in {folder}, where the flights are kept")
+    for file in (json_file, draw):
+        if file and folder.resolve() in file.resolve().parents:
+            raise ValueError(f"{file} lies in {folder}, where the flights are kept")
     loaded = _verified(run, json_file)
     task = _task(loaded)
-    if seed is None:
-        seed = secrets.randbits(63) if real else 0
+    check_flyable(task, real)
+    if draw:
+        _draw(draw, folder, loaded, task, json_file)
+        return
+    if seed is None and not real:
+        seed = 0
     spec = {"kind": "swing", "address": drone, "pitch": pitch}
     with Campaign(folder, loaded, simulated=not real) as campaign:
-        fields = _fields(campaign, task, obstacles, flights, seed)
+        fields = _fields(campaign, task, obstacles, flights, seed, real)
         if real:
             from pacbayes_control.flight.parrot import pyparrot_swing
 
@@ -112,14 +131,17 @@ def fly(
         for i, field in enumerate(fields):
             number = campaign.next
             if real and not yes:
-                _ask(number, i, len(fields), drone, len(field))
+                _ask(f"Flight {number} ({i + 1} of {len(fields)})", task, spec, len(field))
             with _stage(
                 campaign, task, field, faults, seed, virtual, (tracker, spec) if real else None
             ) as stage:
-                flight = campaign.fly(task, field, stage, seed, rehearsed=fault or ())
+                hardware = {"tracker": tracker, **spec} if real else {}
+                flight = campaign.fly(
+                    task, field, stage, seed, rehearsed=fault or (), hardware=hardware
+                )
             flown.append(flight)
-            say(f"Flight {number}: {_line(flight, campaign.summaries[number])}")
-            if flight.end == "terminated":
+            say(f"Flight {number}: {in_a_line(flight, campaign.summaries[number])}")
+            if flight.end == "terminated" or (real and flight.fault):
                 break
         report = campaign.report()
         say("")
@@ -134,7 +156,7 @@ def fly(
     record = {
         "folder": str(folder),
         "seed": seed,
-        "flights": [_record(flight) for flight in flown],
+        "flights": [flight.to_dict() for flight in flown],
         "monitor": report.to_dict() if report else None,
     }
     write_json(json_file, record)
@@ -145,12 +167,16 @@ def fly(
 # ---- what was given -----------------------------------------------------------------------------
 
 
-def _useless(real: bool) -> dict[str, str]:
+def _useless(real: bool, draw: bool) -> dict[str, str]:
     """Options that have no effect."""
+    if draw:
+        names = ("flights", "obstacles", "tracker", "drone", "pitch", "virtual", "fault", "yes")
+        return dict.fromkeys((*names, "seed"), "has no effect with --draw, which does not fly")
     if real:
         return {
             "virtual": "is for simulated flights",
             "fault": "is for simulated flights: nobody rehearses a failure in the air",
+            "seed": "is for simulated flights: nobody may know what a real one draws",
         }
     return {"pitch": "is for a real drone", "yes": "is for real flights: nobody would ask"}
 
@@ -209,34 +235,50 @@ def _task(run: Run[Any]) -> Any:
 
 
 def _fields(
-    campaign: Campaign, task: Any, files: list[Path] | None, flights: int, seed: int
+    campaign: Campaign,
+    task: Any,
+    files: list[Path] | None,
+    flights: int,
+    seed: int | None,
+    real: bool,
 ) -> list[Any]:
     """The obstacles of each flight: from its file, or drawn."""
-    from pacbayes_control.flight.campaign import read_obstacles, same_obstacles
+    from pacbayes_control.flight.fields import read_fields
     from pacbayes_control.flight.stages import drawn_obstacles
 
     if not files:
         first = campaign.next
-        return [drawn_obstacles(task, seed, first + i) for i in range(flights)]
-    fields = [read_obstacles(file, task) for file in files]
-    for i, (file, field) in enumerate(zip(files, fields, strict=True)):
+        return [drawn_obstacles(task, seed or 0, first + i) for i in range(flights)]
+    fields = read_fields(files, task, certified=real)
+    for file, field in zip(files, fields, strict=True):
         campaign.check_new(field, file.name)
-        for other, before in zip(files[:i], fields[:i], strict=True):
-            if same_obstacles(field, before):
-                raise ValueError(
-                    f"{file.name} has the obstacles of {other.name}: every flight needs an "
-                    "environment of its own"
-                )
     return fields
 
 
-def _ask(number: int, i: int, of: int, drone: str, cylinders: int) -> None:
+def _draw(file: Path, folder: Path, run: Run[Any], task: Any, json_file: Path | None) -> None:
+    """Write the environment of the next real flight, which nobody has chosen."""
+    from pacbayes_control.flight.campaign import Campaign
+    from pacbayes_control.flight.fields import write_obstacles
+    from pacbayes_control.report.terminal import say
+
+    with Campaign(folder, run, simulated=False) as campaign:
+        field = campaign.drawn_field(task)
+        write_obstacles(file, field)
+        say(f"{file}: {len(field)} cylinders for trial {campaign.trials + 1} of {folder}.")
+        record = {"folder": str(folder), "file": str(file), "trial": campaign.trials + 1}
+    write_json(json_file, {**record, "obstacles": field.tolist()})
+
+
+def _ask(flight: str, task: Any, spec: dict[str, Any], cylinders: int) -> None:
     """Wait for the operator; an error where there is none to ask."""
     if not sys.stdin.isatty():
         raise ValueError("a real flight waits for an operator: use a terminal, or say --yes")
     typer.confirm(
-        f"Flight {number} ({i + 1} of {of}) of {drone} among {cylinders} cylinders, as in the "
-        "file. Drone at the start, area clear, everybody behind the net?",
+        f"{flight} of {spec['address']} among {cylinders} cylinders, as in the file: {task.steps} "
+        f"commands in {task.steps * task.time_step:g} s at {task.speed:g} m/s, with a pitch of "
+        f"{spec['pitch']} %. It lands if it leaves x = ±{task.arena.half_width:g}, y = 0 to "
+        f"{task.arena.length:g} m: does the net stand there, and the drone at the start, with the "
+        "area clear and everybody behind the net?",
         abort=True,
         err=True,
     )
@@ -251,7 +293,7 @@ def _stage(
     task: Any,
     obstacles: Any,
     faults: list[Fault],
-    seed: int,
+    seed: int | None,
     virtual: bool,
     hardware: tuple[str, dict[str, Any]] | None,
 ) -> Iterator[Stage]:
@@ -264,7 +306,7 @@ def _stage(
         with stages.real_stage(parse_address(hardware[0]), hardware[1]) as stage:
             yield stage
         return
-    place, own = stages.place_of(task, obstacles), stages.flight_seed(seed, number)
+    place, own = stages.place_of(task, obstacles), stages.flight_seed(seed or 0, number)
     physics = stages.physics_of(task)
     if virtual:
         yield stages.virtual_stage(place, physics, faults, own)
@@ -272,28 +314,3 @@ def _stage(
     record = campaign.stem(number).with_suffix(".world")
     with stages.simulated_stage(place, record, physics, faults, own) as stage:
         yield stage
-
-
-def _line(flight: Flight, summary: dict[str, Any]) -> str:
-    """How a flight ended, in a line."""
-    what = {0: "success", 1: "failure", None: "no trial"}[flight.cost]
-    drawn = summary["policy_name"] or summary["policy"]
-    words = [f"{what}, {flight.reason}"]
-    if drawn is not None:
-        words.append(str(drawn) if str(drawn).startswith("policy") else f"policy {drawn}")
-    if flight.clearance is not None:
-        words.append(f"nearest {max(flight.clearance, 0):.2f} m")
-    if flight.deadlines.ticks:
-        d = flight.deadlines
-        words.append(f"{d.met} of {d.ticks} deadlines met, worst {1e3 * d.worst:.0f} ms")
-    if flight.cost is not None and not flight.landing_acknowledged:
-        words.append("THE LANDING WAS NOT ACKNOWLEDGED")
-    return "; ".join(words) + "."
-
-
-def _record(flight: Flight) -> dict[str, Any]:
-    """The same for machines."""
-    record = dict(vars(flight))
-    record["deadlines"] = vars(flight.deadlines)
-    record["events"] = [list(event) for event in flight.events]
-    return record

@@ -4,10 +4,12 @@ loop           one flight, from take-off to the ground
 preflight      the checks before it
 interruptions  signals noted, the garbage collector held off
 watching       what ends a flight: lost tracking, a jump, a contact, the fence, the battery
+pace           how fast it flies: a certificate is for one speed
 settings       the limits of a flight, in one place
 pilot          the policy of a flight, drawn from the posterior, and the sensor that it reads
 log            what a flight leaves: a row for each step, and a summary
 campaign       flights in a folder, their outcomes, and the monitor that weighs them
+fields         the obstacles of a flight, read, checked and written
 tracking       poses from any tracker, by UDP
 drones         what can be asked of a drone
 parrot         the Parrot Swing, through PyParrot

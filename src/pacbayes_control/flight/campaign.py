@@ -5,6 +5,7 @@ flight-0001.json   the summary: policy, obstacles, seed, end, outcome, deadlines
 flight-0001.world  of simulated flights in real time: what the world received
 outcomes.csv       one row for each trial, in order
 monitor.json       the state of the monitor, as `pbc monitor --state` has it
+secret             of real flights: what their policies and environments are drawn with
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,15 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from pacbayes_control.flight.log import Flight, FlightLog, write_summary
+from pacbayes_control.flight.fields import same_obstacles
+from pacbayes_control.flight.log import Flight, FlightLog, sync_folder, write_summary
 from pacbayes_control.flight.loop import fly
 from pacbayes_control.flight.pilot import FlyingTask, draw_pilot
 from pacbayes_control.flight.settings import Settings
-from pacbayes_control.flight.stages import Stage, flight_seed
+from pacbayes_control.flight.stages import Stage, drawn_obstacles, flight_seed
 from pacbayes_control.monitor import Monitor, Report
 from pacbayes_control.monitor.state import certificate_digest
-from pacbayes_control.outcomes import numbers, read_outcomes
-from pacbayes_control.reading import read_sheet
+from pacbayes_control.outcomes import read_outcomes
 from pacbayes_control.run import Run, read_json
 
 HEADER = ("flight", "cost", "end", "reason")
@@ -61,6 +63,7 @@ class Campaign:
         self.summaries = {number: self._summary(number) for number in self.numbers}
         for number, summary in self.summaries.items():
             self._check_kind(number, summary)
+        self.secret = None if self.simulated else self._secret()
         state = self.folder / "monitor.json"
         certificate = self.run.certificate
         self.monitor = Monitor.load(state, certificate) if state.exists() else Monitor(certificate)
@@ -111,6 +114,53 @@ class Campaign:
         """The number of the next flight."""
         return max(self.numbers, default=0) + 1
 
+    @property
+    def trials(self) -> int:
+        """How many flights have counted."""
+        return len(self._rows())
+
+    # ---- what is drawn --------------------------------------------------------------------------
+
+    def _secret(self) -> int:
+        """What real flights are drawn with: unpredictable, and kept, so that nobody draws again."""
+        path = self.folder / "secret"
+        if path.is_file():
+            text = path.read_text(encoding="utf-8").strip()
+            if not re.fullmatch(r"[0-9]{1,19}", text):
+                raise ValueError(f"{path} is damaged: choose another folder (--out)")
+            return int(text)
+        if self.numbers:
+            raise ValueError(f"{path} is gone, and flights are drawn with it: choose another --out")
+        unfinished = path.with_name(".secret.part")
+        unfinished.unlink(missing_ok=True)
+        found = secrets.randbits(63)
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
+            file.write(f"{found}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+        sync_folder(self.folder)
+        return found
+
+    def policy_seed(self, seed: int | None) -> int:
+        """What the policy of the next flight is drawn with.
+
+        A real flight that stays on the ground leaves the draw to the next one: the draw goes by the
+        trials so far, so that to give up before take-off is no way to another policy.
+        """
+        if self.secret is None:
+            return flight_seed(seed or 0, self.next)
+        if seed is not None:
+            raise ValueError("a seed is for simulated flights: real ones are unpredictable")
+        return flight_seed(self.secret, self.trials + 1)
+
+    def drawn_field(self, task: FlyingTask) -> NDArray[np.float64]:
+        """The environment of the next real flight, to be set up; the same if asked again."""
+        assert self.secret is not None
+        return drawn_obstacles(task, self.secret, self.trials + 1)
+
     def check_new(self, obstacles: NDArray, what: str) -> None:
         """An error for obstacles that an earlier flight had: an environment is drawn once."""
         for number, summary in self.summaries.items():
@@ -128,39 +178,49 @@ class Campaign:
         task: FlyingTask,
         obstacles: NDArray,
         stage: Stage,
-        seed: int,
+        seed: int | None,
         settings: Settings | None = None,
         rehearsed: Sequence[str] = (),
+        hardware: Mapping[str, Any] | None = None,
     ) -> Flight:
         """Fly once, with a policy drawn for it, and count the outcome.
+
+        seed: of simulated flights; None for real ones, which have the folder's secret. hardware:
+        what to remember of drone and tracker.
 
         A flight with rehearsed faults is logged and not counted: that was decided before it began,
         so nothing is chosen by its outcome.
         """
         number = self.next
-        own = flight_seed(seed, number)
+        own = self.policy_seed(seed)
         pilot = draw_pilot(self.run, task, own)
+        settings = settings or Settings(task.steps, task.time_step)
         about = {
             "flight": number,
             "certificate": self.digest,
             "simulated": self.simulated,
             "rehearsed": list(rehearsed),
             "seed": seed,
+            "obstacles": np.asarray(obstacles, float).tolist(),
+            "obstacles_drawn": self.secret is None
+            or same_obstacles(obstacles, self.drawn_field(task)),
+            "hardware": dict(hardware or {}),
+            "settings": settings.to_dict(),
+        }
+        drawn = {
             "policy_seed": own,
             "policy": pilot.index,
             "policy_name": pilot.name,
             "policy_parameters": pilot.policy.tolist(),
-            "obstacles": np.asarray(obstacles, float).tolist(),
         }
-        log = FlightLog(self.stem(number), about)
+        log = FlightLog(self.stem(number), about, drawn)
         self.numbers.append(number)
-        settings = settings or Settings(task.steps, task.time_step)
         try:
             tracker, drone, clock, _ = stage
             flight = fly(pilot, obstacles, tracker, drone, clock, settings, log)
         finally:
             log.close()
-        self.summaries[number] = {**about, "cost": flight.cost}
+        self.summaries[number] = {**log.about, "cost": flight.cost}
         if flight.cost is not None and not rehearsed:
             self._add(number, flight.cost, flight.end, flight.reason)
             self._weigh()
@@ -200,6 +260,7 @@ class Campaign:
             writer.writerow((number, cost, end, reason))
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(self.folder)
 
     def _weigh(self) -> None:
         """Have the monitor take in what is new in the table."""
@@ -214,50 +275,3 @@ class Campaign:
     def report(self) -> Report | None:
         """The monitor's verdict; None before the first trial."""
         return self.monitor.report() if self.monitor.trials else None
-
-
-def same_obstacles(first: NDArray, second: NDArray) -> bool:
-    """Whether two arrays of cylinders are the same, in any order."""
-    rows = [
-        sorted(map(tuple, np.asarray(a, float).reshape(-1, 3).tolist())) for a in (first, second)
-    ]
-    return rows[0] == rows[1]
-
-
-def read_obstacles(path: Path, task: FlyingTask) -> NDArray[np.float64]:
-    """Cylinders from a CSV file with columns x, y, radius in m; an error for what cannot stand.
-
-    Other columns are not read.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    sheet = read_sheet(path)
-    header = [cell.lower() for cell in sheet.rows[0]]
-    if any(header.count(name) != 1 for name in ("x", "y", "radius")):
-        raise ValueError(
-            f"{path.name}: obstacles have columns x, y and radius in m, and this has "
-            f"{', '.join(sheet.rows[0])}"
-        )
-    rows, lines = sheet.rows[1:], sheet.lines[1:]
-    if not rows:
-        raise ValueError(f"{path.name}: there are no obstacles below the header")
-    columns = [
-        numbers([row[header.index(name)] for row in rows], f"{path.name}, column {name}")
-        for name in ("x", "y", "radius")
-    ]
-    found = np.stack(columns, axis=1)
-    arena, (x0, y0, _) = task.arena, task.start
-    for (x, y, radius), line in zip(found.tolist(), lines, strict=True):
-        where = f"{path.name}, line {line}"
-        if not 0 < radius <= arena.half_width:
-            raise ValueError(f"{where}: a radius of {radius:g} m is not that of a cylinder in here")
-        if not (abs(x) <= arena.half_width and 0 <= y <= arena.length):
-            raise ValueError(
-                f"{where}: x = {x:g}, y = {y:g} is outside the net, which is from "
-                f"x = -{arena.half_width:g} to {arena.half_width:g} and y = 0 to {arena.length:g} m"
-            )
-        if np.hypot(x - x0, y - y0) - radius <= task.robot_radius:
-            raise ValueError(
-                f"{where}: the cylinder stands where the drone starts, x = {x0:g}, y = {y0:g}"
-            )
-    return found

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 LARGEST = 1 << 16  # bytes of a message
+REAP = 1.0  # s that a process that was killed may take to be gone
 
 
 class ChannelClosed(Exception):  # noqa: N818 - a state of the other end, for all that we know
@@ -29,11 +31,13 @@ class Channel:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._poll = select.poll()  # `select` knows no descriptors from 1024 on
+        self._poll.register(connection, select.POLLOUT)
 
     def send(self, record: Mapping[str, Any]) -> None:
         """Send a record; never waits for anybody to read it."""
         try:
-            if not select.select([], [self.connection], [], 0.0)[1]:
+            if not self._poll.poll(0):
                 raise ChannelFull
             self.connection.send_bytes(json.dumps(record).encode())
         except OSError:
@@ -100,3 +104,15 @@ def started() -> tuple[Channel, dict[str, Any]]:
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     return Channel(Connection(descriptor)), json.loads(sys.argv[2])
+
+
+def kill_all(pid: int) -> None:
+    """End a process that leads a session, with all in it, such as the helper that has the radio."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was killed; not for long, for one in the kernel does not die."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP)

@@ -10,20 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 from pacbayes_control.flight.channel import Channel, ChannelClosed, started
-from pacbayes_control.flight.drones import Drone, DroneError, in_words, open_drone
+from pacbayes_control.flight.drones import (
+    PATIENCE,
+    PAUSE,
+    Drone,
+    DroneError,
+    in_words,
+    open_drone,
+)
 from pacbayes_control.flight.priority import hurry
-
-PATIENCE = 60.0  # s for which a driver without a keeper goes on trying to land
-PAUSE = 0.2  # s between two attempts
 
 
 class Driver:
     """Does what the keeper asks, one thing after another."""
 
-    def __init__(self, above: Channel, make: Callable[[], Drone]) -> None:
-        self.above, self.make = above, make
+    def __init__(self, above: Channel, make: Callable[[], Drone], flying: bool = False) -> None:
+        """Serve a keeper; `flying`: the drone is in the air already."""
+        self.above, self.make, self.flying = above, make, flying
         self.drone: Drone | None = None
-        self.flying = False
 
     def run(self) -> None:
         """Serve until the keeper is gone."""
@@ -52,9 +56,6 @@ class Driver:
 
     def perform(self, what: str, value: Any) -> None:
         """Do one thing, or raise."""
-        if what == "flying":  # the keeper knows that the drone is in the air
-            self.flying = True
-            return
         if what == "disconnect":
             self.let_go()
             return
@@ -106,7 +107,7 @@ def main() -> None:
     """Run the process."""
     above, spec = started()
     hurry()
-    Driver(above, lambda: open_drone(spec)).run()
+    Driver(above, lambda: open_drone(spec["drone"]), spec["flying"]).run()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+PATIENCE = 60.0  # s for which a keeper, or a driver without one, goes on trying to land
+PAUSE = 0.2  # s between two attempts
+
 
 class DroneError(RuntimeError):
     """A drone, or what stands between it and us, did not do what it was asked."""

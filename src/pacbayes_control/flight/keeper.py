@@ -8,8 +8,6 @@ connects. The landing command is repeated until it was acknowledged, for a minut
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections import deque
@@ -22,13 +20,17 @@ from pacbayes_control.flight.channel import (
     ChannelClosed,
     ChannelFull,
     first_of,
+    kill_all,
+    reap,
     start,
     started,
 )
+from pacbayes_control.flight.drones import PATIENCE, PAUSE
 from pacbayes_control.flight.priority import hurry
 
 # s that a call of the driver may take. PyParrot waits half a second for each acknowledgement, and
-# tries thrice.
+# tries thrice; a Swing may be told twice to land. The first call of a driver is to connect, and has
+# the time that its process takes to start.
 LIMITS = {
     "connect": 20.0,
     "battery": 5.0,
@@ -37,10 +39,7 @@ LIMITS = {
     "steer": 0.5,
     "land": 4.0,
     "disconnect": 5.0,
-    "flying": 1.0,
 }
-PATIENCE = 60.0  # s for which the landing is tried
-PAUSE = 0.2  # s between two attempts
 HEARTBEAT = 0.3  # s between signs of life to the loop
 STALE = 3.0  # s that a driver left behind by another keeper has to end by itself
 
@@ -156,8 +155,9 @@ class Keeper:
     def ask(self, request: dict[str, Any]) -> bool:
         """Send a request to the driver; whether that was possible."""
         self.pending, self.due = request, time.monotonic() + LIMITS.get(request["do"], 1.0)
+        if self.driver is None:
+            return False
         try:
-            assert self.driver is not None
             self.driver.send(request)
         except ChannelClosed:
             return False
@@ -189,17 +189,15 @@ class Keeper:
 
     def start_driver(self) -> None:
         """Start a driver; if it should outlive us, it must know whether the drone flies."""
-        self.process, self.driver = start("driver", self.spec)
+        self.process, self.driver = start("driver", {"drone": self.spec, "flying": self.flying})
         self.tell({"driver": self.process.pid})
-        if self.flying:
-            self.wait_for({"number": -1, "do": "flying"})
 
     def kill_driver(self) -> None:
         """End the driver's process and what it has started: a call that hangs ends no other way."""
         process, driver, self.process, self.driver = self.process, self.driver, None, None
         if driver is not None and process is not None:
             kill_all(process.pid)
-            process.wait()
+            reap(process)
             driver.close()
 
     # ---- the ground -----------------------------------------------------------------------------
@@ -222,7 +220,6 @@ class Keeper:
         while time.monotonic() < until:
             self.beat()
             with suppress(Exception):  # whatever it was, the next attempt is the answer to it
-                self.end_stale()
                 if self.attempt():
                     self.flying = False
                     self.tell({"landed": True})
@@ -263,6 +260,7 @@ class Keeper:
         """The answer to what is under way; None if none came in its time."""
         while self.driver is not None and (left := self.due - time.monotonic()) > 0:
             self.beat()
+            self.end_stale()  # it may be what keeps the radio from us
             try:
                 reply = self.driver.receive(min(left, HEARTBEAT))
             except ChannelClosed:
@@ -291,13 +289,7 @@ class Keeper:
             process.wait(LIMITS["disconnect"])
         except subprocess.TimeoutExpired:
             kill_all(process.pid)
-            process.wait()
-
-
-def kill_all(pid: int) -> None:
-    """End a process that leads a session, with all in it, such as the helper that has the radio."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+            reap(process)
 
 
 def main() -> None:

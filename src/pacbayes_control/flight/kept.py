@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pacbayes_control.flight.channel import Channel, ChannelClosed, start
+from pacbayes_control.flight.channel import Channel, ChannelClosed, reap, start
 from pacbayes_control.flight.drones import DroneError
 
 ON_THE_GROUND = 60.0  # s to wait for answers before take-off
 GONE = 15.0  # s that a keeper with a drone on the ground may take to end
+START_UP = 10.0  # s that a new keeper may take to give its first one
 GIVE_UP = 4.0  # s without a sign of life after which a keeper is replaced; it beats every 0.3 s
 
 # Keepers that are left alone because they are still trying to land their drone.
@@ -55,6 +56,8 @@ class KeptDrone:
 
     def connect(self) -> None:
         """Connect; in flight, start another keeper, which lands at once."""
+        if not self.flying:
+            refuse_while_landing()
         if self.keeper is None or self._failure or self.flying:
             self._replace()
         if not self.flying:
@@ -139,13 +142,13 @@ class KeptDrone:
                 self.process.wait(GONE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait()
+                reap(self.process)
         spec = {"drone": self.spec, "silence": self.silence, "flying": self.flying}
         stale = self.driver if self.flying else None
         self.process, self.keeper = start("keeper", spec | {"stale": stale})
         self._failure, self._landing, self._landed = None, None, False
         self._unanswered.clear()
-        self._heard = time.monotonic()
+        self._heard = time.monotonic() + START_UP
 
     def _hand_over(self, what: str, value: float | None = None) -> None:
         self._take_in()
@@ -221,3 +224,13 @@ class KeptDrone:
             self._sent.append((count, record["time"]))
         if not record["ok"]:
             self._failure = self._failure or f"{record['do']}: {record['error']}"
+
+
+def refuse_while_landing() -> None:
+    """An error while the keeper of an earlier flight still tries to land its drone."""
+    LEFT[:] = [process for process in LEFT if process.poll() is None]
+    if LEFT:
+        raise DroneError(
+            f"process {LEFT[0].pid} still tries to land the drone of an earlier flight: wait for "
+            "its end, and see that the drone is on the ground"
+        )

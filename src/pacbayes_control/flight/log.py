@@ -14,7 +14,7 @@ from typing import Any, TextIO
 # `pbc identify swing` reads the first five.
 COLUMNS = (
     *("time", "yaw_percent", "x", "y", "yaw"),
-    *("z", "frame", "pose_age", "lateness", "clearance", "battery"),
+    *("z", "frame", "pose_age", "lateness", "clearance", "battery", "tracker_time"),
 )
 
 
@@ -50,7 +50,8 @@ class Flight:
 
     cost: 0 if all steps were flown and the drone landed, both without contact; 1 otherwise, also
     where a fault ended the flight: to leave those out would be to choose among the outcomes after
-    having seen them. None for a flight that never left the ground, which is no trial.
+    having seen them. None for a flight that never left the ground, which is no trial, unless it was
+    the policy that failed there.
     """
 
     cost: int | None
@@ -62,16 +63,49 @@ class Flight:
     landed: bool  # seen on the ground afterwards
     clearance: float | None  # m, the smallest from the hull to a surface
     deadlines: Deadlines
+    speed: float | None = None  # m/s, the mean over the control steps, as tracked
+    gap: float = 0.0  # s, the longest without a frame, from take-off to the ground
     frames: dict[str, int] = field(default_factory=dict)  # of the tracker, by what they were
     events: list[tuple[float, str]] = field(default_factory=list)  # s from take-off, what
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        events = [list(event) for event in self.events]
+        return {**vars(self), "deadlines": vars(self.deadlines), "events": events}
+
+
+def in_a_line(flight: Flight, summary: Mapping[str, Any]) -> str:
+    """How a flight ended, in a line."""
+    what = {0: "success", 1: "failure", None: "no trial"}[flight.cost]
+    drawn = summary.get("policy_name") or summary.get("policy")  # unknown before take-off
+    words = [f"{what}, {flight.reason}"]
+    if drawn is not None:
+        words.append(str(drawn) if str(drawn).startswith("policy") else f"policy {drawn}")
+    if flight.clearance is not None:
+        words.append(f"nearest {max(flight.clearance, 0):.2f} m")
+    if flight.deadlines.ticks:
+        d = flight.deadlines
+        words.append(f"{d.met} of {d.ticks} deadlines met, worst {1e3 * d.worst:.0f} ms")
+    if flight.cost is not None and not flight.landing_acknowledged:
+        words.append("THE LANDING WAS NOT ACKNOWLEDGED")
+    return "; ".join(words) + "."
 
 
 class FlightLog:
     """Two files of a flight, written as it goes on; without a file, a list in memory."""
 
-    def __init__(self, stem: Path | None = None, about: Mapping[str, Any] | None = None) -> None:
-        """Begin. stem: the path without suffix, of files that must not be there yet."""
-        self.stem, self.about = stem, dict(about or {})
+    def __init__(
+        self,
+        stem: Path | None = None,
+        about: Mapping[str, Any] | None = None,
+        drawn: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Begin. stem: the path without suffix, of files that must not be there yet.
+
+        drawn: the policy, which nobody learns of before take-off: whoever did could decide by it
+        whether to fly.
+        """
+        self.stem, self.about, self.drawn = stem, dict(about or {}), dict(drawn or {})
         self.rows: list[tuple[Any, ...]] = []
         self.began: float | None = None  # when take-off was commanded
         self._events: list[tuple[float, str]] = []
@@ -84,6 +118,7 @@ class FlightLog:
     def take_off(self, now: float) -> None:
         """Mark the take-off, before it is commanded: what is killed after it is still a trial."""
         self.began = now
+        self.about |= self.drawn
         self.summarise({"state": "in flight"})
 
     def row(self, now: float, *values: Any) -> None:
@@ -108,20 +143,9 @@ class FlightLog:
     def finish(self, flight: Flight) -> None:
         """Write the summary."""
         self.close()
-        record = {
-            "end": flight.end,
-            "reason": flight.reason,
-            "cost": flight.cost,
-            "fault": flight.fault,
-            "steps": flight.steps,
-            "landing_acknowledged": flight.landing_acknowledged,
-            "landed": flight.landed,
-            "clearance": flight.clearance,
-            "deadlines": vars(flight.deadlines),
-            "frames": flight.frames,
-            "events": [list(event) for event in flight.events],
-        }
-        self.summarise({"state": "ended", **record})
+        if flight.cost is not None:
+            self.about |= self.drawn
+        self.summarise({"state": "ended", **flight.to_dict()})
 
     def summarise(self, record: Mapping[str, Any]) -> None:
         """Write the summary as it stands."""
@@ -149,3 +173,13 @@ def write_summary(stem: Path, record: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk: a file that is there has one only then."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

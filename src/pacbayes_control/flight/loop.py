@@ -6,20 +6,20 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.flight.clock import Clock
-from pacbayes_control.flight.drones import Drone, DroneError, in_words
+from pacbayes_control.flight.drones import Drone, in_words
 from pacbayes_control.flight.interruptions import signals_noted, undisturbed
 from pacbayes_control.flight.log import Deadlines, Flight, FlightLog
+from pacbayes_control.flight.pace import check_moving, check_speed, flown_speed
 from pacbayes_control.flight.pilot import Pilot
-from pacbayes_control.flight.preflight import ready
+from pacbayes_control.flight.preflight import OF_THE_POLICY, ready
 from pacbayes_control.flight.settings import Settings
-from pacbayes_control.flight.tracking import Tracker
-from pacbayes_control.flight.watching import OUTCOMES, Stop, Watch
+from pacbayes_control.flight.tracking import Pose, Tracker
+from pacbayes_control.flight.watching import OUTCOMES, Stop, Watch, as_stop
 
 HOLD = 0.1  # s between two signs of life where there is nothing to command
 AGAIN = 2.0  # s after which an acknowledged landing command is repeated to a drone in the air
@@ -69,6 +69,7 @@ class _Attempt:
         self.watch = Watch(pilot, obstacles, settings)
         self.asked: list[str] = []  # signals that came
         self.steps = 0
+        self.path: list[Pose] = []  # at each command, and after the last
         self.due: list[float] = []  # of each command
         self.out: dict[int, float] = {}  # when each went out
         self.judged = self.missed = 0  # commands that were looked at, and missed in a row
@@ -82,26 +83,27 @@ class _Attempt:
             self._event(f"ready, battery {self.drone.battery():.0f} %")
             self._obey_signals()
         except BaseException as error:
-            stop = _as_stop(error)
+            stop = as_stop(error)
             self._event(f"not flown: {stop.words}")
             self._let_go()
-            return self._report(stop)
+            return self._report(stop, counts=stop.kind in OF_THE_POLICY)
         stop = Stop("completed", "all steps were flown")
         try:
-            self.watch.airborne = True
             self.log.take_off(self.clock.now())
+            self.watch.see(self.tracker.poses())  # what came while that was written
+            self.watch.airborne = True
             self._event("take-off commanded")
             self.drone.take_off()
             self._climb()
             self._control()
         except BaseException as error:
-            stop = _as_stop(error)
+            stop = as_stop(error)
             self._event(f"{stop.kind}: {stop.words}")
         finally:
             self._land()
         end = self._judge(stop)
         self._let_go()
-        return self._report(end)
+        return self._report(end, counts=self.watch.airborne and not self._stayed_down())
 
     # ---- in flight ------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class _Attempt:
             height = pose.z - self.watch.ground
             if abs(height - limits.altitude) <= limits.altitude_tolerance:
                 self._event(f"at {height:.2f} m")
+                self.watch.risen = True
                 return
             if self.clock.now() > until:
                 raise Stop(
@@ -134,6 +137,8 @@ class _Attempt:
             due = first + n * limits.period
             self._sleep(due - self.clock.now())
             pose = self._look()
+            self.path.append(pose)
+            check_moving(self.path, self.pilot.task.speed, limits)
             yaw_percent = self.pilot.steer(pose, self.obstacles)
             self.due.append(due)
             self.drone.steer(yaw_percent)
@@ -144,12 +149,14 @@ class _Attempt:
                 *(now, yaw_percent, pose.x, pose.y, pose.yaw, round(pose.z, 6), pose.frame),
                 *(round(self.watch.age(now), 6), round(now - due, 6)),
                 *(round(self.watch.clearance, 6), round(self.drone.battery(), 1)),
+                pose.sender_time,
             )
         # The last command has its period, as every other.
         self._sleep(first + limits.steps * limits.period - self.clock.now())
-        self._look()
+        self.path.append(self._look())
+        check_speed(self.path, self.pilot.task.speed, limits)
 
-    def _look(self) -> Any:
+    def _look(self) -> Pose:
         """The pose to act on, after everything that could end the flight was looked at."""
         self._obey_signals()
         self.watch.see(self.tracker.poses())
@@ -254,6 +261,8 @@ class _Attempt:
         if stop.kind == "completed" and watch.contact:
             kind = "geofence" if "the net" in watch.contact else "contact"
             return Stop(kind, f"{watch.contact}, landing")
+        if stop.kind == "completed" and watch.gap > self.settings.pose_age:
+            return Stop("tracking lost", f"no new pose for {watch.gap:.2f} s, landing")
         if not watch.on_the_ground:
             return Stop("landing failed", "the drone was not seen on the ground afterwards")
         return stop
@@ -264,14 +273,16 @@ class _Attempt:
 
     # ---- afterwards -----------------------------------------------------------------------------
 
-    def _report(self, end: Stop) -> Flight:
-        """The record of the flight; a log that cannot be written does not hide how it ended."""
+    def _report(self, end: Stop, counts: bool) -> Flight:
+        """The record of the flight; a log that cannot be written does not hide how it ended.
+
+        counts: whether it was a trial.
+        """
         watch, limits = self.watch, self.settings
-        flown = watch.airborne and not self._stayed_down()
         lateness = [self.out.get(n, math.inf) - due for n, due in enumerate(self.due)]
-        counts: Mapping[str, int] = getattr(self.tracker, "counts", {})
+        frames: Mapping[str, int] = getattr(self.tracker, "counts", {})
         flight = Flight(
-            cost=(0 if end.kind == "completed" else 1) if flown else None,
+            cost=(0 if end.kind == "completed" else 1) if counts else None,
             end=end.kind,
             reason=end.words,
             fault=end.kind not in OUTCOMES,
@@ -279,15 +290,17 @@ class _Attempt:
             landing_acknowledged=self.acknowledged,
             landed=watch.on_the_ground,
             clearance=watch.nearest if math.isfinite(watch.nearest) else None,
+            speed=flown_speed(self.path, limits),
+            gap=watch.gap,
             deadlines=Deadlines.of(lateness, limits.deadline, self.priority),
-            frames=dict(counts),
+            frames=dict(frames),
             events=self.log.events,
         )
         try:
             self.log.finish(flight)
         except Exception as error:  # counted as it will be found: as a flight without an end
             words = f"the log cannot be written: {in_words(error)}"
-            cost = 1 if flown else None
+            cost = 1 if counts else None
             return replace(flight, cost=cost, end="log failed", reason=words, fault=True)
         return flight
 
@@ -298,19 +311,9 @@ class _Attempt:
         """
         watch = self.watch
         low = watch.highest <= self.settings.landed_height and watch.on_the_ground
-        seen = watch.age(self.clock.now()) <= self.settings.pose_age
-        return self.steps == 0 and low and seen and not watch.jumped and self.acknowledged
+        seen = max(watch.age(self.clock.now()), watch.gap) <= self.settings.pose_age
+        odd = watch.jumped or watch.contact
+        return self.steps == 0 and low and seen and not odd and self.acknowledged
 
     def _event(self, what: str) -> None:
         self.log.event(self.clock.now(), what)
-
-
-def _as_stop(error: BaseException) -> Stop:
-    """The end that an exception means."""
-    if isinstance(error, Stop):
-        return error
-    if isinstance(error, DroneError):
-        return Stop("drone failed", in_words(error))
-    if isinstance(error, KeyboardInterrupt):
-        return Stop("terminated", "interrupted")
-    return Stop("error", in_words(error))

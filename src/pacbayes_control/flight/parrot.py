@@ -3,6 +3,8 @@
 What PyParrot 1.5.20 does, and what is done about it here:
 
 - Its calls return False, or nothing at all, when a packet was not acknowledged. Here they raise.
+- Any acknowledgement is taken for that of the last packet. A landing is believed only if the packet
+  with its number was acknowledged, or the drone has said that it is landing or has landed.
 - `fly_direct` without a duration calls what a Bluetooth connection does not have, and with one it
   sends for as long as that lasts. The packet is made here, as PyParrot makes it, and sent once.
 - `set_flying_mode` and `set_plane_gear_box` do not tell whether they were acknowledged, and every
@@ -11,7 +13,8 @@ What PyParrot 1.5.20 does, and what is done about it here:
 - To write to a drone that is out of reach, it connects anew for ever. Steering does not wait for
   that: it writes by itself, and raises. Other calls hang, and the keeper ends the process.
 - `connect(1)` does not try at all: the number is one more than the attempts.
-- The battery is at 100 % until the drone has reported it. Here it is unknown until then.
+- The battery is at 100 %, and the drone has landed, until it has reported otherwise. Here both are
+  unknown until then.
 - It prints to standard output. That goes nowhere.
 - Its positive yaw is clockwise, and percents are cut off, not rounded.
 """
@@ -33,6 +36,7 @@ from pacbayes_control.flight.drones import DroneError
 INSTALL = "pip install 'pacbayes-control[swing]'"
 MODES = ("quadricopter", "plane_forward")
 GEARS = ("gear_1", "gear_2", "gear_3")
+AT_ONCE = 100  # notifications that are taken in before a command
 REPEAT, GIVE_UP = 3, 9  # commands after which the change to a plane is asked for anew, or given up
 
 
@@ -82,14 +86,16 @@ class ParrotSwing:
         self._flying = False
         self._plane = False  # whether the change to a plane was acknowledged
         self._steered = 0
+        self._acknowledgements = Acknowledgements()
 
     def connect(self) -> None:
         """Connect by a new object of PyParrot's. No more is asked: it may be in order to land."""
         with _quietly():
             self.swing = (self.make or pyparrot_swing())(self.address)
-            self.swing.sensors.battery = None
+            self.swing.sensors.battery = self.swing.sensors.flying_state = None
             if not self.swing.connect(self.attempts + 1):
                 raise DroneError(f"no connection to {self.address}: is the drone on, and in reach?")
+            self._acknowledgements.listen(self.swing.drone_connection)
 
     def battery(self) -> float:
         """Percent, as the drone last reported; it is asked to if it never has."""
@@ -136,9 +142,25 @@ class ParrotSwing:
         return []
 
     def land(self) -> bool:
-        """Land; whether the drone has acknowledged it."""
+        """Land; whether the drone has acknowledged just this, or says that it does.
+
+        One that answers and does not say so is asked again. A plane is then told to hover first;
+        also over a connection that did not take off, for another one has failed to land it.
+        """
         with _quietly():
-            return bool(self._connected().land())
+            swing = self._connected()
+            for attempt in range(2):
+                if self.mode == "plane_forward" and (attempt or not self._flying):
+                    self._ask_mode("quadricopter")
+                self._acknowledgements.drain()
+                answered = swing.land()
+                if self._acknowledgements.of_the_last or (
+                    swing.sensors.flying_state in ("landing", "landed")
+                ):
+                    return True
+                if not answered:
+                    break  # not heard at all: over a new connection, perhaps
+        return False
 
     def disconnect(self) -> None:
         """Let go."""
@@ -172,9 +194,13 @@ class ParrotSwing:
         if self._steered >= GIVE_UP:
             raise DroneError("the drone was asked to fly as a plane and did not acknowledge it")
         if self._steered % REPEAT == 0:
-            command, value = self._enum("FlyingMode", "plane_forward")
             connection.command_received["SEND_WITH_ACK"] = False
-            self._write("SEND_WITH_ACK", "DATA_WITH_ACK", "<BBBBBBI", *command, 0, value)
+            self._ask_mode("plane_forward")
+
+    def _ask_mode(self, mode: str) -> None:
+        """Ask to hover or to fly as a plane, without waiting for the acknowledgement."""
+        command, value = self._enum("FlyingMode", mode)
+        self._write("SEND_WITH_ACK", "DATA_WITH_ACK", "<BBBBBBI", *command, 0, value)
 
     def _send(self, yaw: int) -> None:
         """One command for the motors, sent once, as BLEConnection.send_pcmd_command makes it."""
@@ -191,6 +217,42 @@ class ParrotSwing:
         counters[channel] = (counters[channel] + 1) % 256
         packet = struct.pack(layout, connection.data_types[kind], counters[channel], *values)
         connection.send_characteristics[channel].write(packet)
+
+
+class Acknowledgements:
+    """Listens to PyParrot's notifications, for the numbers of the packets that were acknowledged.
+
+    An acknowledgement is its kind, a number of its own, and that of the packet.
+    """
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.inner: Any = None
+        self.last: int | None = None
+
+    def listen(self, connection: Any) -> None:
+        """Stand between the radio and PyParrot's own listener."""
+        self.connection, self.inner = connection, connection.drone_connection.delegate
+        connection.drone_connection.setDelegate(self)
+
+    def handleNotification(self, handle: int, data: bytes) -> None:  # noqa: N802 - bluepy's name
+        """Take note, and pass on."""
+        channel = self.connection.receive_characteristics["ACK_COMMAND_SENT"]
+        if handle == channel.getHandle() and len(data) > 2:
+            self.last = data[2]
+        self.inner.handleNotification(handle, data)
+
+    def drain(self) -> None:
+        """Take in what is waiting, and forget it: it is not about the next packet."""
+        for _ in range(AT_ONCE):
+            if not self.connection.drone_connection.waitForNotifications(0.001):
+                break
+        self.last = None
+
+    @property
+    def of_the_last(self) -> bool:
+        """Whether the last packet was acknowledged."""
+        return self.last == self.connection.characteristic_send_counter["SEND_WITH_ACK"]
 
 
 @contextmanager

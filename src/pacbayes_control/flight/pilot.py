@@ -56,6 +56,16 @@ class FlyingTask(Protocol):
         """The net, with its `half_width` and `length` in m, as `tasks.swing.Net` has them."""
         ...
 
+    @property
+    def obstacles(self) -> Any:
+        """The distribution of cylinders, as `tasks.planar.obstacles.ObstacleField` has it."""
+        ...
+
+    @property
+    def range_noise(self) -> float:
+        """Of the sensor that the policy was certified with."""
+        ...
+
     def act(self, policy: NDArray, observation: NDArray) -> float:
         """The fraction of the full yaw that a policy commands."""
         ...
@@ -75,7 +85,6 @@ class Pilot:
 
     task: FlyingTask
     policy: NDArray  # the parameters of the policy that was drawn
-    seed: int | None = None  # that it was drawn with
     index: int | None = None  # of the policy, where the posterior is over finitely many
     name: str = ""
 
@@ -91,9 +100,8 @@ class Pilot:
             raise ValueError(f"the policy commands {fraction:g} of the full yaw, which is not one")
         return round(100 * fraction)
 
-    def clearance(self, poses: list[Pose], obstacles: NDArray) -> NDArray:
-        """Metres from the drone's hull to the nearest surface, at each pose; 0 or less: contact."""
-        points = np.array([(pose.x, pose.y) for pose in poses], float)
+    def clearance(self, points: NDArray, obstacles: NDArray) -> NDArray:
+        """Metres from the drone's hull to the nearest surface, at points (n, 2); 0: contact."""
         return self.task.clearance(points, obstacles) - self.task.robot_radius
 
 
@@ -108,4 +116,4 @@ def draw_pilot(run: Run[Any], task: FlyingTask, seed: int) -> Pilot:
         if same.size:
             index = int(same[0])
             name = run.costs.name(index)
-    return Pilot(task, policy, seed, index, name)
+    return Pilot(task, policy, index, name)

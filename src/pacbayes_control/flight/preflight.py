@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from pacbayes_control.flight.clock import Clock
-from pacbayes_control.flight.drones import Drone
+from pacbayes_control.flight.drones import Drone, in_words
 from pacbayes_control.flight.pilot import Pilot
 from pacbayes_control.flight.tracking import Tracker
 from pacbayes_control.flight.watching import Stop, Watch
+
+# Ends before take-off that are failures of the policy that was drawn, and count. All others are
+# the hardware's, and the next attempt has the same draw.
+OF_THE_POLICY = ("policy failed", "too slow")
 
 
 def ready(
@@ -35,6 +41,7 @@ def ready(
                 f"{limits.frames} are needed: is it sending, and does it see the drone?",
             )
         sleep(0.02)
+    _at_the_start(pilot, watch, clock.now())
     _warm_up(pilot, watch, clock)
     drone.connect()
     battery = drone.battery()
@@ -55,8 +62,11 @@ def _warm_up(pilot: Pilot, watch: Watch, clock: Clock) -> None:
     assert pose is not None
     for _ in range(20):
         began = clock.now()
-        pilot.steer(pose, watch.obstacles)
-        pilot.clearance([pose, pose], watch.obstacles)
+        try:
+            pilot.steer(pose, watch.obstacles)
+        except Exception as error:
+            raise Stop("policy failed", in_words(error)) from error
+        pilot.clearance(np.array([[pose.x, pose.y]] * 2), watch.obstacles)
         took = clock.now() - began
         if took <= watch.settings.deadline / 2:
             return

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from pacbayes_control.flight.channel import reap
 from pacbayes_control.flight.clock import VirtualClock
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.priority import hurry
@@ -233,7 +234,7 @@ class WorldProcess:
     def close(self) -> None:
         """End it."""
         self.process.kill()
-        self.process.wait()
+        reap(self.process)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with suppress(OSError):

@@ -146,6 +146,8 @@ class UdpTracker:
                 f"cannot listen for a tracker at {host}:{port} ({reason}): give an address of this "
                 "machine and a free port"
             ) from None
+        self._poll = select.poll()  # `select` knows no descriptors from 1024 on
+        self._poll.register(self.socket, select.POLLIN)
         self.sieve = Sieve()
         self._sender: Any = None
         self._empty = time.monotonic()
@@ -188,7 +190,10 @@ class UdpTracker:
 
     def wait(self, seconds: float) -> None:
         """Wait until something arrives."""
-        select.select([self.socket], [], [], max(seconds, 0.0))
+        if seconds < 1e-3:  # less than `poll` knows of
+            time.sleep(max(seconds, 0.0))
+        else:
+            self._poll.poll(int(1e3 * seconds))
 
     def close(self) -> None:
         """Stop listening."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.flight.drones import DroneError, in_words
 from pacbayes_control.flight.pilot import Pilot
 from pacbayes_control.flight.settings import Settings
 from pacbayes_control.flight.tracking import Pose
 
 # Ends that are outcomes of the policy in its environment. All others are faults.
-OUTCOMES = ("completed", "contact", "geofence")
+OUTCOMES = ("completed", "contact", "geofence", "sank")
 
 
 class Stop(Exception):  # noqa: N818 - an end, not always an error
@@ -22,6 +23,17 @@ class Stop(Exception):  # noqa: N818 - an end, not always an error
     def __init__(self, kind: str, words: str) -> None:
         super().__init__(words)
         self.kind, self.words = kind, words
+
+
+def as_stop(error: BaseException) -> Stop:
+    """The end that an exception means."""
+    if isinstance(error, Stop):
+        return error
+    if isinstance(error, DroneError):
+        return Stop("drone failed", in_words(error))
+    if isinstance(error, KeyboardInterrupt):
+        return Stop("terminated", "interrupted")
+    return Stop("error", in_words(error))
 
 
 @dataclass
@@ -37,6 +49,8 @@ class Watch:
     nearest: float = math.inf  # clearance so far
     contact: str = ""  # where and when something was touched, if it was
     airborne: bool = False  # whether take-off was commanded: frames are judged from then on
+    risen: bool = False  # whether the drone has climbed: it must stay up from then on
+    gap: float = 0.0  # s, the longest without a frame since take-off
     clearance: float = math.nan  # at the last frame
     low_since: float | None = None  # since when all frames show the drone on the ground
     jumped: str = ""
@@ -47,14 +61,32 @@ class Watch:
         if not poses:
             return
         self.frames += len(poses)
-        clearances = self.pilot.clearance(poses, self.obstacles)
-        for pose, clearance in zip(poses, clearances, strict=True):
-            self._see(pose, float(clearance))
+        places = np.array([(p.x, p.y) for p in [self.last or poses[0], *poses]], float)
+        way = self._way(places[:-1], places[1:])
+        found = self.pilot.clearance(way.reshape(-1, 2), self.obstacles).reshape(way.shape[:2])
+        for pose, points, clearances in zip(poses, way, found, strict=True):
+            self._see(pose, points, clearances)
 
-    def _see(self, pose: Pose, clearance: float) -> None:
-        limits, last = self.settings, self.last
+    def _way(self, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The ends of straight ways (n, 2), and where each cylinder is nearest to the way.
+
+        Nothing is seen between two frames, and the drone is taken to have flown straight. The net
+        needs no more than the ends: what it encloses is convex. Returns (n, 1 + cylinders, 2).
+        """
+        step = (end - start)[:, None]
+        ahead = ((self.obstacles[:, :2] - start[:, None]) * step).sum(-1, keepdims=True)
+        length = np.maximum((step * step).sum(-1, keepdims=True), 1e-12)
+        between = start[:, None] + np.clip(ahead / length, 0.0, 1.0) * step
+        return np.concatenate([end[:, None], between], axis=1)
+
+    def _see(
+        self, pose: Pose, points: NDArray[np.float64], clearances: NDArray[np.float64]
+    ) -> None:
+        """Take in a frame, and the clearances at it and at points on the way to it."""
+        limits, last, clearance = self.settings, self.last, float(clearances[0])
         if self.airborne and last is not None and not self.jumped:
             apart = max(pose.time - last.time, 0.0)
+            self.gap = max(self.gap, apart)
             moved = math.dist((pose.x, pose.y, pose.z), (last.x, last.y, last.z))
             turned = abs(math.remainder(pose.yaw - last.yaw, 2 * math.pi))
             if moved > limits.jump + limits.fastest * apart:
@@ -70,9 +102,12 @@ class Watch:
         if not self.airborne or self.jumped:
             return
         self.highest = max(self.highest, height)
-        self.nearest = min(self.nearest, clearance)
-        if not clearance > 0 and not self.contact:  # a NaN is no clearance
-            self.contact = f"touched {self._what(pose)} at x = {pose.x:.2f}, y = {pose.y:.2f} m"
+        least = int(np.argmin(clearances))  # a NaN is the least of all
+        self.nearest = min(self.nearest, float(clearances[least]))
+        if not clearances[least] > 0 and not self.contact:  # and no clearance
+            x, y = points[least].tolist()
+            what = self._what(replace(pose, x=x, y=y))
+            self.contact = f"touched {what} at x = {x:.2f}, y = {y:.2f} m"
 
     def _what(self, pose: Pose) -> str:
         """Net or cylinder: which is nearer."""
@@ -95,16 +130,18 @@ class Watch:
         limits, pose = self.settings, self.last
         if self.jumped:
             raise Stop("tracker jumped", self.jumped)
-        if pose is None or self.age(now) > limits.pose_age:
-            raise Stop("tracking lost", f"no new pose for {limits.pose_age:g} s")
         if self.contact:
             kind = "geofence" if "the net" in self.contact else "contact"
             raise Stop(kind, self.contact)
+        if pose is None or max(self.age(now), self.gap) > limits.pose_age:
+            raise Stop("tracking lost", f"no new pose for {limits.pose_age:g} s")
         inside = self._inside(pose) - self.pilot.task.robot_radius
         if inside <= limits.fence_margin:
             raise Stop("geofence", f"{inside:.2f} m from the net at y = {pose.y:.2f} m")
         if pose.z - self.ground > limits.ceiling:
             raise Stop("too high", f"{pose.z:.2f} m is above the ceiling of {limits.ceiling:g} m")
+        if self.risen and not pose.z - self.ground >= limits.lowest * limits.altitude:
+            raise Stop("sank", f"the drone is at {pose.z - self.ground:.2f} m, and did not land")
         return pose
 
     @property
