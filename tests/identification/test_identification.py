@@ -14,6 +14,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from pacbayes_control.identification.fitting import Flight, fitted, start_of
+from pacbayes_control.identification.gusts import Noise
 from pacbayes_control.identification.identified import Estimate, Identified
 from pacbayes_control.identification.logs import (
     FlightLog,
@@ -21,11 +22,14 @@ from pacbayes_control.identification.logs import (
     synthetic_log,
     travelled,
 )
-from pacbayes_control.identification.residuals import autoregression, still_in, whiteness
+from pacbayes_control.identification.residuals import autoregression, whiteness
+from pacbayes_control.identification.settling import settled
 from pacbayes_control.identification.swing import identify
 
 K_U, K_P, SPEED, LATENCY = 3.0, 0.4, 2.0, 0.08
-SEEDS = 500
+TRUTH = {"k_u": K_U, "k_p": K_P, "latency": LATENCY}
+SEEDS, GUSTY_SEEDS = 500, 200
+GUSTS = (0.002, 0.005, 0.02)  # rad/√s
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +38,22 @@ def fits() -> list[Identified]:
     return [identify([synthetic_log(rate=10, seed=seed)]) for seed in range(SEEDS)]
 
 
+@pytest.fixture(scope="module", params=GUSTS)
+def gusty(request: pytest.FixtureRequest) -> tuple[float, list[Identified]]:
+    """The same in gusts: their density, and the fits at a confidence of 95 %."""
+    logs = [
+        synthetic_log(rate=10, gusts=request.param, seed=seed)
+        for seed in range(1000, 1000 + GUSTY_SEEDS)
+    ]
+    return request.param, [identify([log]) for log in logs]
+
+
 # ---- how near -----------------------------------------------------------------------------------
 
 
 def test_a_minute_of_noisy_tracking_tells_the_gains_to_two_per_cent():
     errors = []
-    for seed in range(100):
+    for seed in range(40):
         found = identify([synthetic_log(seed=seed)])
         errors.append((found.k_u.value / K_U - 1, found.k_p.value / K_P - 1))
     assert np.abs(errors).max() < 0.02
@@ -51,7 +65,7 @@ def test_at_the_rate_of_the_commands_too_but_for_a_few(fits: list[Identified]):
 
 
 def test_a_minute_in_flights_that_fit_in_the_net_will_do():
-    found = [identify(short_flights(seed)) for seed in range(12)]
+    found = [identify(short_flights(seed)) for seed in range(8)]
     assert all(fit.fits for fit in found)
     errors = [(fit.k_u.value / K_U - 1, fit.k_p.value / K_P - 1) for fit in found]
     assert np.abs(errors).max() < 0.03
@@ -102,55 +116,112 @@ def test_what_was_commanded_before_a_log_does_not_matter():
 # ---- intervals ----------------------------------------------------------------------------------
 
 
-def covers_at_its_rate(scores: NDArray, confidence: float) -> bool:
-    """Whether |score| ≤ 1 as often as stated, but for chance: 1 in 1000 true ones would fail."""
+def covers_at_its_rate(scores: NDArray, confidence: float, most: float | None = None) -> bool:
+    """Whether |score| ≤ 1 as often as stated, but for chance: 1 in 1000 true ones would fail.
+
+    most: up to as often as this, if that is more than stated.
+    """
     covered = int(np.sum(np.abs(scores) <= 1))
-    low, high = stats.binom.ppf((0.0005, 0.9995), len(scores), confidence)
+    low = stats.binom.ppf(0.0005, len(scores), confidence)
+    high = stats.binom.ppf(0.9995, len(scores), most or confidence)
     return bool(low <= covered <= high)
 
 
-def scores_of(fits: list[Identified], gain: str, confidence: float) -> NDArray:
+def scores_of(fits: list[Identified], gain: str, confidence: float = 0.95) -> NDArray:
     """Errors in units of the margin, at another confidence than the fits were made with."""
-    truth = {"k_u": K_U, "k_p": K_P, "latency": LATENCY}[gain]
     estimates = [getattr(found, gain) for found in fits]
     ratio = stats.norm.ppf((1 + confidence) / 2) / stats.norm.ppf(0.975)
-    return np.array([(e.value - truth) / (ratio * e.margin) for e in estimates])
+    return np.array([(e.value - TRUTH[gain]) / (ratio * e.margin) for e in estimates])
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
-@pytest.mark.parametrize("gain", ["k_u", "k_p", "latency"])
-def test_intervals_cover_at_their_rate(fits: list[Identified], gain: str, confidence: float):
+@pytest.mark.parametrize(("confidence", "most"), [(0.8, 0.87), (0.95, 0.97), (0.99, 0.999)])
+@pytest.mark.parametrize("gain", TRUTH)
+def test_intervals_cover_at_their_rate(
+    fits: list[Identified], gain: str, confidence: float, most: float
+):
+    # Gusts too small to be seen are allowed for, so without any the rate is somewhat exceeded.
     scores = scores_of(fits, gain, confidence)
-    assert covers_at_its_rate(scores, confidence)
-    assert not covers_at_its_rate(2 * scores, confidence)  # half the width is noticed
-    assert confidence == 0.99 or not covers_at_its_rate(scores / 2, confidence)  # and twice
+    assert covers_at_its_rate(scores, confidence, most)
+    assert not covers_at_its_rate(2 * scores, confidence, most)  # half the width is noticed
+    assert confidence == 0.99 or not covers_at_its_rate(scores / 2, confidence, most)  # and twice
 
 
-def test_the_speed_is_covered_too(fits: list[Identified]):
-    covered = sum(found.speed.low <= SPEED <= found.speed.high for found in fits)
-    assert covered >= stats.binom.ppf(0.0005, len(fits), 0.95)
+@pytest.mark.parametrize("gain", TRUTH)
+def test_intervals_cover_at_their_rate_in_gusts(gusty: tuple[float, list[Identified]], gain: str):
+    good = [found for found in gusty[1] if found.fits]
+    scores = scores_of(good, gain)
+    assert covers_at_its_rate(scores, 0.95, 0.98)
+    assert not covers_at_its_rate(1.5 * scores, 0.95, 0.98)  # two thirds of the width are noticed
 
 
-def test_a_higher_confidence_is_a_wider_interval_by_students_quantiles():
+def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
+    logs = [synthetic_log(rate=10, gusts=0.02, seed=seed) for seed in range(150)]
+    found = [settled([Flight(log)]) for log in logs]
+    for confidence in (0.8, 0.99):
+        low, high = stats.binom.ppf((0.0005, 0.9995), len(found), confidence)
+        for i, truth in enumerate((K_U, K_P)):
+            estimates = [one.estimate(i, confidence) for one in found]
+            assert low <= sum(e.low <= truth <= e.high for e in estimates) <= high
+
+
+def test_in_gusts_the_model_fits_and_says_how_strong_they_are(
+    gusty: tuple[float, list[Identified]],
+):
+    density, found = gusty
+    assert sum(not fit.fits for fit in found) <= stats.binom.ppf(0.999, len(found), 0.002)
+    told = [remark for fit in found for remark in fit.remarks if "wanders as in gusts" in remark]
+    if density == 0.02:
+        assert len(told) == len(found)
+        values = [float(remark.split("gusts of ")[1].split()[0]) for remark in told]
+        assert np.median(values) == pytest.approx(density, rel=0.1)
+        assert max(values) < 2 * density
+
+
+def test_without_gusts_none_are_told(fits: list[Identified]):
+    assert sum("gusts" in str(found.remarks) for found in fits) <= 0.02 * len(fits)
+
+
+def test_intervals_that_take_gusts_for_white_noise_do_not_cover(
+    gusty: tuple[float, list[Identified]], fits: list[Identified]
+):
+    density, found = gusty
+    if density == 0.02:
+        margin = np.mean([fit.k_u.margin for fit in fits])
+        errors = [abs(fit.k_u.value - K_U) for fit in found]
+        assert np.mean(np.less(errors, margin)) < 0.6
+
+
+def test_the_speed_is_covered_too(fits: list[Identified], gusty: tuple[float, list[Identified]]):
+    for found in (fits, gusty[1]):
+        covered = sum(fit.speed.low <= SPEED <= fit.speed.high for fit in found)
+        assert covered >= stats.binom.ppf(0.0005, len(found), 0.95)
+
+
+def test_a_higher_confidence_is_a_wider_interval():
     log = synthetic_log(rate=10)
     narrow, wide = identify([log], 0.8), identify([log], 0.99)
     freedom = narrow.samples - 5
     ratio = stats.t.ppf(0.995, freedom) / stats.t.ppf(0.9, freedom)
-    assert wide.k_u.margin / narrow.k_u.margin == pytest.approx(ratio, rel=1e-3)
+    assert ratio < wide.k_u.margin / narrow.k_u.margin < 1.2 * ratio  # the gusts are uncertain
     assert wide.k_u.value == narrow.k_u.value
 
 
-def test_the_covariance_is_the_spread_over_logs(fits: list[Identified]):
-    values = np.array([(found.k_u.value, found.k_p.value) for found in fits])
-    spread, stated = np.cov(values.T), np.mean([found.covariance for found in fits], axis=0)
-    np.testing.assert_allclose(np.sqrt(np.diag(spread)), np.sqrt(np.diag(stated)), rtol=0.1)
-    correlation = [c[0, 1] / math.sqrt(c[0, 0] * c[1, 1]) for c in (spread, stated)]
-    assert correlation[0] == pytest.approx(correlation[1], abs=0.1)
+def test_the_covariance_is_the_spread_over_logs(
+    fits: list[Identified], gusty: tuple[float, list[Identified]]
+):
+    for found, most in ((fits, 1.35), (gusty[1], 1.25)):
+        values = np.array([(fit.k_u.value, fit.k_p.value) for fit in found])
+        spread, stated = np.cov(values.T), np.mean([fit.covariance for fit in found], axis=0)
+        ratio = np.sqrt(np.diag(stated) / np.diag(spread))
+        assert ratio.min() > 0.88
+        assert ratio.max() < most
+        correlation = [c[0, 1] / math.sqrt(c[0, 0] * c[1, 1]) for c in (spread, stated)]
+        assert correlation[0] == pytest.approx(correlation[1], abs=0.15)
 
 
-def test_the_covariance_is_that_of_finite_differences():
-    flights = [Flight(synthetic_log(seed=seed, rate=10)) for seed in (1, 2)]
-    fit = fitted(flights, np.zeros(0), start_of(flights))
+def test_slopes_are_those_of_finite_differences_and_the_fit_is_at_the_bottom():
+    logs = [synthetic_log(seed=seed, rate=10, gusts=0.01) for seed in (1, 2)]
+    fit = settled([Flight(log) for log in logs]).fit
     columns = []
     for i in range(len(fit.parameters)):
         moved = 1e-6 * np.eye(len(fit.parameters))[i]
@@ -158,17 +229,17 @@ def test_the_covariance_is_that_of_finite_differences():
             np.concatenate(
                 [
                     flight.model(flight.time, p[:3], p[3 + 2 * j : 5 + 2 * j])[0]
-                    for j, flight in enumerate(flights)
+                    for j, flight in enumerate(fit.flights)
                 ]
             )
             for p in (fit.parameters + moved, fit.parameters - moved)
         )
         columns.append((up - down) / 2e-6)
-    slopes, left = np.stack(columns, axis=1), np.concatenate(fit.raw)
-    variance = left @ left / (len(left) - 7)
-    expected = variance * np.linalg.inv(slopes.T @ slopes)
-    np.testing.assert_allclose(fit.covariance(), expected, rtol=2e-3, atol=1e-12)
-    assert np.abs(slopes.T @ left).max() < 1e-2  # and the fit is at the bottom
+    np.testing.assert_allclose(
+        np.concatenate(fit.slopes), np.stack(columns, axis=1), rtol=1e-3, atol=1e-6
+    )
+    left = np.concatenate(fit.left)
+    assert np.abs(fit.basis.T @ left).max() < 1e-3 * np.linalg.norm(left)
 
 
 def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> FlightLog:
@@ -179,17 +250,19 @@ def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> Flig
     return replace(log, yaw=log.yaw + noise)
 
 
-def test_intervals_cover_under_correlated_noise_and_say_that_they_allow_for_it():
-    found = [identify([coloured(seed, 0.8, rate=10)]) for seed in range(200)]
-    assert sum(fit.fits for fit in found) >= 195
-    assert all("intervals allow for noise of order" in fit.remarks[-1] for fit in found)
-    low = stats.binom.ppf(0.0005, len(found), 0.93)  # measured: 93 % to 96 %, the filter is fitted
-    for gain, truth in (("k_u", K_U), ("k_p", K_P)):
-        estimates = [getattr(fit, gain) for fit in found]
-        assert sum(e.low <= truth <= e.high for e in estimates) >= low
-    naive = [fit.k_u.margin / 3 for fit in found]  # about what white noise would have given
-    errors = [abs(fit.k_u.value - K_U) for fit in found]
-    assert np.mean(np.less(errors, naive)) < 0.7
+@pytest.mark.parametrize(("memory", "rate"), [(0.8, 10), (0.5, 10), (0.99, 50)])
+def test_intervals_cover_under_correlated_noise_and_say_that_they_allow_for_it(
+    memory: float, rate: int
+):
+    found = [identify([coloured(seed, memory, rate)]) for seed in range(40)]
+    good = [fit for fit in found if fit.fits]
+    assert len(good) >= 38
+    assert sum("intervals allow for" in str(fit.remarks) for fit in good) >= 32
+    for gain in ("k_u", "k_p"):
+        scores = scores_of(good, gain)
+        assert np.sum(np.abs(scores) <= 1) >= stats.binom.ppf(0.0005, len(good), 0.95)
+    naive = identify([synthetic_log(rate=rate)]).k_u.margin  # what white noise would have given
+    assert memory < 0.8 or np.mean([abs(fit.k_u.value - K_U) < naive for fit in good]) < 0.85
 
 
 # ---- models that do not fit ---------------------------------------------------------------------
@@ -268,10 +341,27 @@ def test_good_logs_fit_as_often_as_the_level_promises(fits: list[Identified]):
     assert sum(not found.fits for found in fits) <= stats.binom.ppf(0.999, len(fits), 0.001)
 
 
-def test_noise_that_wanders_as_slowly_as_the_drone_does_not_fit():
-    found = identify([coloured(0, 0.99)])
+def test_noise_that_swings_is_neither_a_trackers_nor_of_gusts():
+    log = synthetic_log(yaw_noise=0.005)
+    found = identify([replace(log, yaw=log.yaw + 0.05 * np.sin(3 * log.time))])
     assert not found.fits
-    assert "wander over" in found.remarks[0]
+    assert "correlated as neither a tracker's noise nor gusts are" in found.remarks[0]
+
+
+def test_gusts_that_hide_a_gain_do_not_fit():
+    found = identify([synthetic_log(gusts=0.2)])
+    assert not found.fits
+    assert any("is known to ±" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize("name", ["an oscillation", "k_u changes", "saturation"])
+def test_a_model_that_does_not_fit_says_why_in_gusts_too(name: str):
+    slope, amplitude, reason = MISFITS[name]
+    log = flown(slope, 3, amplitude)
+    pushed = [synthetic_log(gusts=gusts, yaw_noise=0.0, seed=3).yaw for gusts in (0.003, 0.0)]
+    found = identify([replace(log, yaw=log.yaw + pushed[0] - pushed[1])])
+    assert not found.fits
+    assert any(reason in remark for remark in found.remarks), found.remarks
 
 
 def test_noise_as_large_as_the_signal_does_not_fit():
@@ -393,19 +483,13 @@ def test_correlated_noise_is_not_white():
     assert len(autoregression([noise])) >= 1
 
 
-def test_what_a_fit_already_has_explains_nothing():
-    slopes = np.stack([np.ones(50), np.arange(50.0)], axis=1)
-    residuals = np.random.default_rng(0).standard_normal(50)
-    assert still_in(residuals, np.linalg.qr(slopes)[0], slopes) == (1.0, 0.0)
-
-
-def test_the_f_test_is_the_textbooks():
-    rng = np.random.default_rng(1)
-    other, r = rng.standard_normal((40, 1)), rng.standard_normal(40)
-    p, _ = still_in(r, np.full((40, 1), 40**-0.5), other)
-    correlation = np.corrcoef(other[:, 0], r)[0, 1]
-    t = correlation * math.sqrt(38 / (1 - correlation**2))
-    assert p == pytest.approx(2 * stats.t.sf(abs(t), 38), rel=1e-9)
+def test_what_a_fit_already_has_is_passed_over():
+    log = synthetic_log(rate=10)
+    fit = fitted([Flight(log)], Noise(), start_of([Flight(log)]))
+    assert fit.apart([fit.slopes[0][:, :2]])[0].shape[1] == 0
+    new = fit.apart([np.column_stack([fit.slopes[0][:, 0], fit.slopes[0][:, 0] ** 2])])[0]
+    assert new.shape[1] == 1
+    np.testing.assert_allclose(fit.basis.T @ new, 0, atol=1e-8)
 
 
 # ---- the record ---------------------------------------------------------------------------------

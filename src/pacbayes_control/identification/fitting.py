@@ -1,6 +1,6 @@
 """Least squares over flights: one set of gains and one latency, and a beginning for each log.
 
-The model and what is assumed are in `identification.py`.
+The model and what is assumed are in `swing.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.optimize import least_squares
 
+from pacbayes_control.identification.gusts import Noise
 from pacbayes_control.identification.lag import changes, lagged
 from pacbayes_control.identification.logs import FlightLog
-from pacbayes_control.identification.residuals import inflation, whitened
+from pacbayes_control.identification.mixture import Moments
+from pacbayes_control.identification.residuals import inflation
 
 Floats = NDArray[np.float64]
 
@@ -62,59 +63,96 @@ class Fit:
     """Parameters (k_u, k_p, τ, a_1, b_1, a_2, …), and what they leave over."""
 
     flights: Sequence[Flight]
-    filter: Floats  # autoregression of the noise; empty if it is white
+    noise: Noise
     parameters: Floats
     raw: list[Floats]  # residuals, rad
-    slopes: Floats  # filtered; (samples, parameters)
+    slopes: list[Floats]  # by all parameters, (samples, parameters) for each log
 
-    @property
+    @cached_property
     def left(self) -> list[Floats]:
         """Residuals, filtered."""
-        return [whitened(raw, self.filter) for raw in self.raw]
+        parts = zip(self.flights, self.raw, strict=True)
+        return [self.noise.white(flight.time, r[:, None])[0][:, 0] for flight, r in parts]
 
     @property
     def independent(self) -> float:
-        """Samples of white noise that would tell as much as these: fewer if the noise lingers."""
-        return self.slopes.shape[0] / max(1.0, inflation(self.raw, self.filter))
+        """Samples of white noise that tell as much as the tracker's: fewer if that lingers."""
+        return len(self.basis) / max(1.0, inflation(self.raw, self.noise.tracker))
 
     @property
     def freedom(self) -> float:
         """Independent samples less parameters."""
-        return max(1.0, self.independent - self.slopes.shape[1])
+        return max(1.0, self.independent - len(self.parameters))
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the noise, before the filter."""
+    def size(self) -> float:
+        """Standard deviation of the noise, both together, before the filter."""
         raw = np.concatenate(self.raw)
-        return math.sqrt(float(raw @ raw) / (len(raw) - self.slopes.shape[1]))
+        return math.sqrt(float(raw @ raw) / (len(raw) - len(self.parameters)))
 
     @cached_property
-    def _factors(self) -> tuple[Floats, Floats, Floats]:
-        """Lengths of the slopes; of those at length 1, an orthonormal basis and coordinates."""
-        scale = np.linalg.norm(self.slopes, axis=0)
+    def _factors(self) -> tuple[Floats, Floats]:
+        """An orthonormal basis of the filtered slopes, and what turns slopes into it."""
+        parts = zip(self.flights, self.slopes, strict=True)
+        slopes = np.concatenate([self.noise.white(flight.time, s)[0] for flight, s in parts])
+        scale = np.linalg.norm(slopes, axis=0)
         if not np.all(scale > 0):
             raise ValueError(BADLY_EXCITED)
-        basis, triangle = np.linalg.qr(self.slopes / scale)
+        basis, triangle = np.linalg.qr(slopes / scale)
         if np.linalg.cond(triangle) > 1e8:
             raise ValueError(BADLY_EXCITED)
-        return scale, basis, triangle
+        return basis, np.linalg.inv(triangle) / scale[:, None]
 
     @property
     def basis(self) -> Floats:
-        """Orthonormal, of the slopes."""
+        """Orthonormal, of the filtered slopes."""
+        return self._factors[0]
+
+    @property
+    def turn(self) -> Floats:
+        """What turns slopes into that basis, (parameters, parameters)."""
         return self._factors[1]
 
-    def covariance(self) -> Floats:
-        """Of all parameters."""
-        scale, _, triangle = self._factors
-        left = np.concatenate(self.left)
-        inverse = solve_triangular(triangle, np.eye(len(scale))) / scale[:, None]
-        variance = float(left @ left) / (len(left) - len(scale))
-        if len(self.filter):
-            # The fit takes slow noise for signal, so that 1 - Σφ is too large, for order 1 by a
-            # share of (m + 1)/n with n independent samples (Kendall, 1954, with m regressors).
-            variance *= (1 + (len(scale) + 1) / self.independent) ** 2
-        return variance * inverse @ inverse.T
+    def moments(self, others: Sequence[Floats] = (), fine: bool = False) -> Moments:
+        """For the fit under other gusts: of slopes, turned, others, and residuals.
+
+        others: columns that the model may lack, (samples, any) for each log.
+        """
+        columns = [slopes @ self.turn for slopes in self.slopes]
+        if len(others):
+            columns = [np.column_stack(pair) for pair in zip(columns, others, strict=True)]
+        times = [flight.time for flight in self.flights]
+        moments = Moments(times, columns, self.raw, self.noise)
+        return moments.refined(range(len(self.turn))) if fine else moments
+
+    def rest_at(self, latency: float) -> float:
+        """The sum of squares, filtered, that is left over with another latency."""
+        moved = self.parameters.copy()
+        moved[2] = latency
+        parts = zip(self.flights, _parts(self.flights, moved), strict=True)
+        both = [self.noise.white(flight.time, np.hstack(part))[0] for flight, part in parts]
+        rows = np.concatenate(both)
+        slopes = np.delete(rows[:, 1:], 2, axis=1)
+        slopes /= np.linalg.norm(slopes, axis=0)
+        basis = np.linalg.qr(slopes)[0]
+        return float(rows[:, 0] @ rows[:, 0] - np.sum((basis.T @ rows[:, 0]) ** 2))
+
+    def apart(self, others: Sequence[Floats]) -> list[Floats]:
+        """What of these columns, (samples, any) for each log, the slopes do not have.
+
+        Filtered, they are orthonormal, and orthogonal to the slopes; fewer if some say the same.
+        """
+        parts = zip(self.flights, others, strict=True)
+        white = np.concatenate([self.noise.white(flight.time, o)[0] for flight, o in parts])
+        size = np.linalg.norm(white, axis=0)
+        size = np.where(size > 0, size, 1.0)
+        along = self.basis.T @ (white / size)
+        new = white / size - self.basis @ along
+        squares, directions = np.linalg.eigh(new.T @ new)
+        known = squares > 1e-8
+        kept = directions[:, known] / np.sqrt(squares[known])
+        pairs = zip(self.slopes, others, strict=True)
+        return [(o / size - s @ self.turn @ along) @ kept for s, o in pairs]
 
 
 def _parts(flights: Sequence[Flight], parameters: Floats) -> list[tuple[Floats, Floats]]:
@@ -125,28 +163,33 @@ def _parts(flights: Sequence[Flight], parameters: Floats) -> list[tuple[Floats, 
         yaw, slopes = flight.model(flight.time, parameters[:3], parameters[own])
         wide = np.zeros((len(yaw), len(parameters)))
         wide[:, :3], wide[:, own] = slopes[:, :3], slopes[:, 3:]
-        parts.append((flight.yaw - yaw, wide))
+        parts.append(((flight.yaw - yaw)[:, None], wide))
     return parts
 
 
-def fitted(flights: Sequence[Flight], noise: Floats, start: Floats) -> Fit:
+def fitted(flights: Sequence[Flight], noise: Noise, start: Floats) -> Fit:
     """Least squares, after a filter that makes the noise white."""
 
     @lru_cache(maxsize=1)  # the search asks for both at one place
     def parts(parameters: bytes) -> list[tuple[Floats, Floats]]:
         return _parts(flights, _within(np.frombuffer(parameters)))
 
+    def filtered(which: int, parameters: Floats) -> Floats:
+        found = zip(flights, parts(parameters.tobytes()), strict=True)
+        rows = [noise.white(flight.time, pair[which])[0] for flight, pair in found]
+        return np.concatenate(rows)
+
     def residuals(parameters: Floats) -> Floats:
-        return np.concatenate([whitened(r, noise) for r, _ in parts(parameters.tobytes())])
+        return filtered(0, parameters)[:, 0]
 
     def slopes(parameters: Floats) -> Floats:
-        return -np.concatenate([whitened(s, noise) for _, s in parts(parameters.tobytes())])
+        return -filtered(1, parameters)
 
     jacobian: Any = slopes  # SciPy's stubs know only names
     # MINPACK's own arithmetic: threads of a BLAS would spend more on each other than on the work.
     found = _within(least_squares(residuals, start, jacobian, method="lm").x)
-    raw = [rest for rest, _ in parts(found.tobytes())]
-    return Fit(flights, noise, found, raw, -slopes(found))
+    both = parts(found.tobytes())
+    return Fit(flights, noise, found, [r[:, 0] for r, _ in both], [s for _, s in both])
 
 
 def _within(parameters: Floats) -> Floats:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -36,20 +37,25 @@ def lagged(times: Floats, since: Floats, commands: Floats, rate: float, latency:
     """
     jumps = np.diff(commands, prepend=commands[0])
     gaps = np.diff(since, prepend=since[0])
-    behind, moment = 0.0, 0.0  # u - X, and its slope by the rate, turned round
-    behinds, moments = [], []
-    decays = np.exp(-rate * gaps)
-    for decay, gap, jump in zip(decays.tolist(), gaps.tolist(), jumps.tolist(), strict=True):
-        moment = decay * (moment + gap * behind)
-        behind = decay * behind + jump
-        behinds.append(behind)
-        moments.append(moment)
+    behinds, moments = _carried(np.exp(-rate * gaps), gaps, jumps)
     last = np.searchsorted(since + latency, times, side="right") - 1
     at = np.maximum(last, 0)  # before the first change: nothing is behind
     past = np.maximum(times - latency - since[at], 0.0)
-    decay, start = np.exp(-rate * past), np.array(behinds)[at]
-    moved = decay * (np.array(moments)[at] + past * start)
+    decay, start = np.exp(-rate * past), behinds[at]
+    moved = decay * (moments[at] + past * start)
     return Lagged(commands[at] - decay * start, moved, -rate * decay * start)
+
+
+@njit(cache=True)
+def _carried(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Floats]:
+    """After each change, u - X, and its slope by the rate, turned round."""
+    behinds, moments = np.empty_like(gaps), np.empty_like(gaps)
+    behind, moment = 0.0, 0.0
+    for i in range(len(gaps)):
+        moment = decays[i] * (moment + gaps[i] * behind)
+        behind = decays[i] * behind + jumps[i]
+        behinds[i], moments[i] = behind, moment
+    return behinds, moments
 
 
 def changes(since: Floats, commands: Floats) -> tuple[Floats, Floats]:

@@ -206,6 +206,7 @@ def synthetic_log(
     latency: float = 0.08,
     offset: float = 0.1,
     yaw_noise: float = 0.02,
+    gusts: float = 0.0,
     position_noise: float = 0.01,
     dropped: float = 0.05,
     rate: int = 50,
@@ -216,7 +217,8 @@ def synthetic_log(
 
     The drone flies straight before the log begins. Its yaw is measured in a frame that is turned by
     `offset` (rad). Rows come `rate` times a second, a tenth of a period early or late; yaw_noise
-    (rad) and position_noise (m) are standard deviations, independent at each row. Of all rows,
+    (rad) and position_noise (m) are standard deviations, independent at each row. Gusts turn the
+    drone itself: white noise of this density (rad/√s) is added to its yaw rate. Of all rows,
     `dropped` are lost: for half of them the tracker lost the pose, and for the others the loop was
     late, so that there is no row and the drone kept the command it had.
 
@@ -240,6 +242,8 @@ def synthetic_log(
     fine = np.append(np.linspace(time[:-1], time[1:], 5, axis=1)[:, :-1].ravel(), time[-1])
     since, commands = np.append(-1.0, time), np.append(0.0, commanded / 100)
     yaw = offset + k_u * lagged(fine, since, commands, k_p, latency).value
+    if gusts:
+        yaw += _gusts(fine, gusts, k_p, generator(seed, "swing gusts", of="noise"))
     path = speed * travelled(fine, yaw)[::4]
     measured = np.stack([path.real, path.imag, yaw[::4]])
     sd = np.array([[position_noise], [position_noise], [yaw_noise]])
@@ -247,6 +251,18 @@ def synthetic_log(
     measured[2] = np.angle(np.exp(1j * measured[2]))  # as trackers tell it
     measured[:, fate[kept] < dropped / 2] = np.nan
     return FlightLog(name, time, commanded, *measured)
+
+
+def _gusts(time: Floats, density: float, rate: float, rng: np.random.Generator) -> Floats:
+    """What gusts add to the yaw: an Ornstein–Uhlenbeck process, exact at these times."""
+    fades = np.exp(-rate * np.diff(time, prepend=time[0]))
+    pushes = density * np.sqrt((1 - fades**2) / (2 * rate)) * rng.standard_normal(len(time))
+    state = density / math.sqrt(2 * rate) * float(rng.standard_normal())  # it blew before
+    values = []
+    for fade, push in zip(fades.tolist(), pushes.tolist(), strict=True):
+        state = fade * state + push
+        values.append(state)
+    return np.array(values)
 
 
 def travelled(time: Floats, yaw: Floats) -> NDArray[np.complex128]:

@@ -1,4 +1,4 @@
-"""What a fit leaves over: whether it is white, how it is correlated, and what is still in it.
+"""What a fit leaves over: whether it is white, and how it is correlated.
 
 Residuals come as one array for each log: nothing is carried from the end of a log to the next.
 """
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import chi2
-from scipy.stats import f as fisher
 
 Floats = NDArray[np.float64]
 
@@ -81,26 +80,3 @@ def whiteness(residuals: Sequence[Floats], basis: Floats, fitted: int = 0) -> fl
         pairs = sum(len(r) - lag for r in residuals)
         statistic += samples**2 / pairs * (found - expected) ** 2
     return float(chi2.sf(statistic, max(1, lags - fitted)))
-
-
-def still_in(residuals: Floats, basis: Floats, others: Floats) -> tuple[float, float]:
-    """Whether `others`, (samples, columns), explain residuals of a least squares fit.
-
-    basis: as above. Returns the p-value of the F test, and the root mean square of what they
-    explain. Columns that the fit already has explain nothing and are passed over.
-    """
-    left = residuals - basis @ (basis.T @ residuals)
-    size = np.linalg.norm(others, axis=0)
-    new = others / np.where(size > 0, size, 1.0)
-    new = new - basis @ (basis.T @ new)
-    squares, directions = np.linalg.eigh(new.T @ new)
-    known = squares > 1e-8
-    rank = int(known.sum())
-    if not rank:
-        return 1.0, 0.0
-    along = (new @ directions[:, known]).T @ left / np.sqrt(squares[known])
-    explained = float(along @ along)
-    freedom = basis.shape[0] - basis.shape[1] - rank
-    rest = max(float(left @ left) - explained, 1e-300)
-    ratio = explained / rank / (rest / freedom)
-    return float(fisher.sf(ratio, rank, freedom)), math.sqrt(explained / len(left))

@@ -12,25 +12,27 @@ has passed it changes a_l alone, so the first half second of measurements is lef
 latency that is looked for. Gains and latency are common to all logs. The price of the offsets: a
 log of one constant command says nothing about k_u, since its offset explains it as well.
 
-The fit is least squares over all logs.
+The noise. Measured less model is g(t) + v. Gusts g fade at the rate k_p, as the drone's own yaw
+does, dg = -k_p g dt + q dW; v is the tracker's, independent and normal with variance σ². Given k_p
+and ρ = q²/σ², a Kalman filter makes both white (`gusts.py`), and the fit is generalised least
+squares: least squares over all logs, after the filter. If Ljung and Box's test finds what is left
+correlated (p < 0.001), v is taken as autoregressive, of an order by BIC, and filtered first, unless
+it would linger for more than a quarter of 1/k_p: trackers do not.
 
-The intervals. If the noise is independent and normal with one variance, n samples and m parameters
-give value ± t · sd, with t the quantile of Student's distribution with n - m degrees of freedom and
-sd from σ² (JᵀJ)⁻¹, J the slopes by all parameters at the fit. They cover at the stated rate as n
-grows; the tests measure how well at a minute. If Ljung and Box's test finds the residuals
-correlated (p < 0.01), the noise is taken as autoregressive, of an order by BIC: data and model are
-filtered so that it becomes white (generalised least squares), and the statement is of that fit.
+The intervals. For one ρ, n samples and m parameters give value ± t · sd, with t the quantile of
+Student's distribution with n - m degrees of freedom and sd from σ² (JᵀJ)⁻¹, J the filtered slopes
+by all parameters at the fit. A minute tells ρ badly, and gusts too small to be seen still matter:
+intervals are those of the mixture over all ρ, weighed by their likelihood (`mixture.py`). They
+cover at the stated rate as n grows; the tests measure how well at a minute, with gusts and without.
+The price where there are none: intervals are wider by about a fifth than if one knew that. In gusts
+the likelihood has several tops over the latency, and its interval holds all that are as likely.
 
 Whether it fits. Four tests, each at the level 0.0002, fixed here: F tests of whether the residuals
-still hold a lag of another order, gains that drift, or an answer out of proportion to the command;
-and Ljung and Box's, after the filter. So about one good log in 1000 is refused. What is found there
-counts if it is more than 0.001 rad. It does not fit either where half of the yaw's variance is left
-over, where a gain is known to no better than ±25 %, where the residuals wander nearly as slowly as
-the drone turns, where the search ends at an edge, or where the drone does not fly where it points.
-
-The speed is that of x + iy = p_l + u_0 exp(iε_l) ∫ i exp(iψ) dt, by least squares, ψ as fitted. The
-angle ε_l stands for what is unknown of the offset. Its interval adds the variance that comes from
-the positions to that which comes from ψ.
+still hold a lag of another order, gains that drift, or an answer out of proportion to the command,
+their p-values weighed over ρ likewise; and Ljung and Box's, after the filter. So about one good log
+in 1000 is refused. What is found there counts if it is more than 0.001 rad. It does not fit either
+where half of the yaw's variance is left over, where a gain is known to no better than ±25 %, where
+the search ends at an edge, or where the drone does not fly where it points (`speed.py`).
 """
 
 from __future__ import annotations
@@ -39,40 +41,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from pacbayes_control.identification.fitting import (
-    LATENCIES,
-    RATES,
-    Fit,
-    Flight,
-    fitted,
-    start_of,
-)
+from pacbayes_control.identification.fitting import LATENCIES, RATES, Fit, Flight
 from pacbayes_control.identification.identified import Estimate, Identified, Response
-from pacbayes_control.identification.lag import Lagged, lagged
-from pacbayes_control.identification.logs import LARGEST_YAW, RADIANS, FlightLog, travelled
-from pacbayes_control.identification.residuals import (
-    autoregression,
-    inflation,
-    still_in,
-    whitened,
-    whiteness,
-)
+from pacbayes_control.identification.logs import LARGEST_YAW, RADIANS, FlightLog
+from pacbayes_control.identification.residuals import whiteness
+from pacbayes_control.identification.settling import Settled, settled
+from pacbayes_control.identification.speed import speed_of
 
-Floats = NDArray[np.float64]
-
-COLOURED = 0.01  # p-value below which residuals are taken as correlated
 ALARM = 2e-4  # level of each test of the model
 NEGLIGIBLE = 1e-3  # rad: less is not held against the model
 VAGUE = 0.25  # margin of a gain, as a share of it
-WANDER = 0.25  # correlation time of the noise, as a share of 1/k_p
-ASTRAY = 0.2  # rad between where the drone points and where it flies
-LAG = "it had a second lag or oscillated: it is no first-order lag"
-DRIFT = "the gains changed in the course of the logs"
-SHAPE = "it were out of proportion to the command: it saturates, has a dead zone, or is lopsided"
-LOST = 1e-6  # share of a value that the search and the integral of the path may lose
 
 
 def identify(logs: Sequence[FlightLog], confidence: float = 0.95) -> Identified:
@@ -87,38 +67,28 @@ def identify(logs: Sequence[FlightLog], confidence: float = 0.95) -> Identified:
         raise ValueError(f"confidence {confidence:g} is outside (0, 1): 0.95 is usual")
     _check(logs)
     flights = [Flight(log) for log in logs]
-    fit = fitted(flights, np.zeros(0), start_of(flights))
-    if whiteness(fit.left, fit.basis) < COLOURED:
-        for _ in range(2):  # the noise from the fit, the fit for the noise
-            fit = fitted(flights, autoregression(fit.raw), fit.parameters)
-    spread = fit.covariance()
-    quantile = float(stdtrit(fit.freedom, (1 + confidence) / 2))
-    margins = quantile * np.sqrt(np.diag(spread))
-    k_u, k_p, latency = map(_estimate, fit.parameters[:3], margins[:3])
+    found = settled(flights)
+    fit, spread = found.fit, found.covariance()
+    k_u, k_p, latency = (found.estimate(i, confidence) for i in range(3))
     _check_turning(k_u, k_p)
-    speed, astray = _speed(fit, spread, quantile)
-    failings = [*_failings(fit, k_u, k_p, latency), *astray]
+    speed, astray = speed_of(found, spread, float(stdtrit(fit.freedom, (1 + confidence) / 2)))
+    failings = [*_failings(found, k_u, k_p, latency), *astray]
     return Identified(
         k_u,
         k_p,
         speed,
         latency,
         covariance=(tuple(spread[0, :2].tolist()), tuple(spread[1, :2].tolist())),
-        noise=fit.noise,
+        noise=fit.size,
         confidence=confidence,
         samples=sum(len(flight.time) for flight in flights),
         fits=not failings,
-        remarks=(*failings, *_notes(fit, latency)),
+        remarks=(*failings, *_notes(found, latency)),
         responses=tuple(
             Response(flight.name, flight.time, flight.yaw, flight.yaw - raw)
             for flight, raw in zip(flights, fit.raw, strict=True)
         ),
     )
-
-
-def _estimate(value: float, margin: float) -> Estimate:
-    margin += LOST * abs(value)
-    return Estimate(float(value), float(value - margin), float(value + margin))
 
 
 def _check(logs: Sequence[FlightLog]) -> None:
@@ -156,149 +126,75 @@ def _check_turning(k_u: Estimate, k_p: Estimate) -> None:
 # ---- whether it fits ----------------------------------------------------------------------------
 
 
-def _failings(fit: Fit, k_u: Estimate, k_p: Estimate, latency: Estimate) -> list[str]:
+def _failings(found: Settled, k_u: Estimate, k_p: Estimate, latency: Estimate) -> list[str]:
     """What speaks against the model, in sentences."""
-    said = []
+    said, fit = [], found.fit
     yaw = np.concatenate([flight.yaw - flight.yaw.mean() for flight in fit.flights])
     raw = np.concatenate(fit.raw)
     lost = float(raw @ raw) / max(float(yaw @ yaw), 1e-300)
     if lost > 0.5:
         said.append(f"The model leaves {lost:.0%} of the yaw's variance unexplained.")
-    said += _structure(fit) or _memory(fit)
+    said += _structure(found) or _correlation(fit)
     for name, gain in (("k_u", k_u), ("k_p", k_p)):
         if gain.margin > VAGUE * gain.value:
             said.append(
                 f"{name} is known to ±{gain.margin / gain.value:.0%} only: it is badly excited, or "
                 "the noise too large; add a log with steps and a chirp."
             )
-    for name, found, (low, high) in (("k_p", k_p, RATES), ("latency", latency, LATENCIES)):
-        if min(found.value - low, high - found.value) < 1e-3 * (high - low):
-            said.append(f"The search for {name} ended at its edge, {found.value:.3g}.")
+    for name, estimate, (low, high) in (("k_p", k_p, RATES), ("latency", latency, LATENCIES)):
+        if min(estimate.value - low, high - estimate.value) < 1e-3 * (high - low):
+            said.append(f"The search for {name} ended at its edge, {estimate.value:.3g}.")
     return said
 
 
-def _structure(fit: Fit) -> list[str]:
+def _structure(found: Settled) -> list[str]:
     """The largest effect that the residuals have and the model has not, if there is any."""
-    k_p, latency = fit.parameters[1:3]
-    total = sum(flight.time[-1] for flight in fit.flights)
-    before, found = 0.0, []
-    effects: dict[str, list[Floats]] = {}
-    for flight in fit.flights:
-
-        def answer(rate: float, power: int = 1, flight: Flight = flight) -> Lagged:
-            return lagged(flight.time, flight.since, flight.commands**power, rate, latency)
-
-        here, elapsed = answer(k_p), (before + flight.time) / total - 0.5
-        before += flight.time[-1]
-        columns = {
-            LAG: (answer(3 * k_p).value, answer(k_p / 3).value),
-            DRIFT: (elapsed * here.value, elapsed * here.by_rate),
-            SHAPE: (answer(k_p, 2).value, answer(k_p, 3).value),
-        }
-        for effect, pair in columns.items():
-            rows = whitened(np.stack(pair, axis=1), fit.filter)
-            effects.setdefault(effect, []).append(rows)
-    left = np.concatenate(fit.left)
-    for effect, rows in effects.items():
-        p, size = still_in(left, fit.basis, np.concatenate(rows))
+    own, said = len(found.fit.turn), []
+    end = own
+    for name, columns in found.effects.items():
+        begin, end = end, end + columns[0].shape[1]
+        if begin == end:
+            continue
+        mixture = found.moments.mixture([*range(own), *range(begin, end)])
+        p = mixture.chance(slice(own, None))
+        moved = np.concatenate(columns) @ mixture.shifts[mixture.likeliest, own:]
+        size = math.sqrt(float(np.mean(moved**2)))
         if p < ALARM and size > NEGLIGIBLE:
-            found.append((size, f"The yaw moves as if {effect} (p = {p:.1g})."))
-    return [max(found)[1]] if found else []
+            said.append((size, f"The yaw moves as if {name} (p = {p:.1g})."))
+    return [max(said)[1]] if said else []
 
 
-def _memory(fit: Fit) -> list[str]:
-    """Correlation of the residuals that is more than a tracker's."""
-    k_p, p = fit.parameters[1], whiteness(fit.left, fit.basis, len(fit.filter))
-    step = float(np.median(np.concatenate([np.diff(flight.time) for flight in fit.flights])))
-    alike = inflation(fit.raw, fit.filter) * step / 2  # s
-    if fit.noise < NEGLIGIBLE:
+def _correlation(fit: Fit) -> list[str]:
+    """That of the residuals, if it is neither a tracker's nor that of gusts."""
+    p = whiteness(fit.left, fit.basis, len(fit.noise.tracker))
+    if fit.size < NEGLIGIBLE or p >= ALARM:
         return []
-    if len(fit.filter) and alike * k_p > WANDER:
-        return [
-            f"The residuals wander over {alike:.2g} s, nearly as slowly as the drone turns "
-            f"({1 / k_p:.2g} s): there is wind, or dynamics that the model lacks."
-        ]
-    return [f"The residuals are correlated as no noise is (p = {p:.1g})."] if p < ALARM else []
+    return [
+        f"The residuals are correlated as neither a tracker's noise nor gusts are (p = {p:.1g})."
+    ]
 
 
-def _notes(fit: Fit, latency: Estimate) -> list[str]:
+def _notes(found: Settled, latency: Estimate) -> list[str]:
     """What to know of a fit, good or bad."""
-    said = []
-    if len(fit.filter):
+    said, fit = [], found.fit
+    if len(fit.noise.tracker):
         said.append(
             "The residuals are correlated: the intervals allow for noise of order "
-            f"{len(fit.filter)}."
+            f"{len(fit.noise.tracker)}."
+        )
+    if found.gusty:
+        density = found.gusts[1]
+        said.append(
+            f"The yaw wanders as in gusts of {density:.2g} rad/√s: the intervals allow for them."
         )
     if latency.high < 0:
         said.append("The yaw moves before its command: the clocks of tracker and commands differ.")
     raw = np.concatenate(fit.raw)
     usual = 1.4826 * float(np.median(np.abs(raw)))
     far = int(np.sum(np.abs(raw) > 6 * usual))
-    if 0 < far < 0.02 * len(raw) and fit.noise > NEGLIGIBLE:
+    if 0 < far < 0.02 * len(raw) and fit.size > NEGLIGIBLE:
         said.append(
             f"{far} yaws are off by more than six times the usual: if the tracker slipped, leave "
             "those cells empty."
         )
     return said
-
-
-# ---- the speed ----------------------------------------------------------------------------------
-
-
-def _speed(fit: Fit, spread: Floats, quantile: float) -> tuple[Estimate, list[str]]:
-    """Speed, and what speaks against the drone flying where it points."""
-    value, overlaps, power, left = _motion(fit.flights, fit.parameters)
-    parts = [part for r in left for part in (r.real, r.imag)]
-    together = np.concatenate(parts)
-    freedom = len(together) - 3 * len(left) - 1
-    variance = max(1.0, inflation(parts, autoregression(parts))) * float(together @ together)
-    variance /= freedom * power
-    steps = np.sqrt(np.diag(spread))
-    gradient = np.zeros(len(steps))
-    for i in range(len(steps)):
-        if i < 3 or i % 2:  # an offset turns the path, and leaves the speed
-            moved = fit.parameters + steps[i] * np.eye(len(steps))[i]
-            gradient[i] = (_motion(fit.flights, moved)[0] - value) / max(steps[i], 1e-300)
-    variance += float(gradient @ spread @ gradient)
-    said, total = [], sum(_power(flight.place) for flight in fit.flights)
-    mirrored = _motion(fit.flights, fit.parameters, mirrored=True)[3]
-    rest = float(together @ together)
-    angle = max((float(np.angle(overlap)) for overlap in overlaps), key=abs)
-    if sum(map(_power, mirrored)) < 0.5 * rest:
-        said.append(
-            "The drone flies as if yaw were measured clockwise: change the signs of yaw and "
-            "yaw_percent, or see whether x and y are swapped."
-        )
-    elif rest > 0.1 * total or abs(angle) > ASTRAY:
-        said.append(
-            f"The drone does not fly where it points: it is off by {angle:.2f} rad, and "
-            f"{rest / total:.0%} of its motion is left over; see that the axes are those of yaw."
-        )
-    return _estimate(value, quantile * math.sqrt(variance)), said
-
-
-def _motion(
-    flights: Sequence[Flight], parameters: Floats, mirrored: bool = False
-) -> tuple[float, list[complex], float, list[NDArray[np.complex128]]]:
-    """Speed; overlap of each path with the pointed one; power of those; what is left over."""
-    pairs = []
-    for i, flight in enumerate(flights):
-        fine = np.arange(flight.placed[0], flight.placed[-1], 0.02)
-        times = np.union1d(fine, flight.placed)
-        yaw, _ = flight.model(times, parameters[:3], parameters[3 + 2 * i : 5 + 2 * i])
-        path = travelled(times, -yaw if mirrored else yaw)
-        path = path[np.searchsorted(times, flight.placed)]
-        pairs.append((path - path.mean(), flight.place - flight.place.mean()))
-    overlaps = [complex(np.vdot(path, place)) for path, place in pairs]
-    power = sum(_power(path) for path, _ in pairs)
-    speed = sum(map(abs, overlaps)) / power
-    left = [
-        place - speed * np.exp(1j * np.angle(overlap)) * path
-        for (path, place), overlap in zip(pairs, overlaps, strict=True)
-    ]
-    return speed, overlaps, power, left
-
-
-def _power(path: NDArray[np.complex128]) -> float:
-    """The sum of squared distances from the mean."""
-    return float(np.sum(np.abs(path - path.mean()) ** 2))
