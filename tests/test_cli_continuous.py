@@ -108,7 +108,7 @@ def test_a_prior_can_be_learnt_kept_and_used(pbc: Pbc, tmp_path: Path):
         (("--policy", "linear", "--certify", "mean"), "'mean' cannot be certified"),
         (("--policy", "linear", "--prior", "split", "--share", 1.0), "leaves one part empty"),
         (("--policy", "linear", "--estimator", "guess"), "estimator 'guess' is unknown"),
-        (("--policy", "linear", "--wheel-slip", 2.0), "must lie between 0 and 0.25"),
+        (("--policy", "linear", "--wheel-slip", 2.0), "must be a number from 0 to 0.25"),
         (("--policy", "linear", "--share", 0.5), "--share is for --prior split"),
         (("--policy", "linear", "--candidates", 3), "--candidates is for --certify one"),
         (("--draws", 3), "--draws is for --policy linear or network"),

@@ -207,3 +207,11 @@ def test_a_bad_command_is_one_line_and_exit_code_2(quick: Pbc, arguments, messag
 def test_a_file_that_is_no_text_is_refused(quick: Pbc, tmp_path: Path):
     (tmp_path / "log.csv").write_bytes(b"\xff\xfe\x00\x01")
     assert "log.csv is not UTF-8 text" in complaint(quick("identify", "swing", "log.csv"))
+
+
+def test_commands_as_fractions_are_told_so(quick, tmp_path: Path):
+    log = synthetic_log()
+    write_log(replace(log, yaw_percent=log.yaw_percent / 100), tmp_path / "log.csv")
+    words = complaint(quick("identify", "swing", "log.csv"))
+    assert words.startswith("pbc: yaw_percent reaches only 0.25")
+    assert "multiply them by 100" in words

@@ -139,3 +139,14 @@ def test_a_drone_much_slower_to_turn_than_its_model_is_found_out(
     again = experiment.swing(1, TEST, 0, tmp_path / "flights")
     assert again.successes < 45
     assert again.report.verdict.startswith("violated")
+
+
+def test_what_is_not_of_the_experiment_is_not_deleted(tmp_path: Path):
+    folder = tmp_path / "flights"
+    folder.mkdir()
+    for name in ("mine.txt", "flight-0021.csv"):
+        (folder / name).write_text("mine")
+        with pytest.raises(ValueError, match="is not of this experiment"):
+            experiment.swing(1, TEST, 0, folder)
+        assert (folder / name).read_text() == "mine"
+        (folder / name).unlink()

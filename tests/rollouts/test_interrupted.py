@@ -104,7 +104,7 @@ def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_bytes(
         if kills >= KILLS:
             delay = None
         elif kills % 2:  # of its life, before it does anything as well
-            delay = float(rng.uniform(0, 1))
+            delay = float(rng.uniform(0, 0.6))
         else:  # of its work
             wait_for(lambda n=before, p=process: lines_of(log) > n or p.poll() is not None, 20)
             delay = time.monotonic() - began + float(rng.uniform(0, 0.8))

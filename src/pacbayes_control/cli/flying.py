@@ -122,6 +122,8 @@ def fly(
         seed = 0
     spec = {"kind": "swing", "address": drone, "pitch": pitch}
     with Campaign(folder, loaded, simulated=not real) as campaign:
+        for number in campaign.lost:
+            say(f"Flight {number} was cut off, the process ended in flight: it is a failure.")
         fields = _fields(campaign, task, obstacles, flights, seed, real)
         if real:
             from pacbayes_control.flight.parrot import pyparrot_swing
@@ -143,6 +145,8 @@ def fly(
             say(f"Flight {number}: {in_a_line(flight, campaign.summaries[number])}")
             if flight.end == "terminated" or (real and flight.fault):
                 break
+        if left := len(fields) - len(flown):
+            say(f"{left} more {'was' if left == 1 else 'were'} asked for and not flown.")
         report = campaign.report()
         say("")
         if fault:

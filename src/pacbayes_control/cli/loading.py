@@ -73,9 +73,21 @@ def load_task(text: str) -> Any:
     for needed in ("name", "environments", "costs"):
         if not hasattr(task, needed):
             raise ValueError(f"{text} is no task: it has no {needed}")
-    if callable(getattr(task, "policies", None)):
+    if callable(_policies(task, text)):
         raise ValueError(f"{text} has policies that are a method: make them an array, one a row")
     return task
+
+
+def _policies(task: Any, text: str) -> Any:
+    """The policies that a task has, or None; an error where it has some that cannot be told."""
+    from pacbayes_control.tasks.base import in_a_line
+
+    if not hasattr(type(task), "policies") and "policies" not in getattr(task, "__dict__", {}):
+        return None
+    try:
+        return task.policies
+    except Exception as error:  # of whatever somebody brings
+        raise ValueError(f"the policies of {text} cannot be told: {in_a_line(error)}") from error
 
 
 def _module(place: str) -> ModuleType:

@@ -67,6 +67,7 @@ class Campaign:
         state = self.folder / "monitor.json"
         certificate = self.run.certificate
         self.monitor = Monitor.load(state, certificate) if state.exists() else Monitor(certificate)
+        self.lost: list[int] = []  # flights that were under way when their process ended
         self._count_lost()
         self._weigh()
 
@@ -233,12 +234,15 @@ class Campaign:
         """
         counted = {int(row["flight"]) for row in self._rows()}
         for number, summary in self.summaries.items():
-            if summary.get("rehearsed") or number in counted:
+            if number in counted:
                 continue
             if summary.get("state") == "in flight":
                 summary |= {"state": "ended", "end": "killed", "reason": KILLED, "cost": 1}
                 summary |= {"fault": True}
                 write_summary(self.stem(number), summary)
+                self.lost.append(number)
+            if summary.get("rehearsed"):
+                continue
             if summary.get("state") == "ended" and summary.get("cost") is not None:
                 self._add(number, summary["cost"], summary["end"], summary["reason"])
 

@@ -104,6 +104,11 @@ def _check(logs: Sequence[FlightLog]) -> None:
             f"{names}: the command never changes, so k_p cannot be identified: "
             "add a log with a sinusoid or a chirp"
         )
+    largest = max(float(np.abs(log.yaw_percent).max()) for log in logs)
+    if largest <= 1:
+        raise ValueError(
+            f"yaw_percent reaches only {largest:g}: if these are fractions, multiply them by 100"
+        )
 
 
 def _check_turning(k_u: Estimate, k_p: Estimate) -> None:

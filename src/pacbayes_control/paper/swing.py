@@ -8,6 +8,7 @@ they fly is simulated, and is not the one that was modelled.
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -134,11 +135,10 @@ def swing(
     progress: Progress | None = None,
 ) -> Flown:
     """Run the experiment. The flights' logs, outcomes and monitor go to `folder`, made anew."""
+    _remove(folder)
     model, drones = tasks(seed)
     rows, run = certificates(drones, draws, test_environments, seed, progress)
     task = drones["fixed"]
-    if folder.exists():
-        shutil.rmtree(folder)
     flights, paths, fields = [], [], []
     with Campaign(folder, run, simulated=True) as campaign:
         for number in range(1, PAPER["flights"] + 1):
@@ -151,6 +151,17 @@ def swing(
         report = campaign.report()
     assert report is not None
     return Flown(rows, model, task, run, flights, paths, fields, report)
+
+
+def _remove(folder: Path) -> None:
+    """Delete the flights of an earlier time; an error where the folder holds anything else."""
+    numbers = "|".join(f"{number:04d}" for number in range(1, PAPER["flights"] + 1))
+    known = re.compile(rf"flight-({numbers})\.(csv|json)|outcomes\.csv|monitor\.json|\.lock")
+    others = [path for path in folder.glob("*") if not known.fullmatch(path.name)]
+    if others:
+        raise ValueError(f"{others[0]} is not of this experiment: move it, or give another folder")
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def logged_path(file: Path) -> NDArray[np.float64]:

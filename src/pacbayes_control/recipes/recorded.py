@@ -24,6 +24,14 @@ def recorded_task(run: Run[Any]) -> tuple[Task, Environments] | None:
     return None
 
 
+def robot_of(run: Run[Any]) -> str | None:
+    """Which robot a run's promise is about, in words, where its record tells."""
+    try:
+        return recorded_swing(run).words
+    except (TypeError, ValueError):
+        return None
+
+
 def recorded_environments(run: Run[Any], task: Task) -> Environments:
     """The environments that a run counts, drawn again; an error if they are not of this task."""
     origin: Any = run.costs.origin

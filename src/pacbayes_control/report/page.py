@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pacbayes_control
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.recipes.recorded import recorded_task
+from pacbayes_control.recipes.recorded import recorded_task, robot_of
 from pacbayes_control.report import own_pictures, promise, sections
 from pacbayes_control.report.packing import Packed, pack_within
 from pacbayes_control.report.plots import PLOTS
@@ -164,7 +164,7 @@ def _promise(run: Run[Any], name: str) -> str:
     return (
         f'<div class="promise"><p class="bound"><b>{number}</b> <span>{words}</span></p>'
         f'<p class="sentence">{escape(c.sentence)}</p></div>\n{promise.facts(c)}\n'
-        f"{promise.meaning(c)}\n"
+        f"{promise.meaning(c, robot_of(run))}\n"
         f"<h3>Check it yourself</h3><p>The certificate can be recomputed from the run's files, "
         f"without trust in whoever made it: <code>pbc verify {escape(shlex.quote(name))}</code></p>"
         '<details class="checks"><summary>Hashes and versions</summary>'

@@ -48,8 +48,8 @@ def facts(c: Certificate) -> str:
     return f'<dl class="facts">{"".join(items)}</dl>'
 
 
-def meaning(c: Certificate) -> str:
-    """What the promise holds for, and what it does not say."""
+def meaning(c: Certificate, robot: str | None = None) -> str:
+    """What the promise holds for, and what it does not say. robot: which one, in words."""
     if c.ball is None:
         world = "New environments that are drawn at random in the same way as those it was " + (
             "certified on." if c.set_aside else "learnt from."
@@ -60,6 +60,7 @@ def meaning(c: Certificate) -> str:
     if c.ball is None:
         elsewhere = "for a world that differs a little, see “If the world shifts”."
     holds = [world, "The average over such environments."]
+    holds += [f"The robot that was simulated: {robot}."] if robot else []
     silent = [
         "Any one environment: a single one may be hard, whatever the average is.",
         f"Environments of another kind: {elsewhere}",

@@ -150,14 +150,15 @@ def show_swing(result: Flown) -> None:
     out.print(table)
     found, flights = result.model, len(result.flights)
     say(
-        f"Means over {result.rows[0].draws} draws of the environments; the paper's bound, of one "
+        f"Means over draws ({result.rows[0].draws}) of the environments; the paper's bound, of one "
         f"draw and with its gains, is {SWING['bound']}. drawn and worst: with the gains as a "
         f"minute of flight tells them, k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f} and "
         f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f}; drawn for each rollout, or the "
         "worst of the intervals' corners."
     )
     say(
-        f"\n{result.successes} of {flights} simulated flights succeeded; in the paper "
+        f"\n{result.successes} of {flights} flights of a simulated drone that is harder to fly "
+        "than its model succeeded; in the paper "
         f"{SWING['successes']} of {SWING['flights']} real ones did. {result.report.sentence}"
     )
 

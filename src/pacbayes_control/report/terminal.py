@@ -139,6 +139,10 @@ def show_certificate(run: Run[Any]) -> None:
     table.add_row(what, f"{c.kl:.3f} nats")
     if c.noise:
         table.add_row("noise", f"{escape(c.noise)}; drawn apart: KL counts the policy alone")
+    if "settings" in run.costs.origin:
+        from pacbayes_control.recipes.recorded import robot_of  # a robot takes long to load
+
+        table.add_row("for", escape(robot_of(run) or "a robot that its record does not describe"))
     table.add_row("prior", escape(c.prior))
     if c.set_aside:
         total = c.environments + c.set_aside

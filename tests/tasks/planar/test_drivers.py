@@ -172,12 +172,13 @@ def test_what_cannot_be_told_has_no_digest_and_nothing_of_it_is_kept_on_disk(wha
 
 
 def test_what_can_be_told_is_kept_on_disk_under_its_digest():
-    drivers = drivers_of(Bicycle.move)
-    digest = digest_of(Bicycle.move)
+    constants = len(Bicycle().constants)
+    drivers = drivers_of(Bicycle.move, constants)
+    digest = f"{digest_of(Bicycle.move)}_{constants}"
     assert drivers.collisions.stats.cache_path is not None
     assert drivers.collisions.__name__ == f"collisions_{digest}"
     assert drivers.trajectory.__name__ == f"trajectory_{digest}"
-    assert drivers_of(Bicycle.move) is drivers
+    assert drivers_of(Bicycle.move, constants) is drivers
 
 
 def python(*arguments: object, **environment: object) -> str:
@@ -412,10 +413,7 @@ class Broken(Bicycle):
 
 
 SPOILT = {
-    "a speed of NaN": (0, math.nan),
-    "an infinite speed": (0, math.inf),
     "a speed that overflows": (0, 1e38),
-    "a wheelbase of NaN": (1, math.nan),
     "a wheelbase of 0": (1, 0.0),
 }
 
@@ -434,9 +432,18 @@ def test_a_robot_whose_place_is_no_number_is_an_error_that_says_which(what: str,
 
 
 def test_a_trajectory_without_a_place_is_an_error_too():
-    task = Broken(row=0, column=0)
+    task = Broken(row=0, column=0, constant=1, value=0.0)
     with pytest.raises(ValueError, match="the broken's place is no number"):
         task.trajectory(np.zeros(12), emptied(task, 1), 0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_constant_that_is_no_number_is_not_rolled_out(value: float):
+    task = Broken(value=value, constant=2, column=0)
+    with pytest.raises(ValueError, match=r"^constant 2 of the broken is no number$"):
+        task.costs(np.zeros((100, 12)), emptied(task, 3))
+    with pytest.raises(ValueError, match=r"^constant 2 of the broken is no number$"):
+        replace(task, row=0).trajectory(np.zeros(12), emptied(task, 1), 0)
 
 
 def emptied(task: Bicycle, n: int) -> Environments:

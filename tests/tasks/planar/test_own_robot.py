@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import bicycle_oracle
@@ -23,6 +23,7 @@ from pacbayes_control.tasks.planar import (
     Linear,
     Network,
     ObstacleField,
+    Planar,
     Trajectory,
     ray_angles,
 )
@@ -298,3 +299,75 @@ def test_numbers_that_no_robot_has_are_an_error_and_never_a_cost(fields: dict):
 def test_new_environments_come_from_recorded_ones_of_any_robot():
     few = ObstacleField(2, 2)
     assert Bicycle(obstacles=few).environments(1, "a").task == f"bicycle {few}"
+
+
+@dataclass(frozen=True)
+class Greedy(Bicycle):
+    """Reads a constant more than it has."""
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        return super().constants[:-1]
+
+
+@dataclass(frozen=True)
+class Bare(Bicycle):
+    """As if `constants` were misspelt."""
+
+    constants = ()  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Motionless(Planar):
+    """Without a rule."""
+
+    arena: Yard = field(default_factory=Yard, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Vague(Bicycle):
+    """With a constant that is no number."""
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        return (*super().constants[:-1], float("nan"))
+
+
+@dataclass(frozen=True)
+class Short(Bicycle):
+    """Returns too little."""
+
+    @staticmethod
+    def move(state, control, draws, step, model):  # noqa: ARG004
+        return state[0], state[1]
+
+
+@dataclass(frozen=True)
+class Unheard(Bicycle):
+    """Uses a name that there is not."""
+
+    @staticmethod
+    def move(state, control, draws, step, model):  # noqa: ARG004
+        return state[0] + nowhere, *state[1:]  # noqa: F821  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Greedy, "reads a constant beyond the"),
+        (Bare, "reads a constant beyond the 0 that there are"),
+        (Motionless, "has no move\\(state, control, draws, step, model\\)"),
+        (Vague, "constant .* of the vague is no number"),
+        (Short, "must return x, y, sine, cosine and a number of its own"),
+        (Unheard, "name 'nowhere' is not defined"),
+    ],
+)
+def test_a_rule_that_is_none_is_told_in_a_line_and_never_rolled_out(kind: type, words: str):
+    task = kind()
+    policies = np.zeros((2, task.controller.parameters))
+    environments = task.environments(3, "none")
+    for run in (task.costs, task.surrogate, lambda p, e: task.trajectory(p[0], e, 0)):
+        with pytest.raises(ValueError, match=words) as caught:
+            run(policies, environments)
+        assert len(str(caught.value)) < 400
+        assert "\n" not in str(caught.value)

@@ -72,7 +72,7 @@ def slip(
     """Move vehicles whose wheels slip by a step; the state (5, rollouts), in place."""
     constants = np.array(Vehicle(wheel_slip=spread).constants)
     models = np.repeat(constants[:, None], len(keys), axis=1)
-    drivers_of(Vehicle.move).move(control, state, models, keys, step)
+    drivers_of(Vehicle.move, len(constants)).move(control, state, models, keys, step)
 
 
 def wheel_draws(keys: NDArray[np.uint64], steps: int) -> NDArray:
@@ -397,7 +397,7 @@ def test_the_kinds_of_noise_are_said_in_words(slip, ranges, words):
 @pytest.mark.parametrize("kind", ["wheel_slip", "range_noise"])
 @pytest.mark.parametrize("size", [-0.01, 0.2501, np.nan, np.inf])
 def test_noise_below_nothing_or_too_large_is_an_error(kind, size):
-    with pytest.raises(ValueError, match=f"{kind} = .* must lie between 0 and 0.25"):
+    with pytest.raises(ValueError, match=f"{kind} = .* must be a number from 0 to 0.25"):
         Vehicle(**{kind: size})
 
 

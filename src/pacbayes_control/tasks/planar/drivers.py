@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import jit, njit
 
+from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.planar import kernel
 
 
@@ -25,23 +26,24 @@ class Drivers(NamedTuple):
 _made: dict[Any, Drivers] = {}  # by digest, or by the rule itself
 
 
-def drivers_of(rule: Callable) -> Drivers:
+def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
     """The drivers with a robot's own rule in the place of `robot_moves`.
 
-    The rule is a plain function of numbers that Numba can compile. What is compiled stays on disk
-    under a name that tells the rule from others: a change to it, or to a number or a function that
-    it uses, gives another name. The rule is compiled as it is now: what it uses is copied.
+    The rule is a plain function of numbers that Numba can compile; `constants` is how many numbers
+    its `model` has. What is compiled stays on disk under a name that tells the rule from others: a
+    change to it, or to a number or a function that it uses, gives another name. The rule is
+    compiled as it is now: what it uses is copied.
     """
     own, digest = _adopted(rule)
-    key = digest or rule
+    key = (digest or rule, constants)
     if key not in _made:
-        _made[key] = _drivers(own, digest)
+        _made[key] = _drivers(own, digest, constants)
     return _made[key]
 
 
-def _drivers(rule: Callable, digest: str | None) -> Drivers:
-    name, kept = digest or "unknown", digest is not None
-    rules: dict[str, Any] = {"robot_moves": kernel.compiled(rule)}
+def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
+    name, kept = f"{digest or 'unknown'}_{constants}", digest is not None
+    rules: dict[str, Any] = {"robot_moves": _given(rule, constants)}
     rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
     rules["advance_group"] = kernel.compiled(_with(kernel.advance_group, rules, name))
     return Drivers(
@@ -51,11 +53,40 @@ def _drivers(rule: Callable, digest: str | None) -> Drivers:
     )
 
 
+def _given(rule: Callable, constants: int) -> Any:
+    """The rule with its constants as a tuple of so many: to read beyond it is not compiled.
+
+    An array would be read beyond its end without a word, whatever is there.
+    """
+    model = "".join(f"models[{i}, k], " for i in range(constants))
+    names: dict[str, Any] = {"rule": kernel.compiled(rule), "__name__": kernel.__name__}
+    call = f"rule(state, control, draws, step, ({model}))"
+    return kernel.compiled(eval(f"lambda state, control, draws, step, models, k: {call}", names))
+
+
 def _with(driver: Callable, rules: dict[str, Any], name: str) -> Callable:
     """A driver that finds these rules where its source has names of the kernel."""
     own = FunctionType(driver.__code__, {**vars(kernel), **rules}, f"{driver.__name__}_{name}")
     own.__qualname__ = own.__name__
     return own
+
+
+def why_not(rule: Callable, constants: tuple[float, ...]) -> str:
+    """What a rule that cannot be compiled does in plain Python; nothing where it runs there.
+
+    >>> why_not(lambda state, control, draws, step, model: model[1], (2.0,))
+    'it reads a constant beyond the 1 that there are'
+    """
+    state = (0.0, 1.0, 0.0, 1.0, 0.0)
+    try:
+        after = rule(state, 0.1, (0.0, 0.0), 0, tuple(float(value) for value in constants))
+    except IndexError:
+        return f"it reads a constant beyond the {len(constants)} that there are"
+    except Exception as error:  # of whatever somebody writes
+        return in_a_line(error)
+    if not isinstance(after, tuple) or len(after) != len(state):
+        return f"it must return x, y, sine, cosine and a number of its own, not {after!r}"
+    return ""
 
 
 # ---- what a rule depends on ---------------------------------------------------------------------

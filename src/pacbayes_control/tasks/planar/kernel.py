@@ -172,12 +172,13 @@ def bell(bits):
 # ---- many policies in many environments ---------------------------------------------------------
 
 
-def robot_moves(state, control, draws, step, model) -> Any:
+def robot_moves(state, control, draws, step, models, k) -> Any:
     """One step of a robot: the rule that `drivers_of` puts in this place.
 
     state: x, y, sin ψ, cos ψ and one number that the robot keeps for itself · control: what its
     policy asks for · draws: two numbers of mean 0 and variance 1, the noise of this step, or zeros
-    · step: how many were taken · model: the robot's own constants. Returns the state after it.
+    · step: how many were taken · models: (constants, lanes), of which column k is the robot's own.
+    Returns the state after it.
     """
     raise NotImplementedError
 
@@ -313,12 +314,12 @@ def move(control, state, models, keys, step):
                 bell(scramble(keys[k] + U(step * DRAWS + DRAWS - 1) * GOLDEN)),
             )
             before = (x[k], y[k], sin[k], cos[k], own[k])
-            after = robot_moves(before, control[k], draws, step, models[:, k])
+            after = robot_moves(before, control[k], draws, step, models, k)
             x[k], y[k], sin[k], cos[k], own[k] = after
     else:
         for k in range(len(control)):
             before = (x[k], y[k], sin[k], cos[k], own[k])
-            after = robot_moves(before, control[k], (F(0), F(0)), step, models[:, k])
+            after = robot_moves(before, control[k], (F(0), F(0)), step, models, k)
             x[k], y[k], sin[k], cos[k], own[k] = after
 
 

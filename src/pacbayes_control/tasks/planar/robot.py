@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.tasks.base import Environments, Noise, Scene, noise_of
+from pacbayes_control.tasks.base import Environments, Noise, Scene, in_a_line, noise_of
 from pacbayes_control.tasks.planar import kernel
-from pacbayes_control.tasks.planar.drivers import drivers_of
+from pacbayes_control.tasks.planar.drivers import drivers_of, why_not
 from pacbayes_control.tasks.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.tasks.planar.policies import Controller, Gains, ray_angles, respond
 
@@ -318,7 +320,7 @@ class Planar:
         collided = np.empty(shape, np.uint8)
         closest = np.empty(shape if measure else (1, 0), dtype)
         walls, open_areas, rays, start = self._constants(dtype)
-        drivers_of(type(self).move).collisions(
+        self._drivers("collisions")(
             np.ascontiguousarray(np.swapaxes(weights, -1, -2), dtype).reshape(
                 -1, weights.shape[-1], shape[1]
             ),
@@ -344,6 +346,22 @@ class Planar:
             raise self._lost(f"in environment {row} under policy {column}")
         return collided, closest
 
+    def _drivers(self, which: str) -> Callable[..., Any]:
+        """One of the robot's drivers; where it cannot be compiled, an error says why in a line."""
+        rule, constants = type(self).move, self.constants
+        if rule is Planar.move:
+            raise ValueError(f"the {self.name} has no move(state, control, draws, step, model)")
+        driver = getattr(drivers_of(rule, len(constants)), which)
+
+        def run(*arguments: Any) -> Any:
+            try:
+                return driver(*arguments)
+            except NumbaError as error:
+                why = why_not(rule, constants) or in_a_line(error)
+                raise ValueError(f"the {self.name}'s rule of motion is none: {why[:300]}") from None
+
+        return run
+
     def _lost(self, where: str) -> ValueError:
         return ValueError(f"the {self.name}'s place is no number {where}: mend its rule of motion")
 
@@ -352,6 +370,9 @@ class Planar:
         wanted = [(rows, len(self.constants), policies) for rows in (1, environments)]
         if models.shape not in wanted:
             raise ValueError(f"models are an array {wanted[0]} or {wanted[1]}, not {models.shape}")
+        if not np.isfinite(models).all():
+            which = int(np.argwhere(~np.isfinite(models))[0][1])
+            raise ValueError(f"constant {which} of the {self.name} is no number")
 
     def _follow(
         self,
@@ -363,7 +384,7 @@ class Planar:
         rays = self.controller.rays
         poses, seen = np.empty((self.all_steps + 1, 3)), np.empty((self.all_steps, rays))
         walls, open_areas, directions, start = self._constants(np.float64)
-        taken, collided = drivers_of(type(self).move).trajectory(
+        taken, collided = self._drivers("trajectory")(
             weights[:, None],
             self.controller.hidden,
             self.controller.offset,

@@ -28,9 +28,9 @@ RAYS = 40
 STEEPEST = 1.5  # rad, of a yaw: the kernel's sine and cosine are exact to 1e-7 up to there
 GRID = GainGrid(x0=(0.1, 5, 5), y0=(0, 60, 20), rays=RAYS)  # the paper's 100 policies
 
-# The paper says "large, cylindrical obstacles" and no more. Chosen here: 3 to 6 of them, as wide as
-# a person to twice that, anywhere across the net, from 4 m ahead of the start to where a flight
-# ends. Flying straight on then fails in every second environment.
+# The paper says "large, cylindrical obstacles" and no more. Chosen here, to be about as hard as
+# there: 3 to 6 of them, as wide as a person to twice that, anywhere across the net, from 4 m ahead
+# of the start to where a flight ends. Flying straight on fails in every second environment.
 CYLINDERS = ObstacleField(fewest=3, most=6, x=(-3.5, 3.5), y=(5.0, 13.0), radius=(0.25, 0.5))
 
 
@@ -198,6 +198,30 @@ class Swing(Planar):
         drones = self._drones(self.uncertainty)
         flown = zip(*(d.trajectories(policy, environments, noise) for d in drones), strict=True)
         return [next((each for each in row if each.collided), row[0]) for row in flown]
+
+    @property
+    def words(self) -> str:
+        """Which drone, for whoever reads a promise about it."""
+        own = f"k_u = {self.k_u:.4g} rad, k_p = {self.k_p:.4g} 1/s, {self.speed:.4g} m/s"
+        doubt = self.uncertainty
+        if isinstance(doubt, DrawnGains):
+            return (
+                f"drones drawn around {own}, with standard deviations {doubt.k_u_sd:.2g} rad, "
+                f"{doubt.k_p_sd:.2g} 1/s and {doubt.speed_sd:.2g} m/s"
+            )
+        if doubt is None:
+            return f"a drone of exactly {own}"
+        sure = f"{doubt.confidence:.0%} " if doubt.confidence is not None else ""
+        ranges = ", ".join(
+            f"{name} {low:.4g} to {high:.4g}"
+            for name, (low, high) in (("k_u", doubt.k_u), ("k_p", doubt.k_p))
+        )
+        speed = f", speed {doubt.speed[0]:.4g} to {doubt.speed[1]:.4g}" if doubt.speed else ""
+        number = len(doubt.members((self.k_u, self.k_p, self.speed)))
+        return (
+            f"each of {number} drones: one of {own}, and those at the ends of the {sure}intervals "
+            f"{ranges}{speed}"
+        )
 
     # ---- in a record ----------------------------------------------------------------------------
 
