@@ -15,6 +15,7 @@ from pacbayes_control.cli.options import (
     BallOption,
     Force,
     JsonFile,
+    check_apart,
     check_json,
     check_picture,
     check_writable,
@@ -231,8 +232,7 @@ def monitor(
         raise ValueError(f"the run comes first: pbc monitor {outcomes} {run}")
     if outcomes is None and (again or grown or column is not None):
         raise ValueError("--again, --grown and --column are for a file of outcomes: give one")
-    if plot and json_file and plot.resolve() == json_file.resolve():
-        raise ValueError(f"{plot} cannot be both the picture and the JSON")
+    check_apart(plot, json_file)
     inputs = [path for path in (run, outcomes, state) if path]
     check_json(json_file, *inputs)
     check_picture(plot, *inputs)

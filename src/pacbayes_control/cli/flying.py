@@ -14,6 +14,7 @@ import typer
 from pacbayes_control.cli.app import app, complain
 from pacbayes_control.cli.options import (
     JsonFile,
+    beside,
     check_json,
     check_writable,
     refuse_given,
@@ -106,7 +107,7 @@ def fly(
     faults = [Fault.parse(text) for text in fault or ()]
     if virtual:
         _check_virtual(faults)
-    folder = out_folder or _beside(run)
+    folder = out_folder or beside(run, ".flights")
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is the run, or lies in it: keep the flights elsewhere")
     for file in (json_file, draw):
@@ -207,13 +208,6 @@ def _check_virtual(faults: list[Fault]) -> None:
     for fault in faults:
         if fault.name in WITH_PROCESSES:
             raise ValueError(f"fault {fault.name!r} needs real processes: leave out --virtual")
-
-
-def _beside(run: Path) -> Path:
-    """RUN.flights next to the folder, however that was named."""
-    whole = run.resolve()
-    plain = run.name not in ("", "..")
-    return (run if plain else whole).with_name(f"{whole.name}.flights")
 
 
 def _verified(run: Path, json_file: Path | None) -> Run[Any]:

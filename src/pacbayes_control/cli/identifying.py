@@ -10,6 +10,7 @@ import typer
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     JsonFile,
+    check_apart,
     check_json,
     check_picture,
     check_writable,
@@ -65,8 +66,7 @@ def identify(
     files = logs or []
     if not files:
         raise ValueError("give logs of flights, or --example FILE to write one to try")
-    if plot and json_file and plot.resolve() == json_file.resolve():
-        raise ValueError(f"{plot} cannot be both the picture and the JSON")
+    check_apart(plot, json_file)
     check_json(json_file, *files)
     check_picture(plot, *files)
     found = fit([read_log(file) for file in files], confidence)

@@ -80,6 +80,19 @@ def check_picture(picture: Path | None, *inputs: Path) -> None:
     check_writable(picture, *inputs)
 
 
+def check_apart(picture: Path | None, json_file: Path | None) -> None:
+    """An error for one file that is to be both."""
+    if picture and json_file and picture.resolve() == json_file.resolve():
+        raise ValueError(f"{picture} cannot be both the picture and the JSON")
+
+
+def beside(folder: Path, suffix: str) -> Path:
+    """A name next to a run's folder, however that was named: as . or with a slash at its end."""
+    whole = folder.resolve()
+    plain = folder.name not in ("", "..")
+    return (folder if plain else whole).with_name(f"{whole.name}{suffix}")
+
+
 def refuse_given(context: typer.Context, unused: Mapping[str, str]) -> None:
     """An error for an option that was given and has no effect, with the reason: none is ignored."""
     for name, reason in unused.items():

@@ -11,6 +11,7 @@ import typer
 from pacbayes_control.cli.app import app, complain
 from pacbayes_control.cli.options import (
     JsonFile,
+    beside,
     check_json,
     check_writable,
     write_json,
@@ -54,7 +55,7 @@ def report(
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {run}")
     name = str(folder) if folder.name else folder.resolve().name
-    page = out_file or _beside(folder)
+    page = out_file or beside(folder, ".html")
     _check_page(page, folder, force)
     _check_plots(plots, plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
@@ -101,13 +102,6 @@ def _pictures(folder: Path) -> dict[str, bytes]:
     listed = read_manifest(folder)["files"]
     files = [folder / name for name in PICTURES if name in listed]
     return {f.name: f.read_bytes() for f in files if f.stat().st_size <= LARGEST_PICTURE}
-
-
-def _beside(folder: Path) -> Path:
-    """RUN.html next to the folder, however that was named: as . or with a slash at its end."""
-    whole = folder.resolve()
-    plain = folder.name not in ("", "..")
-    return (folder if plain else whole).with_name(f"{whole.name}.html")
 
 
 def _check_page(page: Path, folder: Path, force: bool) -> None:
