@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     JsonFile,
     beside,
     check_json,
     check_writable,
     refuse_given,
+    verified,
     write_json,
 )
 
@@ -113,7 +114,7 @@ def fly(
     for file in (json_file, draw):
         if file and folder.resolve() in file.resolve().parents:
             raise ValueError(f"{file} lies in {folder}, where the flights are kept")
-    loaded = _verified(run, json_file)
+    loaded = verified(run, json_file)
     task = _task(loaded)
     check_flyable(task, real)
     if draw:
@@ -208,22 +209,6 @@ def _check_virtual(faults: list[Fault]) -> None:
     for fault in faults:
         if fault.name in WITH_PROCESSES:
             raise ValueError(f"fault {fault.name!r} needs real processes: leave out --virtual")
-
-
-def _verified(run: Path, json_file: Path | None) -> Run[Any]:
-    """The run, if it holds."""
-    from pacbayes_control.run import AlteredRun, Run
-    from pacbayes_control.verification import InvalidCertificate, verify
-
-    if not run.is_dir():
-        raise FileNotFoundError(f"there is no run at {run}")
-    try:
-        verify(run)
-    except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
-    return Run.load(run)
 
 
 def _task(run: Run[Any]) -> Any:

@@ -6,9 +6,14 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pacbayes_control.cli.app import complain
+
+if TYPE_CHECKING:
+    from pacbayes_control.run import Run
 
 JsonFile = Annotated[
     Path | None,
@@ -110,3 +115,19 @@ def write_json(json_file: Path | None, record: Any) -> None:
         sys.stdout.write(text)
     else:
         json_file.write_text(text, encoding="utf-8")
+
+
+def verified(folder: Path, json_file: Path | None) -> Run[Any]:
+    """A run, if it holds; otherwise the reason in a line, and exit code 1."""
+    from pacbayes_control.run import AlteredRun, Run
+    from pacbayes_control.verification import InvalidCertificate, verify
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no run at {folder}")
+    try:
+        verify(folder)
+    except (AlteredRun, InvalidCertificate) as error:
+        write_json(json_file, {"verified": False, "reason": str(error)})
+        complain(f"NOT VERIFIED: {error}")
+        raise typer.Exit(1) from None
+    return Run.load(folder)

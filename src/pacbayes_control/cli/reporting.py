@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     JsonFile,
     beside,
     check_json,
     check_writable,
+    verified,
     write_json,
 )
 
@@ -47,8 +48,6 @@ def report(
     Example: pbc report runs/vehicle --out vehicle.html
     """
     from pacbayes_control.report.terminal import err, say
-    from pacbayes_control.run import AlteredRun, Run
-    from pacbayes_control.verification import InvalidCertificate, verify
 
     check_json(json_file, run)
     folder = run.parent if run.name == "certificate.json" and run.is_file() else run
@@ -60,19 +59,13 @@ def report(
     _check_plots(plots, plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
-    try:
-        verify(folder)
-    except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
+    loaded = verified(folder, json_file)
 
     from pacbayes_control.cli.loading import load_task
     from pacbayes_control.recipes.recorded import recorded_environments
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
 
-    loaded = Run.load(folder)
     own = load_task(task) if task else None
     environments = recorded_environments(loaded, own) if own is not None else None
     with err.status("rolling out what the page shows") if err.is_terminal else nullcontext():

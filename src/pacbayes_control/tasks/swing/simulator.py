@@ -167,8 +167,7 @@ class Swing(Planar):
     def _drones(self, worst: WorstGains) -> list[Swing]:
         """Those that the cost is the worst of."""
         members = worst.members((self.k_u, self.k_p, self.speed))
-        plain = replace(self, uncertainty=None)
-        plain = replace(plain, largest_command=self.largest_control)
+        plain = replace(self, uncertainty=None, largest_command=self.largest_control)
         return [replace(plain, k_u=k_u, k_p=k_p, speed=speed) for k_u, k_p, speed in members]
 
     def _roll_out(
