@@ -322,16 +322,16 @@ def test_a_gaussian_has_seen_nothing_unless_it_says_so():
 
 def test_what_was_seen_adds_up_and_the_distribution_stays():
     before = DiagonalGaussian([1.0, 2.0], [3.0, 4.0])
-    after = before.having_seen(PART).having_seen(OTHER, PART)
+    after = before.with_data_used(PART).with_data_used(OTHER, PART)
     assert before.seen == ()
     assert after.seen == (OTHER, PART)  # sorted, each once
     assert after.kl(before) == 0
-    assert before.having_seen(OTHER, PART).to_bytes() == after.to_bytes()
-    assert after.having_seen().to_bytes() == after.to_bytes()
+    assert before.with_data_used(OTHER, PART).to_bytes() == after.to_bytes()
+    assert after.with_data_used().to_bytes() == after.to_bytes()
 
 
 def test_what_was_seen_is_kept_in_files_and_in_the_digest():
-    before = DiagonalGaussian([1.0, 2.0], [3.0, 4.0]).having_seen(PART, OTHER)
+    before = DiagonalGaussian([1.0, 2.0], [3.0, 4.0]).with_data_used(PART, OTHER)
     record = json.loads(before.to_bytes())
     assert record["seen"] == [["elsewhere", 7, 10, 20], ["train", 0, 0, 50]]
     for after in (DiagonalGaussian.from_record(record), distribution_from_record(record, "prior")):

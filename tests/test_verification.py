@@ -691,7 +691,7 @@ def run_of_seen(
     costs = drawn_costs(origin=origin)
     if method == "single-draw":
         costs = one_drawn(POLICY, origin=origin)
-    return gaussian_run(costs, method, PRIOR.having_seen(*seen))
+    return gaussian_run(costs, method, PRIOR.with_data_used(*seen))
 
 
 @ALL_METHODS

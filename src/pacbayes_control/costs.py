@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.distributions import Categorical, Seen, ranges_from
+from pacbayes_control.text import quoted
 
 DRAWS = ("fresh", "shared")
+# What may happen while costs come about that a reader of a promise should know of: rollouts that
+# failed and were run again, rollouts that count as failures for an error that was declared
+# beforehand, changes of the task's code after rollouts were finished, and interruptions.
+INCIDENTS = ("retries", "raised", "code changes", "resumed")
 AT_A_TIME = 1 << 20  # costs that are checked at a time
+MOST_ROWS = 100_000  # environments of a stream that a posterior also tells one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +40,7 @@ class Costs:
     origin: Mapping[str, object] = field(default_factory=dict)  # where the environments came from
     parameters: NDArray | None = None  # (policies, parameters), where they are known
     draws: str | None = None  # "fresh" or "shared" where columns are draws from a posterior
+    sites: tuple[str, ...] = ()  # names of the environments; may be empty
 
     def __init__(
         self,
@@ -42,12 +49,14 @@ class Costs:
         origin: Mapping[str, object] | None = None,
         parameters: NDArray | None = None,
         draws: str | None = None,
+        sites: Sequence[str] = (),
     ) -> None:
         if draws not in (None, *DRAWS):
             raise ValueError(f"draws are {' or '.join(DRAWS)}, not {draws!r}")
         checked = np.ascontiguousarray(_checked(values))
         checked.setflags(write=False)
         check_names(names, checked.shape[1])
+        check_names(sites, checked.shape[0], "environment")
         if parameters is not None:
             parameters = np.array(parameters)
             if parameters.dtype.kind not in "biuf" or parameters.ndim == 0:
@@ -64,6 +73,7 @@ class Costs:
         object.__setattr__(self, "origin", dict(origin or {}))
         object.__setattr__(self, "parameters", parameters)
         object.__setattr__(self, "draws", draws)
+        object.__setattr__(self, "sites", tuple(sites))
         if isinstance(values, np.memmap):
             _ = self.digests  # now: whoever alters the file later alters no costs unseen
 
@@ -82,6 +92,34 @@ class Costs:
         if not isinstance(words, str) or not words or not words.isprintable():
             raise ValueError("the costs' origin does not say in plain words what was random")
         return words
+
+    @property
+    def incidents(self) -> dict[str, int]:
+        """How often something went otherwise than planned in the rollouts, by its kind."""
+        record = self.origin.get("incidents", {})
+        if not is_incidents(record):
+            raise ValueError("the costs' origin does not say plainly how the rollouts went")
+        return dict(record)  # type: ignore[call-overload]
+
+    @property
+    def range(self) -> Seen | None:
+        """Which environments these are, where they were drawn from a stream."""
+        fields = [self.origin.get(name) for name in ("stream", "seed", "start", "stop")]
+        if [type(value) for value in fields] != [str, int, int, int]:
+            return None
+        return Seen(*fields)  # type: ignore[arg-type]
+
+    @property
+    def policies_seen(self) -> tuple[Seen, ...]:
+        """Environments that the policies depend on whatever their parameters: an extractor's."""
+        return ranges_from(self.origin.get("data_used", []), "the costs' origin")
+
+    @cached_property
+    def rows(self) -> frozenset[str]:
+        """Digests of the environments one by one: of their costs, and of their names."""
+        digests = {_row_digest(b"v", row) for row in _distinct_rows(self.values)}
+        names = {_row_digest(b"n", site.casefold().encode()) for site in self.sites}
+        return frozenset(digests | names)
 
     @property
     def environments(self) -> int:
@@ -132,13 +170,41 @@ class Costs:
         digests = {"costs": _hash_array(self.values)}
         if self.parameters is not None:
             digests["policies"] = _hash_array(self.parameters)
-        if self.names:
-            digests["names"] = hashlib.sha256(json.dumps(self.names).encode()).hexdigest()
+        for kind, texts in (("names", self.names), ("sites", self.sites)):
+            if texts:
+                digests[kind] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         return digests
 
     def name(self, policy: int) -> str:
         """The policy's name, or its number where it has none."""
         return self.names[policy] if self.names else f"policy {policy}"
+
+    def site(self, environment: int) -> str:
+        """The environment's name, or its number where it has none."""
+        return self.sites[environment] if self.sites else f"environment {environment}"
+
+
+def is_incidents(record: object) -> bool:
+    """Whether a record counts incidents of known kinds, each at least once."""
+    return isinstance(record, Mapping) and all(
+        kind in INCIDENTS and type(count) is int and 0 < count < 2**53
+        for kind, count in record.items()
+    )
+
+
+def _distinct_rows(values: NDArray[np.float64 | np.uint8]) -> Iterator[bytes]:
+    """The bytes of each distinct row, the same for a row of 0 and 1 in either type."""
+    seen: set[bytes] = set()
+    for row in values:
+        whole = row.dtype == np.uint8 or bool(np.all((row == 0) | (row == 1)))
+        content = (row.astype(np.uint8) if whole else np.asarray(row, "<f8")).tobytes()
+        if content not in seen:
+            seen.add(content)
+            yield content
+
+
+def _row_digest(kind: bytes, content: bytes) -> str:
+    return kind.decode() + hashlib.sha256(content).hexdigest()[:16]
 
 
 def _hash_array(array: NDArray) -> str:
@@ -151,18 +217,19 @@ def _hash_array(array: NDArray) -> str:
     return sha.hexdigest()
 
 
-def check_names(names: Sequence[str], policies: int) -> None:
-    """An error for names that do not tell so many policies apart."""
-    if names and len(names) != policies:
-        raise ValueError(f"{len(names)} names for {policies} policies")
+def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
+    """An error unless there are no names, or a different one for each of so many."""
+    many = {"policy": "policies"}.get(of, f"{of}s")
+    if names and len(names) != count:
+        raise ValueError(f"{len(names)} names for {count} {many}")
     seen = set()
     for number, name in enumerate(names):
         if not name.strip():
-            raise ValueError(f"policy {number} has an empty name")
+            raise ValueError(f"{of} {number} has an empty name")
         if not name.isprintable():
-            raise ValueError(f"the name of policy {number} has characters that cannot be shown")
+            raise ValueError(f"the name of {of} {number} has characters that cannot be shown")
         if name in seen:
-            raise ValueError(f"two policies are named {name!r}: names must tell them apart")
+            raise ValueError(f"two {many} are named {name!r}: names must be unique")
         seen.add(name)
 
 
@@ -238,7 +305,65 @@ def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Cat
         return Categorical.uniform_over_distinct(costs.parameters)
     if prior is None:
         return Categorical.uniform(costs.policies)
-    return prior_over(costs.policies, prior)
+    distribution = prior_over(costs.policies, prior)
+    overlap = seen_by(distribution, costs)
+    if overlap:
+        raise ValueError(f"{overlap}: the bound may count only other environments")
+    return distribution
+
+
+UNIFORM, UNIFORM_OVER_ALL = "uniform over the policies that differ", "uniform over all policies"
+
+
+def prior_words(prior: Categorical, costs: Costs) -> str:
+    """A prior in words, as far as its probabilities bear them out."""
+    if costs.parameters is not None:
+        distinct = Categorical.uniform_over_distinct(costs.parameters)
+        if np.array_equal(prior.probabilities, distinct.probabilities):
+            return UNIFORM
+    uniform = Categorical.uniform(costs.policies)
+    if np.array_equal(prior.probabilities, uniform.probabilities):
+        return UNIFORM_OVER_ALL
+    return "given in advance"
+
+
+def seen_by(prior: Categorical, costs: Costs) -> str:
+    """Words for what a prior has seen of the environments that a bound is to count, or nothing.
+
+    Environments of streams are told by their ranges. Rows of a table are told by the names of the
+    environments where both have some, and by their costs otherwise: rows that went alike cannot be
+    told apart, and count as the same.
+    """
+    if prior.seen is None:
+        return "the prior does not say which environments it was learnt from"
+    mine = costs.range
+    for other in prior.seen:
+        if mine and mine.overlaps(other):
+            return (
+                f"the prior was learnt from some of these environments (stream {other.stream!r}, "
+                f"{other.start} to {other.stop})"
+            )
+    if not prior.rows or (mine and prior.seen):
+        return ""
+    named = bool(costs.sites) and any(row.startswith("n") for row in prior.rows)
+    shared = {row for row in prior.rows & costs.rows if row.startswith("n" if named else "v")}
+    if not shared:
+        return ""
+    if named:
+        site = next(s for s in costs.sites if _row_digest(b"n", s.casefold().encode()) in shared)
+        return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
+    return (
+        f"the prior was learnt from environments with the same costs as some of these ({len(shared)} "
+        "different rows); if they are others, name the environments in both tables to tell"
+    )
+
+
+def learnt_from(posterior: Categorical, prior: Categorical, costs: Costs) -> Categorical:
+    """A posterior that tells what it depends on: its prior's environments, and these."""
+    ranges = [costs.range] if costs.range else []
+    known = None if prior.seen is None else (*prior.seen, *ranges, *costs.policies_seen)
+    rows = costs.rows if not ranges or costs.environments <= MOST_ROWS else ()
+    return posterior.with_data_used(known, prior.rows.union(rows))
 
 
 def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:

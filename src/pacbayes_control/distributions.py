@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,20 +17,43 @@ from pacbayes_control.bounds import kl_categorical, kl_gaussian
 MASS_TOLERANCE = 1e-9  # how far from 1 a vector's sum may be and still be taken as rounding
 
 
+class Seen(NamedTuple):
+    """Environments that a distribution depends on: a range of a stream."""
+
+    stream: str
+    seed: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Seen) -> bool:
+        """Whether any environment was drawn by the same random numbers as one of the other's."""
+        same = (self.stream, self.seed) == (other.stream, other.seed)
+        return same and self.start < other.stop and other.start < self.stop
+
+
 @dataclass(frozen=True, eq=False)
 class Categorical:
     """A probability for each of finitely many policies.
 
     The vector is checked and scaled to sum to one; what rounding is left is part of the meaning:
-    the distribution is `probabilities` divided by their exact sum.
+    the distribution is `probabilities` divided by their exact sum. It carries with it which
+    environments it depends on, into files too: as a prior, it may only be used for others.
 
     >>> Categorical.uniform(4).probabilities
     array([0.25, 0.25, 0.25, 0.25])
     """
 
     probabilities: NDArray[np.float64]  # (policies,), at least 0
+    seen: tuple[Seen, ...] | None = ()  # environments that it depends on; None if nobody tells
+    rows: frozenset[str] = frozenset()  # the same for rows of tables, by their digests
 
-    def __init__(self, probabilities: ArrayLike, name: str = "distribution") -> None:
+    def __init__(
+        self,
+        probabilities: ArrayLike,
+        name: str = "distribution",
+        seen: Iterable[Seen] | None = (),
+        rows: Iterable[str] = (),
+    ) -> None:
         try:
             raw = np.asarray(probabilities)
         except ValueError:  # rows of different lengths
@@ -52,6 +76,8 @@ class Categorical:
             p /= p.sum()
         p.setflags(write=False)
         object.__setattr__(self, "probabilities", p)
+        object.__setattr__(self, "seen", None if seen is None else merged_ranges(seen))
+        object.__setattr__(self, "rows", frozenset(rows))
 
     @classmethod
     def uniform(cls, policies: int) -> Categorical:
@@ -103,6 +129,13 @@ class Categorical:
     def __len__(self) -> int:
         return self.probabilities.size
 
+    def with_data_used(
+        self, ranges: Iterable[Seen] | None = (), rows: Iterable[str] = ()
+    ) -> Categorical:
+        """The same distribution, which depends on further environments; None if on unknown ones."""
+        known = None if ranges is None or self.seen is None else (*self.seen, *ranges)
+        return Categorical(self.probabilities, seen=known, rows=self.rows.union(rows))
+
     def kl(self, prior: Categorical) -> float:
         """KL(self‖prior); an error, not infinity, where the prior has no mass and this has.
 
@@ -123,7 +156,12 @@ class Categorical:
 
     def to_bytes(self) -> bytes:
         """JSON text, from which `from_record` recovers every bit."""
-        record = {"kind": "categorical", "probabilities": self.probabilities.tolist()}
+        record: dict[str, Any] = {
+            "kind": "categorical",
+            "probabilities": self.probabilities.tolist(),
+        }
+        if self.seen is not None:
+            record |= {"seen": [list(part) for part in self.seen], "rows": sorted(self.rows)}
         return (json.dumps(record) + "\n").encode()
 
     @property
@@ -133,26 +171,20 @@ class Categorical:
 
     @classmethod
     def from_record(cls, record: Any, name: str = "distribution") -> Categorical:
-        """The distribution that `to_bytes` wrote, from its JSON record."""
+        """The distribution that `to_bytes` wrote, from its JSON record.
+
+        Earlier versions did not write which environments it has seen: that stays unknown.
+        """
         known = isinstance(record, dict) and record.get("kind") == "categorical"
         probabilities = record.get("probabilities") if known else None
         if not isinstance(probabilities, list):
             raise ValueError(f"the {name} holds no categorical distribution")
-        return cls(probabilities, name=name)
-
-
-class Seen(NamedTuple):
-    """Environments that a distribution depends on: a range of a stream."""
-
-    stream: str
-    seed: int
-    start: int
-    stop: int
-
-    def overlaps(self, other: Seen) -> bool:
-        """Whether any environment was drawn by the same random numbers as one of the other's."""
-        same = (self.stream, self.seed) == (other.stream, other.seed)
-        return same and self.start < other.stop and other.start < self.stop
+        if "seen" not in record and "rows" not in record:
+            return cls(probabilities, name=name, seen=None)
+        rows = record.get("rows")
+        if not isinstance(rows, list) or not all(_is_digest(row) for row in rows):
+            raise ValueError(f"the {name} does not say which rows of a table it has seen")
+        return cls(probabilities, name, ranges_from(record.get("seen"), f"the {name}"), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +235,7 @@ class DiagonalGaussian:
     def __repr__(self) -> str:
         return f"DiagonalGaussian({len(self)} parameters)"
 
-    def having_seen(self, *more: Seen) -> DiagonalGaussian:
+    def with_data_used(self, *more: Seen) -> DiagonalGaussian:
         """The same distribution, which depends on further environments."""
         return DiagonalGaussian(self.mean, self.variance, seen=(*self.seen, *more))
 
@@ -297,6 +329,11 @@ def ranges_from(record: Any, name: str) -> tuple[Seen, ...]:
             '"seen": [], or a list of [stream, seed, start, stop]'
         )
     return tuple(Seen(*part) for part in record)
+
+
+def _is_digest(row: Any) -> bool:
+    """Whether it is a digest of a row as `Costs.rows` makes them: a kind and 16 hex digits."""
+    return isinstance(row, str) and re.fullmatch("[nv][0-9a-f]{16}", row) is not None
 
 
 def _is_range(part: Any) -> bool:

@@ -5,7 +5,7 @@ r̂ and KL are computed here, from the distributions themselves, and enter a the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,14 @@ from pacbayes_control.bounds import (
     single_draw,
 )
 from pacbayes_control.bounds.shift import tilted_maurer
-from pacbayes_control.certificate import Budget, Certificate, versions
+from pacbayes_control.certificate import Budget, Certificate, Constraint, versions, words_of
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian, merged_ranges
 
 PAC_BAYES = {"kl": maurer_xi, "kl-maurer": maurer, "pinsker": mcallester_pinsker}
 METHODS = (*PAC_BAYES, "occam")
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
+GIVEN = "given in advance"
 SAMPLING = "sampling"  # the budget's name for what sampled policies may miss
 
 
@@ -40,9 +41,8 @@ class Provenance:
     """What a certificate says of how its posterior came about."""
 
     objective: str  # what was minimised
-    prior: str = "given in advance"
-    constraints: Sequence[str] = ()
-    set_aside: int = 0  # environments used before, which the bound does not count
+    prior: str = GIVEN
+    constraints: Sequence[Constraint] = ()
 
 
 def issue(
@@ -101,7 +101,8 @@ def issue_sampled(
     draws were fresh or shared.
     """
     if costs.draws is None:
-        raise ValueError("a Gaussian posterior is certified from draws: use sample_costs")
+        raise ValueError("a Gaussian posterior is certified from draws: use certify_posterior")
+    check_stream(costs, "certify")
     if method not in PAC_BAYES or not {method, SAMPLING} <= budget.spent.keys():
         raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
     loss, shared = _rounding(costs), costs.draws == "shared"
@@ -181,6 +182,7 @@ def issue_single_draw(
     """
     if costs.policies != 1 or costs.parameters is None or costs.draws is not None:
         raise ValueError("a single draw is certified from the costs of one policy of known weights")
+    check_stream(costs, "single draw")
     policy = costs.parameters[0]
     check_typical(posterior, policy)
     ratio = posterior.log_ratio(prior, policy)
@@ -203,6 +205,33 @@ def issue_single_draw(
         policy=0,
         policy_name=costs.names[0] if costs.names else None,
     )
+
+
+def check_stream(costs: Costs, stream: str) -> None:
+    """An error unless the policies were drawn from the stream that is kept for a certificate.
+
+    Draws of any other stream may have been looked at before the posterior was fixed.
+    """
+    policies = costs.origin.get("policies")
+    drawn = policies.get("stream") if isinstance(policies, Mapping) else None
+    if drawn != stream:
+        raise ValueError(
+            f"the policies were drawn from the stream {drawn!r}, and a certificate counts draws "
+            f"from the stream {stream!r} alone, which nobody has looked at"
+        )
+
+
+def check_policies_unseen(costs: Costs) -> None:
+    """An error where a part of every policy, such as an extractor, has seen what is counted."""
+    mine = costs.range
+    if costs.policies_seen and mine is None:
+        raise ValueError("the policies have seen environments, and the costs do not tell theirs")
+    for other in costs.policies_seen:
+        if mine and mine.overlaps(other):
+            raise ValueError(
+                f"a part of every policy was learnt from some of these environments (stream "
+                f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only others"
+            )
 
 
 def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
@@ -244,6 +273,7 @@ def _certificate(
     """What every certificate has; None for the fields that a kind of posterior lacks."""
     if not 0 <= bound <= 1:
         raise ArithmeticError(f"{method} gave {bound}, which is no bound: please report this")
+    check_policies_unseen(costs)
     absent = ("policies", "parameters", "training_cost_bound", "draws", "shared_draws")
     absent += ("policy", "policy_name", "ball", "bound_without_shift", "tilt")
     return Certificate(
@@ -251,7 +281,7 @@ def _certificate(
         method=method,
         delta=budget.total,
         environments=costs.environments,
-        set_aside=provenance.set_aside,
+        set_aside=set_aside_by(prior, costs),
         empirical_cost=empirical_cost,
         kl=kl,
         binary=costs.binary,
@@ -261,9 +291,19 @@ def _certificate(
         constraints=tuple(provenance.constraints),
         budget=dict(budget.spent),
         hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
-        versions=versions(),
+        versions=versions(costs.origin),
+        incidents=costs.incidents,
+        cost_rule=words_of(costs.origin, "cost_rule"),
+        distribution=words_of(costs.origin, "distribution"),
         **(dict.fromkeys(absent) | fields),
     )
+
+
+def set_aside_by(prior: Categorical | DiagonalGaussian, costs: Costs) -> int:
+    """How many environments of the same stream were used before: the bound does not count them."""
+    mine = costs.range
+    ranges = merged_ranges([*(prior.seen or ()), *costs.policies_seen])
+    return sum(r.stop - r.start for r in ranges if mine and r[:2] == mine[:2])
 
 
 def _rounding(costs: Costs) -> float:

@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,9 +21,10 @@ from pacbayes_control.distributions import (
     distribution_from_record,
 )
 
-FORMAT = 2
+FORMAT = 3  # format 1 knew no draws, and format 2 no sites and no date
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
-LARGEST_JSON = 1 << 28  # bytes; a posterior over a million policies takes a tenth of it
+LARGEST_JSON = 1 << 27  # bytes; a posterior over a million policies takes a fifth of it
+MOST_PARTS = 1_000_000  # lists and objects in it: each takes far more memory than its brackets
 FILES = (  # all that a run may own beside its manifest
     *(*REQUIRED, "policies.npy", "picture.svg"),
     *("objects.png", "views.png", "film.png", "failures.png"),
@@ -44,6 +47,7 @@ class Run(Generic[D]):
     costs: Costs
     prior: D
     posterior: D
+    created: str | None = None  # when it was saved, where that is known
 
     def __repr__(self) -> str:
         c = self.certificate
@@ -80,6 +84,8 @@ class Run(Generic[D]):
             "origin": dict(self.costs.origin),
             "policy_names": list(self.costs.names),
             "draws": self.costs.draws,
+            "sites": list(self.costs.sites),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         manifest["seal"] = seal(manifest)
         (folder / "manifest.json").write_bytes(json_bytes(manifest))
@@ -94,11 +100,12 @@ class Run(Generic[D]):
         if "policies.npy" in manifest["files"]:
             parameters = read_npy(folder / "policies.npy")
         values = read_npy(folder / "costs.npy")
-        names, origin, draws = manifest["policy_names"], manifest["origin"], manifest["draws"]
+        names, origin, draws = manifest["policy_names"], manifest["origin"], manifest.get("draws")
         return Run(
             Certificate.from_dict(read_json(folder / "certificate.json")),
-            Costs(values, names, origin, parameters, draws),
+            Costs(values, names, origin, parameters, draws, manifest.get("sites", ())),
             *_distributions(folder),
+            manifest.get("created"),
         )
 
 
@@ -131,7 +138,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no run at {folder}")
     manifest = read_json(folder / "manifest.json")
     if not _is_manifest(manifest):
-        raise ValueError(f"{folder / 'manifest.json'} is not a manifest of format {FORMAT}")
+        raise ValueError(
+            f"{folder / 'manifest.json'} is not a manifest of format 1 to {FORMAT}"
+        )
     if manifest["seal"] != seal(manifest):
         raise AlteredRun("manifest.json was altered: its seal does not match")
     missing = [name for name in REQUIRED if name not in manifest["files"]]
@@ -160,17 +169,27 @@ def _check_regular(path: Path) -> None:
 
 def _is_manifest(record: Any) -> bool:
     """Whether a stranger's record has the fields and types of a manifest."""
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not isinstance(record, dict) or record.get("format") not in range(1, FORMAT + 1):
         return False
-    files, names = record.get("files"), record.get("policy_names")
+    files, names, sites = (record.get(name) for name in ("files", "policy_names", "sites"))
+    version, created = record["format"], record.get("created")
     return (
         isinstance(files, dict)
         and isinstance(names, list)
-        and all(isinstance(text, str) for text in [*files, *files.values(), *names])
+        and isinstance(sites, list if version >= 3 else NoneType)
+        and all(isinstance(text, str) for text in [*files, *files.values(), *names, *(sites or [])])
         and isinstance(record.get("origin"), dict)
-        and isinstance(record.get("draws", 0), str | None)
+        and isinstance(record.get("draws", None if version == 1 else 0), str | None)
+        and (isinstance(created, str) and _is_date(created) if version >= 3 else created is None)
         and isinstance(record.get("seal"), str)
     )
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None and text.isprintable()
+    except ValueError:
+        return False
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
@@ -197,9 +216,10 @@ def read_json(path: Path) -> Any:
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path} is larger than any record of a run")
     try:
-        return json.loads(
-            path.read_text(encoding="utf-8"), object_pairs_hook=_unique, parse_constant=_refuse
-        )
+        text = path.read_text(encoding="utf-8")
+        if text.count("[") + text.count("{") > MOST_PARTS:
+            raise ValueError("it has too many parts")
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is corrupt: it is not JSON") from None
 

@@ -475,7 +475,7 @@ def test_the_certificate_with_a_prior_from_a_part_holds_and_the_rest_is_all_it_m
 
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         part, rest = set_aside(environments, 0.6)
-        prior = GaussianPrior(voted_posterior(part, task.lanes).having_seen(part.range), "votes")
+        prior = GaussianPrior(voted_posterior(part, task.lanes).with_data_used(part.range), "votes")
         posterior = voted_posterior(rest, task.lanes, 0.3) if seed % 2 else prior.distribution
         budget = split_budget(DELTA, "kl")
         with pytest.raises(ValueError, match="prior has seen some"):

@@ -236,7 +236,7 @@ def test_environments_share_no_randomness_with_draws_from_a_stream_of_the_same_n
 
 def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
     task = Recorder()
-    prior = GaussianPrior(PRIOR.having_seen(TRAIN[:50].range), "learnt on a part")
+    prior = GaussianPrior(PRIOR.with_data_used(TRAIN[:50].range), "learnt on a part")
     message = r"has seen some of these environments \(stream 'train', 0 to 50\)"
     with pytest.raises(ValueError, match=message):
         learn_gaussian(task, TRAIN, prior, settings=QUICK)
@@ -252,7 +252,7 @@ def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
 def test_a_prior_that_has_seen_others_is_allowed_and_they_are_counted_as_set_aside(tmp_path: Path):
     part, rest = set_aside(TRAIN, 0.25)
     elsewhere = TASK.environments(1000, stream="elsewhere")
-    prior = GaussianPrior(PRIOR.having_seen(part.range, elsewhere.range), "learnt on a part")
+    prior = GaussianPrior(PRIOR.with_data_used(part.range, elsewhere.range), "learnt on a part")
     run = learn_gaussian(TASK, rest, prior, settings=QUICK, draws=5)
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.environments, c.set_aside, c.prior) == (150, 50, "learnt on a part")

@@ -130,7 +130,7 @@ def test_bad_options_get_a_clear_error(options: dict, message: str):
 
 
 def test_a_prior_that_has_seen_the_environments_is_refused():
-    prior = GaussianPrior(PRIOR.distribution.having_seen(TRAIN[:20].range))
+    prior = GaussianPrior(PRIOR.distribution.with_data_used(TRAIN[:20].range))
     with pytest.raises(ValueError, match="has seen some of these environments"):
         learn_one(TASK, TRAIN, prior)
     with pytest.raises(ValueError, match="has seen some of these environments"):
@@ -212,7 +212,7 @@ def test_a_learnt_posterior_can_be_certified_by_its_one_draw(tmp_path: Path):
 
 def test_a_draw_remembers_what_its_posterior_and_its_prior_have_seen(tmp_path: Path):
     part, rest = TRAIN[:50], TRAIN[50:]
-    run = certify_draw(TASK, rest, PRIOR.distribution.having_seen(part.range), POSTERIOR)
+    run = certify_draw(TASK, rest, PRIOR.distribution.with_data_used(part.range), POSTERIOR)
     assert run.posterior.seen == (TRAIN.range,)
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.set_aside, c.prior) == (50, "given in advance")

@@ -60,7 +60,7 @@ def test_only_environments_of_the_same_sequence_count_as_set_aside():
         TASK.environments(500, stream="elsewhere"),
         TASK.environments(500, stream="train", seed=1),
     )
-    prior = GaussianPrior(START.having_seen(*(environments.range for environments in seen)))
+    prior = GaussianPrior(START.with_data_used(*(environments.range for environments in seen)))
     prior.check_unseen(rest)
     assert prior.set_aside(rest) == 50
     assert GaussianPrior(START).set_aside(rest) == 0
@@ -103,7 +103,7 @@ def test_a_prior_learnt_elsewhere_finds_where_to_go_and_keeps_the_variances():
 
 
 def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
-    start = START.having_seen(TRAIN[:10].range)
+    start = START.with_data_used(TRAIN[:10].range)
     prior = learn_elsewhere(TASK, start, QUICK, per_step=16, seed=3)
     used, given = prior.distribution.seen
     assert given == ("train", TRAIN.seed, 0, 10)
@@ -285,7 +285,7 @@ def test_a_prior_from_reshuffled_environments_has_seen_the_recorded_ones():
 
 
 def test_a_search_remembers_what_it_has_learnt_from(tmp_path: Path):
-    start = START.having_seen(TRAIN[:10].range)
+    start = START.with_data_used(TRAIN[:10].range)
     search = GaussianSearch(start, 10, 0.01, settings=Settings(steps=12))
     search_posterior(TASK, lambda step: TRAIN[10 + step : 11 + step], search, tmp_path / "c")
     assert search.posterior.seen == (("train", TRAIN.seed, 0, 22),)

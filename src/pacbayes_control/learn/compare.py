@@ -11,7 +11,7 @@ from pacbayes_control.balls import Ball
 from pacbayes_control.costs import Costs, prior_for
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.issuing import METHODS, PAC_BAYES, TILTED
-from pacbayes_control.learn.finite import learn_best, learn_finite
+from pacbayes_control.learn.finite import learn_best, learn_finite, usual_method
 from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
 from pacbayes_control.learn.tilted import learn_tilted
 from pacbayes_control.run import Run
@@ -32,7 +32,7 @@ def compare(
     costs: Costs,
     delta: float = 0.01,
     prior: Categorical | None = None,
-    method: str = "kl",
+    method: str | None = None,
     constraints: Sequence[LinearConstraint] = (),
     solver: str | None = None,
     ball: Ball | None = None,
@@ -40,11 +40,12 @@ def compare(
     """Certify the same costs by every method that applies.
 
     `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
-    smaller of kl and occam with δ shared between them. A solver, or constraints on the posterior,
+    smaller of kl and occam with δ shared between them; as for `learn_finite` where none is given. A solver, or constraints on the posterior,
     lead through the paper's relative entropy programmes; constraints leave the methods for
     distributions only. ball: certify on every distribution in it; for graded costs and kl balls
     there is then one method more, "tilted".
     """
+    method = method or ("kl" if constraints or solver else usual_method(costs.policies))
     if method == TILTED and (ball is None or constraints or solver):
         raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
     if method not in (*METHODS, BEST, TILTED):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint
 
+from pacbayes_control.certificate import Constraint
 from pacbayes_control.costs import Costs
 
 FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
@@ -30,19 +31,14 @@ def at_most_on(text: str, costs: Costs) -> LinearConstraint:
     return LinearConstraint(row, -np.inf, share)
 
 
-def describe(constraint: LinearConstraint, costs: Costs) -> list[str]:
-    """A constraint in words, one text a limit, for the certificate."""
-    texts = []
+def describe(constraint: LinearConstraint, costs: Costs) -> list[Constraint]:
+    """A constraint as the certificate records it, row by row."""
+    records = []
     for row, lower, upper in rows_of(constraint, costs.policies):
-        terms = [
-            (f"{weight:g} " if weight != 1 else "") + costs.name(int(j))
-            for j, weight in zip(np.flatnonzero(row), row[row != 0], strict=True)
-        ]
-        if math.isfinite(lower):
-            texts.append(f"at least {lower:g} on {', '.join(terms)}")
-        if math.isfinite(upper):
-            texts.append(f"at most {upper:g} on {', '.join(terms)}")
-    return texts
+        weights = {int(j): float(row[j]) for j in np.flatnonzero(row)}
+        limits = (limit if math.isfinite(limit) else None for limit in (lower, upper))
+        records.append(Constraint.of(weights, *limits, name_of=costs.name))
+    return records
 
 
 def rows_of(

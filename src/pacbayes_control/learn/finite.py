@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.issuing import METHODS, Provenance, issue, occam_bounds
 from pacbayes_control.learn.objectives import OBJECTIVES
@@ -23,40 +23,44 @@ from pacbayes_control.run import Run
 
 Floats = NDArray[np.float64]
 
-UNIFORM, GIVEN = "uniform over the policies that differ", "given in advance"
 CELLS = 4_000_000  # of the table β × distinct costs held at a time
 
 
 def learn_finite(
     costs: Costs | ArrayLike,
     delta: float = 0.01,
-    method: str = "kl",
+    method: str | None = None,
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
     origin: str | None = None,
-    set_aside: int = 0,
 ) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
     method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
-    single policy). objective: the same names, "quadratic", "lambda" and "robust-pinsker" (the
+    single policy); where none is given, "kl", and "occam" for a single policy, of which both
+    promise the same. objective: the same names, "quadratic", "lambda" and "robust-pinsker" (the
     paper's C_PAC' for shifted distributions); where none is given, the method's own. The paper
     minimises "pinsker" and certifies by "kl-maurer". The prior, and the
     policies, must have been chosen before the costs were seen; unless one is given, the prior is
-    uniform over the policies that differ. For the record, origin: words for where they came from;
-    set_aside: how many environments were used for that, which these costs do not count.
+    uniform over the policies that differ. origin: words for where it came from, for the record.
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
     With confidence 95 %, a policy drawn afresh from the posterior over 3 policies fails in ...
     """
+    costs = costs if isinstance(costs, Costs) else Costs(costs)
+    method = method or usual_method(costs.policies)
     check_method(method, objective)
     budget = Budget(delta)
     budget.spend(method)
-    costs = costs if isinstance(costs, Costs) else Costs(costs)
-    words = origin or (UNIFORM if prior is None else GIVEN)
-    provenance = Provenance(objective or method, words, set_aside=set_aside)
-    return _learn(costs, budget, method, prior_for(costs, prior), provenance)
+    prior = prior_for(costs, prior)
+    provenance = Provenance(objective or method, origin or prior_words(prior, costs))
+    return _learn(costs, budget, method, prior, provenance)
+
+
+def usual_method(policies: int) -> str:
+    """The theorem where none is chosen: for one policy there is nothing to mix."""
+    return "kl" if policies > 1 else "occam"
 
 
 def learn_best(
@@ -74,8 +78,8 @@ def learn_best(
     budget = Budget(delta)
     for method in methods:
         budget.spend(method, delta / len(methods))
-    words = UNIFORM if prior is None else GIVEN
     prior = prior_for(costs, prior)
+    words = prior_words(prior, costs)
     runs = [_learn(costs, budget, method, prior, Provenance(method, words)) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
@@ -92,6 +96,7 @@ def _learn(
         exponential = OBJECTIVES[provenance.objective].exponential
         means = costs.exponential_means if exponential else costs.means
         posterior = minimise(means, costs.environments, prior, delta, provenance.objective)
+    posterior = learnt_from(posterior, prior, costs)
     certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 

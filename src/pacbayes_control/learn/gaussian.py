@@ -205,8 +205,8 @@ def certify_posterior(
     """
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
-    posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
+    posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)
     costs = certifying_draws(task, posterior, environments, draws, seed, shared, progress, out=out)
-    provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))
+    provenance = Provenance(objective, prior.origin)
     certificate = issue_sampled(costs, prior.distribution, posterior, method, budget, provenance)
     return Run(certificate, costs, prior.distribution, posterior)

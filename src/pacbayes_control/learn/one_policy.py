@@ -61,9 +61,8 @@ def learn_one(
         costs,
         delta,
         method,
-        prior=Categorical(weights),
+        prior=Categorical(weights, seen=gaussian.seen),
         origin=f"{'its mean' if not others else f'{candidates} policies from it'}: {prior.origin}",
-        set_aside=prior.set_aside(environments),
     )
 
 
@@ -85,7 +84,7 @@ def certify_draw(
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
     check_dimensions(posterior, prior.distribution)
-    posterior = posterior.having_seen(environments.range, *prior.distribution.seen)
+    posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)
     budget = Budget(delta)
     budget.spend("single-draw")
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
@@ -93,6 +92,6 @@ def certify_draw(
     rolled_out = evaluate(task, policy, environments, noise=noise, out=out)
     origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": seed}}
     costs = Costs(rolled_out.values, origin=origin, parameters=policy)
-    provenance = Provenance(objective, prior.origin, set_aside=prior.set_aside(environments))
+    provenance = Provenance(objective, prior.origin)
     certificate = issue_single_draw(costs, prior.distribution, posterior, budget, provenance)
     return Run(certificate, costs, prior.distribution, posterior)

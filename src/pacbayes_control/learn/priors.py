@@ -62,12 +62,6 @@ class GaussianPrior:
                     f"{other.start} to {other.stop}): the bound may count only the others"
                 )
 
-    def set_aside(self, environments: Environments) -> int:
-        """How many environments of the same stream it used up: the price of a part of the data."""
-        mine = environments.stream, environments.seed
-        ranges = [s for s in self.distribution.seen if (s.stream, s.seed) == mine]
-        return sum(s.stop - s.start for s in ranges)
-
 
 def set_aside(environments: Environments, share: float) -> tuple[Environments, Environments]:
     """Cut environments in two: a share to learn a prior on, and the rest to count.

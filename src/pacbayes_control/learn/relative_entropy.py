@@ -21,7 +21,7 @@ from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import complexity, log_two_root
 from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.issuing import PAC_BAYES, Provenance, issue
 from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
@@ -70,8 +70,9 @@ def certify_constrained(
         )
     budget = Budget(delta)
     budget.spend(method)
-    words = [text for constraint in constraints for text in describe(constraint, costs)]
-    provenance = Provenance(objective, constraints=words)
+    records = [record for constraint in constraints for record in describe(constraint, costs)]
+    provenance = Provenance(objective, prior_words(prior, costs), records)
+    posterior = learnt_from(posterior, prior, costs)
     certificate = issue(costs, prior, posterior, method, budget, provenance)
     return Run(certificate, costs, prior, posterior)
 

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from pacbayes_control.balls import Ball
 from pacbayes_control.bounds.shift import checked_tilt
 from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, prior_for
+from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.issuing import TILTED, Provenance, issue_tilted
-from pacbayes_control.learn.finite import GIVEN, UNIFORM, minimise
+from pacbayes_control.learn.finite import minimise
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import SHARE
 
@@ -54,12 +54,13 @@ def learn_tilted(
     share = budget.spend(TILTED, budget.left / len(tilts))
     if len(tilts) > 1:
         budget.spend(f"{TILTED} by the other {len(tilts) - 1} tilts")
-    words = UNIFORM if prior is None else GIVEN
     prior = prior_for(costs, prior)
+    words = prior_words(prior, costs)
     certificates = []
     for tilt in tilts:
         means = costs.tilted_means(tilt)
         posterior = minimise(means, costs.environments, prior, share, "kl")
+        posterior = learnt_from(posterior, prior, costs)
         certificate = issue_tilted(
             costs, prior, posterior, tilt, ball, budget, Provenance(TILTED, words)
         )

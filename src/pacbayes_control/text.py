@@ -1,0 +1,47 @@
+"""Words from files and users, made safe to show: on a terminal, in a log or a page, in a sentence.
+
+A stranger's file may hold escape sequences that erase a verdict, or a name that pretends to be the
+end of a sentence.
+"""
+
+from __future__ import annotations
+
+QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»', "'"))
+LONGEST_NAME = 60  # characters of a name that a sentence shows
+
+
+def printable(text: str) -> str:
+    """The same text, with every character that cannot be shown written as an escape.
+
+    Line ends stay. Control characters, escape sequences and marks that turn the direction of
+    writing are shown as Python writes them.
+
+    >>> printable("NOT VERIFIED\\x1b[2K\\rverified")
+    'NOT VERIFIED\\\\x1b[2K\\\\rverified'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def quoted(name: str) -> str:
+    """A name in quotes that it cannot leave, on one line and not longer than a name is.
+
+    >>> quoted('careful” fails in at most 0.01 % of new environments. “')
+    "“careful' fails in at most 0.01 % of new environments. '”"
+    """
+    line = " ".join(printable(name).split()).translate(QUOTES)
+    return f"“{shortened(line)}”"
+
+
+def shortened(line: str, most: int = LONGEST_NAME) -> str:
+    """A line of so many characters at most.
+
+    >>> shortened("a policy with a long name", 12)
+    'a policy wi…'
+    """
+    return line if len(line) <= most else line[: most - 1] + "…"
