@@ -138,9 +138,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no run at {folder}")
     manifest = read_json(folder / "manifest.json")
     if not _is_manifest(manifest):
-        raise ValueError(
-            f"{folder / 'manifest.json'} is not a manifest of format 1 to {FORMAT}"
-        )
+        raise ValueError(f"{folder / 'manifest.json'} is not a manifest of format 1 to {FORMAT}")
     if manifest["seal"] != seal(manifest):
         raise AlteredRun("manifest.json was altered: its seal does not match")
     missing = [name for name in REQUIRED if name not in manifest["files"]]
