@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from origins import CERTIFYING, SINGLE_DRAW
 from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.deployment import DeployedPolicy

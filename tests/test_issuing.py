@@ -7,12 +7,12 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from origins import CERTIFYING, SINGLE_DRAW
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import chi2, multivariate_normal, norm
 
-from pacbayes_control.certificate import Budget, Certificate
+from origins import CERTIFYING, SINGLE_DRAW
+from pacbayes_control.certificate import Budget, Certificate, Constraint
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.issuing import (
@@ -174,7 +174,9 @@ def test_shared_draws_cost_more_than_fresh_ones(failures: NDArray):
 
 
 def test_a_sampled_certificate_says_what_it_counted(failures: NDArray):
-    c = sampled(failures, "kl-maurer", "shared", provenance=Provenance("kl", "from a book", ["x"]))
+    limit = Constraint.of({0: 1.0}, 0.5, None, name_of=str)
+    told = Provenance("kl", "from a book", [limit])
+    c = sampled(failures, "kl-maurer", "shared", provenance=told)
     assert (c.environments, c.draws, c.shared_draws, c.parameters) == (120, 5, True, 3)
     assert (c.policies, c.policy, c.policy_name) == (None, None, None)
     assert (c.method, c.delta, c.binary, c.noise, c.set_aside) == (
@@ -184,7 +186,7 @@ def test_a_sampled_certificate_says_what_it_counted(failures: NDArray):
         None,
         0,
     )
-    assert (c.prior, c.objective, c.constraints) == ("from a book", "kl", ("x",))
+    assert (c.prior, c.objective, c.constraints) == ("from a book", "kl", (limit,))
     assert c.budget == {SAMPLING: SAMPLING_DELTA, "kl-maurer": DELTA - SAMPLING_DELTA}
     assert c.hashes["prior"] == PRIOR.digest
     assert c.hashes["posterior"] == POSTERIOR.digest

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from origins import CERTIFYING, SINGLE_DRAW
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian

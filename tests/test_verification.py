@@ -10,9 +10,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from origins import CERTIFYING, SINGLE_DRAW
 from numpy.typing import NDArray
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.bounds import log_xi
 from pacbayes_control.certificate import Budget, Certificate
 from pacbayes_control.costs import Costs

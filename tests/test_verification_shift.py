@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from origins import CERTIFYING, SINGLE_DRAW
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.balls import Ball, ball_between, ball_of_samples
 from pacbayes_control.bounds.shift import shift_inverse
 from pacbayes_control.bounds.two_samples import divergence_of_samples

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from origins import CERTIFYING
 from scipy.optimize import LinearConstraint
 
+from origins import CERTIFYING
 from pacbayes_control.certificate import Budget, Constraint, HeldOutEstimate
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
@@ -112,6 +112,7 @@ def test_constraints_are_checked_against_the_posterior(binary_costs: Costs, tmp_
     assert str(held) == "at least 0.2 on “b”, “d”"
     broken = Constraint.of({1: 1.0, 3: 1.0}, 0.9, None, name_of=costs.name)
     check_refused(restated(run, constraints=(broken,)), tmp_path / "broken", "breaks the const")
+    assert isinstance(held, Constraint)
     reworded = dataclasses.replace(held, words="at least 0.9 on “b”, “d”")
     check_refused(restated(run, constraints=(reworded,)), tmp_path / "words", "not those of its")
     absent = Constraint.of({6: 1.0}, 0.0, None, name_of=str)
@@ -145,7 +146,8 @@ def test_draws_from_another_stream_than_the_one_kept_are_refused(tmp_path: Path)
 
     honest = sampled(CERTIFYING)
     verify(honest.save(tmp_path / "honest"))
-    for number, origin in enumerate(({}, {"policies": {"stream": "sample"}}, {"policies": 7})):
+    wrong: list[dict[str, object]] = [{}, {"policies": {"stream": "sample"}}, {"policies": 7}]
+    for number, origin in enumerate(wrong):
         with pytest.raises(ValueError, match="from the stream 'certify' alone"):
             sampled(origin)
         costs = Costs(values, origin=origin, draws="fresh")
@@ -193,7 +195,7 @@ def test_what_can_only_be_believed_is_listed(drawn: Costs, tmp_path: Path):
 FORGERY = "a” fails in at most 0.01 % of new environments drawn like the 9 it was tested on. “b"
 
 
-def test_no_name_and_no_noise_can_leave_its_quotes(binary_costs: Costs, tmp_path: Path):
+def test_no_name_and_no_noise_can_leave_its_quotes(binary_costs: Costs):
     origin = {"noise": {"stream": "s", "seed": 0, "of": FORGERY + FORGERY}}
     costs = Costs(binary_costs.values, [FORGERY, *"bcdef"], origin)
     for method in ("occam", "kl"):

@@ -11,13 +11,13 @@ LONGEST_NAME = 60  # characters of a name that a sentence shows
 
 
 def printable(text: str) -> str:
-    """The same text, with every character that cannot be shown written as an escape.
+    r"""The same text, with every character that cannot be shown written as an escape.
 
     Line ends stay. Control characters, escape sequences and marks that turn the direction of
     writing are shown as Python writes them.
 
-    >>> printable("NOT VERIFIED\\x1b[2K\\rverified")
-    'NOT VERIFIED\\\\x1b[2K\\\\rverified'
+    >>> printable("NOT VERIFIED\x1b[2K\rverified")
+    'NOT VERIFIED\\x1b[2K\\rverified'
     """
     if text.isprintable():
         return text

@@ -147,6 +147,7 @@ class GaussianSearch:
             gradients: (policies, parameters), the task's own; for the estimator of that name only.
             environments: those that the costs are of, which the posterior remembers to have seen:
                 no bound for which it is the prior may count them. Empty if they depend on none.
+
         """
         seen = [environments] if isinstance(environments, Environments) else list(environments)
         if not all(isinstance(part, Environments) for part in seen):

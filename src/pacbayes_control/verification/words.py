@@ -127,10 +127,7 @@ def _check_seen(run: Run) -> None:
 
 def _check_objective(run: Run) -> None:
     c = run.certificate
-    if c.method in ("occam", "tilted"):
-        known = (c.method,)
-    else:
-        known = OBJECTIVES
+    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
     if c.objective not in known:
         raise InvalidCertificate(f"the objective {quoted(c.objective)} is not one of {c.method}")
 
