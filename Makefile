@@ -6,16 +6,21 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 RUN ?= runs/vehicle
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup setup-test browser certify test lint docs bench clean
+.PHONY: setup setup-test browser openssh certify test lint docs bench clean
 
 setup: .venv/.installed
 
-setup-test: .venv/.installed-test browser
+setup-test: .venv/.installed-test browser openssh
 
 # The report is tested in a real browser: Debian's, unless there is one.
 browser:
 	command -v chromium > /dev/null || { $(SUDO) apt-get update -qq && \
 	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core > /dev/null; }
+
+# Signatures are tested with the real ssh-keygen: Debian's, unless there is one.
+openssh:
+	command -v ssh-keygen > /dev/null || { $(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -qq -y --no-install-recommends openssh-client > /dev/null; }
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -16,7 +16,7 @@ from pacbayes_control.certificate import (
     round_up,
 )
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.distributions import Categorical, Seen
 from pacbayes_control.issuing import Provenance, issue
 from pacbayes_control.learn import learn_finite
 
@@ -118,7 +118,9 @@ def test_the_sentence_tells_what_was_learnt_from_and_what_was_only_certified_on(
     certificate = learn_finite(binary_costs).certificate
     assert certificate.set_aside == 0
     assert certificate.sentence.endswith(" drawn like the 200 it was learnt from.")
-    apart = learn_finite(binary_costs, set_aside=50).certificate
+    origin: dict[str, object] = {"stream": "train", "seed": 0, "start": 50, "stop": 250}
+    seen = Categorical(np.full(6, 1 / 6), seen=[Seen("train", 0, 0, 50)])
+    apart = learn_finite(Costs(binary_costs.values, origin=origin), prior=seen).certificate
     assert apart.set_aside == 50
     assert apart.sentence.endswith(" drawn like the 200 it was certified on.")
     assert apart.bound == certificate.bound
@@ -130,16 +132,19 @@ def test_the_sentence_tells_of_the_worlds_own_noise(binary_costs: Costs):
     assert noisy.noise == "wheel slip 0.1"
     assert noisy.sentence.endswith(
         " it was learnt from"
-        ", averaged over noise drawn independently of the policy (wheel slip 0.1)."
+        ", averaged over noise drawn independently of the policy (“wheel slip 0.1”)."
     )
     assert "noise" not in learn_finite(binary_costs).certificate.sentence
 
 
 def test_the_origin_of_the_prior_is_told(binary_costs: Costs):
     uniform = learn_finite(binary_costs).certificate
-    assert uniform.prior == "uniform over the policies that differ"
-    given = learn_finite(binary_costs, prior=Categorical.uniform(6)).certificate
-    assert given.prior == "given in advance"
+    assert uniform.prior == "uniform over all policies"
+    parameters = np.array([[0.0], [1.0], [1.0], [2.0], [3.0], [4.0]])
+    known = Costs(binary_costs.values, parameters=parameters)
+    assert learn_finite(known).certificate.prior == "uniform over the policies that differ"
+    weights = Categorical([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    assert learn_finite(binary_costs, prior=weights).certificate.prior == "given in advance"
     told = learn_finite(binary_costs, origin="by a colleague").certificate
     assert told.prior == "by a colleague"
 
@@ -220,10 +225,10 @@ def test_a_field_of_another_type_is_rejected(binary_costs: Costs, field: str, va
         Certificate.from_dict({**record, field: value})
 
 
-@pytest.mark.parametrize("version", [1, 4, "3", None])
+@pytest.mark.parametrize("version", [0, 5, 4.0, "4", None])
 def test_a_certificate_of_another_format_is_rejected(binary_costs: Costs, version: object):
     record = learn_finite(binary_costs).certificate.to_dict()
-    with pytest.raises(ValueError, match="not a certificate of format 3"):
+    with pytest.raises(ValueError, match="not a certificate of format 1 to 4"):
         Certificate.from_dict({**record, "format": version})
 
 

@@ -11,13 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.deployment import DeployedPolicy
 from pacbayes_control.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.issuing import Provenance, issue, issue_sampled, issue_single_draw
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.rollouts import evaluate, sample_costs
+from pacbayes_control.rollouts import certifying_draws, evaluate
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
 from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -51,7 +52,7 @@ def finite_run(probabilities: list[float]) -> Run[Categorical]:
 
 
 def gaussian_run() -> Run[DiagonalGaussian]:
-    costs = Costs(np.eye(50, 4), draws="fresh")
+    costs = Costs(np.eye(50, 4), origin=CERTIFYING, draws="fresh")
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
@@ -60,7 +61,7 @@ def gaussian_run() -> Run[DiagonalGaussian]:
 
 
 def single_draw_run() -> Run[DiagonalGaussian]:
-    costs = Costs(np.eye(50, 1), parameters=DRAWN)
+    costs = Costs(np.eye(50, 1), origin=SINGLE_DRAW, parameters=DRAWN)
     budget = Budget(0.05)
     budget.spend("single-draw")
     certificate = issue_single_draw(costs, PRIOR, GAUSSIAN, budget, Provenance("kl"))
@@ -243,7 +244,7 @@ def test_the_action_is_that_of_the_task():
 def test_the_action_of_a_gaussian_posterior_is_that_of_the_task():
     task = Vehicle(controller=Linear())
     prior = paper_prior()
-    costs = sample_costs(task, prior, task.environments(40, stream="train"), draws=2)
+    costs = certifying_draws(task, prior, task.environments(40, stream="train"), draws=2)
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")

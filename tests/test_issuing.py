@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import chi2, multivariate_normal, norm
 
-from pacbayes_control.certificate import Budget, Certificate
+from origins import CERTIFYING, SINGLE_DRAW
+from pacbayes_control.certificate import Budget, Certificate, Constraint
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.issuing import (
     METHODS,
     PAC_BAYES,
@@ -91,7 +92,9 @@ def sampled(
     provenance: Provenance = LEARNT,
 ) -> Certificate:
     shares = budget(sampling=SAMPLING_DELTA, **{method: DELTA - SAMPLING_DELTA})
-    return issue_sampled(Costs(values, draws=draws), prior, posterior, method, shares, provenance)
+    return issue_sampled(
+        Costs(values, origin=CERTIFYING, draws=draws), prior, posterior, method, shares, provenance
+    )
 
 
 def single(
@@ -100,7 +103,7 @@ def single(
     prior: DiagonalGaussian = PRIOR,
     posterior: DiagonalGaussian = POSTERIOR,
 ) -> Certificate:
-    costs = Costs(values, parameters=policy[None])
+    costs = Costs(values, origin=SINGLE_DRAW, parameters=policy[None])
     return issue_single_draw(costs, prior, posterior, budget(single_draw=DELTA), LEARNT)
 
 
@@ -171,7 +174,9 @@ def test_shared_draws_cost_more_than_fresh_ones(failures: NDArray):
 
 
 def test_a_sampled_certificate_says_what_it_counted(failures: NDArray):
-    c = sampled(failures, "kl-maurer", "shared", provenance=Provenance("kl", "from a book", ["x"]))
+    limit = Constraint.of({0: 1.0}, 0.5, None, name_of=str)
+    told = Provenance("kl", "from a book", [limit])
+    c = sampled(failures, "kl-maurer", "shared", provenance=told)
     assert (c.environments, c.draws, c.shared_draws, c.parameters) == (120, 5, True, 3)
     assert (c.policies, c.policy, c.policy_name) == (None, None, None)
     assert (c.method, c.delta, c.binary, c.noise, c.set_aside) == (
@@ -181,7 +186,7 @@ def test_a_sampled_certificate_says_what_it_counted(failures: NDArray):
         None,
         0,
     )
-    assert (c.prior, c.objective, c.constraints) == ("from a book", "kl", ("x",))
+    assert (c.prior, c.objective, c.constraints) == ("from a book", "kl", (limit,))
     assert c.budget == {SAMPLING: SAMPLING_DELTA, "kl-maurer": DELTA - SAMPLING_DELTA}
     assert c.hashes["prior"] == PRIOR.digest
     assert c.hashes["posterior"] == POSTERIOR.digest
@@ -208,7 +213,7 @@ def test_the_prior_itself_has_no_divergence_to_pay_for(failures: NDArray):
 
 def test_a_sampled_certificate_needs_costs_of_draws(failures: NDArray):
     shares = budget(sampling=0.01, kl=0.04)
-    with pytest.raises(ValueError, match="certified from draws: use sample_costs"):
+    with pytest.raises(ValueError, match="certified from draws: use certify_posterior"):
         issue_sampled(Costs(failures), PRIOR, POSTERIOR, "kl", shares, LEARNT)
 
 
@@ -356,20 +361,26 @@ def test_the_sentences_say_who_is_certified(failures: NDArray, grades: NDArray):
 
 
 def test_environments_set_aside_change_what_the_sentence_claims(failures: NDArray):
-    c = sampled(failures, provenance=Provenance("kl", "learnt before", set_aside=30))
+    origin = {**CERTIFYING, "task": "t", "stream": "train", "seed": 0, "start": 30, "stop": 150}
+    prior = PRIOR.with_data_used(Seen("train", 0, 0, 20), Seen("train", 0, 150, 160))
+    prior = prior.with_data_used(Seen("train", 1, 0, 7), Seen("elsewhere", 0, 0, 9))
+    shares = budget(sampling=0.01, kl=0.04)
+    c = issue_sampled(
+        Costs(failures, origin=origin, draws="fresh"), prior, POSTERIOR, "kl", shares, LEARNT
+    )
     assert c.set_aside == 30
     assert c.sentence.endswith("drawn like the 120 it was certified on.")
 
 
 def test_noise_of_the_rollouts_is_told(failures: NDArray):
-    origin = {"noise": {"stream": "certify noise", "seed": 0, "of": "wheel slip 0.1"}}
+    origin = CERTIFYING | {"noise": {"stream": "certify noise", "seed": 0, "of": "wheel slip 0.1"}}
     costs = Costs(failures, origin=origin, draws="fresh")
     shares = budget(sampling=0.01, kl=0.04)
     c = issue_sampled(costs, PRIOR, POSTERIOR, "kl", shares, LEARNT)
     assert c.noise == "wheel slip 0.1"
     assert c.sentence.endswith(
         "it was learnt from"
-        ", averaged over noise drawn independently of the policy (wheel slip 0.1)."
+        ", averaged over noise drawn independently of the policy (“wheel slip 0.1”)."
     )
     finite = issue(
         Costs(failures, origin=origin),
@@ -393,7 +404,7 @@ def test_a_finite_posterior_has_no_fields_of_a_gaussian_one(failures: NDArray):
 
 def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
     """A smaller share for sampling loosens that step, and no other."""
-    costs = Costs(failures, draws="fresh")
+    costs = Costs(failures, origin=CERTIFYING, draws="fresh")
     few, much = budget(sampling=0.001, kl=0.04), budget(sampling=0.01, kl=0.04)
     loose = issue_sampled(costs, PRIOR, POSTERIOR, "kl", few, LEARNT)
     tight = issue_sampled(costs, PRIOR, POSTERIOR, "kl", much, LEARNT)
@@ -406,7 +417,7 @@ def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
 
 
 def test_a_budget_without_a_share_for_sampling_is_refused(failures: NDArray):
-    costs = Costs(failures, draws="fresh")
+    costs = Costs(failures, origin=CERTIFYING, draws="fresh")
     with pytest.raises(ValueError, match="a share for sampling and one for the method kl"):
         issue_sampled(costs, PRIOR, POSTERIOR, "kl", budget(kl=0.01), LEARNT)
     with pytest.raises(ValueError, match="one for the method occam"):

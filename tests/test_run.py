@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
@@ -256,7 +257,10 @@ def sampled_run(shared: bool = False) -> Run[DiagonalGaussian]:
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
-    origin = {"task": "test", "noise": {"stream": "certify noise", "seed": 1, "of": "wind"}}
+    origin = CERTIFYING | {
+        "task": "test",
+        "noise": {"stream": "certify noise", "seed": 1, "of": "wind"},
+    }
     values = np.random.default_rng(0).random((30, 3)) < 0.1
     costs = Costs(values, origin=origin, draws="shared" if shared else "fresh")
     certificate = issue_sampled(costs, prior, posterior, "kl", budget, Provenance("kl"))
@@ -267,7 +271,7 @@ def single_draw_run() -> Run[DiagonalGaussian]:
     prior, posterior = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([1 / 3, 0.1], [0.7, 0.2])
     budget = Budget(0.05)
     budget.spend("single-draw")
-    costs = Costs(np.eye(30, 1), parameters=np.array([[0.2, 1 / 7]]))
+    costs = Costs(np.eye(30, 1), origin=SINGLE_DRAW, parameters=np.array([[0.2, 1 / 7]]))
     certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl"))
     return Run(certificate, costs, prior, posterior)
 
@@ -307,7 +311,7 @@ def test_a_manifest_that_does_not_say_what_the_draws_were_is_refused(tmp_path: P
     del manifest["draws"]
     manifest["seal"] = seal(manifest)
     path.write_bytes(json_bytes(manifest))
-    with pytest.raises(ValueError, match="is not a manifest of format 2"):
+    with pytest.raises(ValueError, match="is not a manifest of format 1 to 3"):
         Run.load(tmp_path / "run")
     manifest["draws"] = "stale"
     manifest["seal"] = seal(manifest)

@@ -102,10 +102,10 @@ def test_the_sentence_says_for_which_distributions(binary_costs: Costs, graded_c
         "of new environments from any distribution D′ with KL(D′‖D) ≤ 0.08185, where D is that of "
         "the 200 it was learnt from."
     )
-    run = under_shift(learn_finite(graded_costs, set_aside=5), Ball("renyi-2", 0.3))
+    run = under_shift(learn_finite(graded_costs), Ball("renyi-2", 0.3))
     assert run.certificate.sentence.endswith(
         "in new environments from any distribution D′ with D_2(D′‖D) ≤ 0.3, where D is that of the "
-        "150 it was certified on."
+        "150 it was learnt from."
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.bounds import log_xi
 from pacbayes_control.certificate import Budget, Certificate
 from pacbayes_control.costs import Costs
@@ -55,6 +56,14 @@ def test_runs_from_solvers_and_union_bounds_are_verified(tmp_path: Path, binary_
     verify(learn_best(binary_costs, 0.02).save(tmp_path / "best"))
 
 
+HALF_ON_1 = {
+    "weights": {"1": 1.0},
+    "lower": 0.5,
+    "upper": None,
+    "words": "at least 0.5 on “policy 1”",
+}
+
+
 def forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the certificate, and every hash with it, as a careful forger would."""
     path = folder / "certificate.json"
@@ -92,7 +101,7 @@ def test_a_bound_lowered_by_a_hair_is_refused_even_with_all_hashes_redone(
         ({"training_cost_bound": 0.1}, "belongs to sampled policies only"),
         ({"method": "single-draw"}, "cannot certify a posterior of this kind"),
         ({"noise": "wind"}, "wrong about the noise"),
-        ({"set_aside": -1}, "a negative number of environments"),
+        ({"set_aside": -1}, "are said to be set aside"),
         ({"delta": 0.001}, "overspends"),
         ({"budget": {"kl": 0.02}}, "overspends"),
         ({"budget": {"kl": -0.02}}, "overspends"),
@@ -105,7 +114,8 @@ def test_a_bound_lowered_by_a_hair_is_refused_even_with_all_hashes_redone(
         ({"bound": -0.1}, r"outside \[0, 1\]"),
         ({"bound": 1.1}, r"outside \[0, 1\]"),
         ({"hashes": {}}, "about other costs"),
-        ({"constraints": ["at least 0.5 on 1"], "bound": 0.01}, "is below what"),
+        ({"constraints": [HALF_ON_1], "bound": 0.01}, "breaks the constraint"),
+        ({"constraints": [], "bound": 0.01}, "is below what"),
     ],
 )
 def test_a_forged_certificate_is_refused(
@@ -162,7 +172,7 @@ def test_a_posterior_outside_the_prior_is_refused(tmp_path: Path, binary_costs: 
     run = learn_finite(binary_costs)
     prior = Categorical([0.2, 0.2, 0.0, 0.2, 0.2, 0.2])
     hashes = dict(run.certificate.hashes) | {"prior": prior.digest}
-    forged = dataclasses.replace(run.certificate, hashes=hashes)
+    forged = dataclasses.replace(run.certificate, hashes=hashes, prior="given in advance")
     folder = Run(forged, run.costs, prior, run.posterior).save(tmp_path / "run")
     with pytest.raises(InvalidCertificate, match="the prior is zero where the posterior is not"):
         verify(folder)
@@ -201,7 +211,7 @@ def gaussian_run(
     delta: float = 0.05,
 ) -> Run[DiagonalGaussian]:
     """An honest run: sampled, or of a single draw."""
-    budget, provenance = Budget(delta), Provenance("kl", "a test's", set_aside=7)
+    budget, provenance = Budget(delta), Provenance("kl", "a test's")
     if method == "single-draw":
         budget.spend(method)
         certificate = issue_single_draw(costs, prior, posterior, budget, provenance)
@@ -218,11 +228,15 @@ def drawn_costs(
     """100 environments × 4 draws."""
     values = np.random.default_rng(5).random((100, 4))
     values = values**3 if graded else values < 0.15
-    return Costs(values, draws="shared" if shared else "fresh", origin=origin)
+    draws = "shared" if shared else "fresh"
+    return Costs(values, draws=draws, origin=CERTIFYING | (origin or {}))
 
 
-def one_drawn(policy: NDArray, graded: bool = False, **options: Any) -> Costs:
-    return Costs(drawn_costs(graded=graded).values[:, :1], parameters=policy, **options)
+def one_drawn(
+    policy: NDArray, graded: bool = False, origin: dict[str, object] | None = None
+) -> Costs:
+    values = drawn_costs(graded=graded).values[:, :1]
+    return Costs(values, parameters=policy, origin=SINGLE_DRAW | (origin or {}))
 
 
 def costs_of_one(graded: bool = False) -> Costs:
@@ -250,7 +264,7 @@ def test_honest_sampled_runs_are_verified(tmp_path: Path, method: str, shared: b
     assert verification.recomputed <= verification.certificate.bound
     assert verification.certificate.bound - verification.recomputed < 1e-9
     assert "a policy drawn afresh from the posterior over 3 parameters" in str(verification)
-    assert "averaged over noise drawn independently of the policy (wind)" in str(verification)
+    assert "averaged over noise drawn independently of the policy (“wind”)" in str(verification)
 
 
 @pytest.mark.parametrize("graded", [False, True])
@@ -265,7 +279,8 @@ def test_honest_runs_of_a_single_draw_are_verified(tmp_path: Path, graded: bool)
 def test_a_single_draw_that_the_prior_likes_far_better_is_verified(tmp_path: Path):
     """Where the complexity is none, the bound is the cost itself."""
     prior, posterior = DiagonalGaussian([5.0], 1.0), DiagonalGaussian([0.0], 1.0)
-    costs = Costs(np.zeros((50, 1)), parameters=prior.mean[None])  # drawn once in a million
+    drawn = prior.mean[None]  # once in a million
+    costs = Costs(np.zeros((50, 1)), origin=SINGLE_DRAW, parameters=drawn)
     run = gaussian_run(costs, "single-draw", prior, posterior)
     assert run.certificate.kl == pytest.approx(-12.5)
     assert run.certificate.bound == 0
@@ -273,7 +288,9 @@ def test_a_single_draw_that_the_prior_likes_far_better_is_verified(tmp_path: Pat
 
 
 def test_a_single_draw_may_have_a_name(tmp_path: Path):
-    run = gaussian_run(one_drawn(POLICY, names=["named"]), "single-draw")
+    costs = costs_of_one()
+    named = Costs(costs.values, ["named"], costs.origin, costs.parameters)
+    run = gaussian_run(named, "single-draw")
     assert run.certificate.policy_name == "named"
     folder = run.save(tmp_path / "run")
     assert verify(folder).certificate.policy_name == "named"
@@ -295,9 +312,9 @@ def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path
         factor = 1 + rng.uniform(-0.9, 2, size) * 10.0 ** -rng.integers(0, 9, size)
         posterior = DiagonalGaussian(prior.mean + shift, prior.variance * factor)
         if method == "single-draw":
-            costs = Costs(values, parameters=posterior.sample(rng, 1))
+            costs = Costs(values, origin=SINGLE_DRAW, parameters=posterior.sample(rng, 1))
         else:
-            costs = Costs(values, draws=["fresh", "shared"][i % 2])
+            costs = Costs(values, origin=CERTIFYING, draws=["fresh", "shared"][i % 2])
         delta = float(10 ** rng.uniform(-9, -0.5))
         run = gaussian_run(costs, method, prior, posterior, delta)
         verify(run.save(tmp_path / str(i)))
@@ -326,15 +343,18 @@ def test_runs_whose_bound_is_one_are_verified(tmp_path: Path, method: str):
     assert run.certificate.bound == 1
     assert verify(run.save(tmp_path / "far")).recomputed == pytest.approx(1)
     ones = np.ones((20, 1 if single else 4))
-    costs = Costs(ones, parameters=POLICY) if single else Costs(ones, draws="fresh")
+    costs = Costs(ones, origin=CERTIFYING, draws="fresh")
+    if single:
+        costs = Costs(ones, origin=SINGLE_DRAW, parameters=POLICY)
     run = gaussian_run(costs, method)
     assert run.certificate.bound == 1
     assert verify(run.save(tmp_path / "ones")).recomputed == 1
 
 
 def test_runs_without_a_failure_are_verified(tmp_path: Path):
-    verify(gaussian_run(Costs(np.zeros((50, 4)), draws="fresh")).save(tmp_path / "sampled"))
-    costs = Costs(np.zeros((50, 1)), parameters=POLICY)
+    costs = Costs(np.zeros((50, 4)), origin=CERTIFYING, draws="fresh")
+    verify(gaussian_run(costs).save(tmp_path / "sampled"))
+    costs = Costs(np.zeros((50, 1)), origin=SINGLE_DRAW, parameters=POLICY)
     verify(gaussian_run(costs, "single-draw").save(tmp_path / "single"))
 
 
@@ -391,7 +411,7 @@ ANOTHER_NUMBER = "another number of environments, policies, parameters or draws"
         ({"delta": 0.01}, "overspends"),
         ({"noise": None}, "wrong about the noise"),
         ({"noise": "a breeze"}, "wrong about the noise"),
-        ({"set_aside": -1}, "a negative number of environments"),
+        ({"set_aside": -1}, "are said to be set aside"),
         ({"binary": False}, "whether all costs"),
         ({"policy": 0}, "cannot certify what the certificate names"),
         ({"policy_name": "the best"}, "is named None, not 'the best'"),
@@ -571,7 +591,7 @@ def test_a_single_draw_that_is_no_number_is_refused(tmp_path: Path, bad: float):
         ({"method": "kl", "policy": None}, "not what this kind of certificate counts"),
         ({"method": "occam"}, "cannot certify a posterior of this kind"),
         ({"noise": "wind"}, "wrong about the noise"),
-        ({"set_aside": -1}, "a negative number of environments"),
+        ({"set_aside": -1}, "are said to be set aside"),
         ({"policy_name": "x"}, "is named None, not 'x'"),
     ],
 )

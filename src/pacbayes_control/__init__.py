@@ -18,8 +18,10 @@ Ball, ball_between,             how large the ball is: assumed, known, or estima
 ball_of_samples
 Monitor, Promise                a certificate against what happened in deployment
 verify                          check a run without trusting whoever computed it
+sign, check_signature           who vouches for a run, by SSH keys
 DeployedPolicy                  what a run certifies, on the robot
 AlteredRun, InvalidCertificate  what verify raises
+InvalidSignature                what check_signature raises
 SearchStopped                   what a search raises that met a cost that is none
 
 >>> import pacbayes_control as pbc
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from pacbayes_control.rollouts import RolloutError, evaluate, mean_costs, sample_costs
     from pacbayes_control.run import AlteredRun, Run
     from pacbayes_control.shifting import curve, under_shift
+    from pacbayes_control.signing import InvalidSignature, check_signature, sign
     from pacbayes_control.verification import InvalidCertificate, verify
 
 # Where each public name lives. They are imported when first used, so that importing the package is
@@ -78,6 +81,7 @@ _HOMES = {
     "DiagonalGaussian": "distributions",
     "GaussianPrior": "learn",
     "InvalidCertificate": "verification",
+    "InvalidSignature": "signing",
     "Monitor": "monitor",
     "Promise": "monitor",
     "RolloutError": "rollouts",
@@ -87,6 +91,7 @@ _HOMES = {
     "ball_between": "balls",
     "ball_of_samples": "balls",
     "certify_draw": "learn",
+    "check_signature": "signing",
     "check_task": "conformance",
     "compare": "learn",
     "curve": "shifting",
@@ -104,6 +109,7 @@ _HOMES = {
     "read_campaign": "reading",
     "sample_costs": "rollouts",
     "set_aside": "learn",
+    "sign": "signing",
     "under_shift": "shifting",
     "verify": "verification",
 }
@@ -118,6 +124,7 @@ __all__ = [
     "DiagonalGaussian",
     "GaussianPrior",
     "InvalidCertificate",
+    "InvalidSignature",
     "Monitor",
     "Promise",
     "RolloutError",
@@ -127,6 +134,7 @@ __all__ = [
     "ball_between",
     "ball_of_samples",
     "certify_draw",
+    "check_signature",
     "check_task",
     "compare",
     "curve",
@@ -144,6 +152,7 @@ __all__ = [
     "read_campaign",
     "sample_costs",
     "set_aside",
+    "sign",
     "under_shift",
     "verify",
 ]

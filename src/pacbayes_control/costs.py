@@ -353,8 +353,8 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
         site = next(s for s in costs.sites if _row_digest(b"n", s.casefold().encode()) in shared)
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
-        f"the prior was learnt from environments with the same costs as some of these ({len(shared)} "
-        "different rows); if they are others, name the environments in both tables to tell"
+        "the prior was learnt from environments with the same costs as some of these "
+        f"({len(shared)} different rows); if they are others, name the environments in both tables to tell"
     )
 
 

@@ -295,7 +295,7 @@ def _certificate(
         incidents=costs.incidents,
         cost_rule=words_of(costs.origin, "cost_rule"),
         distribution=words_of(costs.origin, "distribution"),
-        **(dict.fromkeys(absent) | fields),
+        **(dict.fromkeys(absent) | fields),  # type: ignore[arg-type]
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ FILES = (  # all that a run may own beside its manifest
     *("objects.png", "views.png", "film.png", "failures.png"),
     "flights.png",
 )
+SIGNATURE = "manifest.json.sig"  # of the manifest, so that the manifest cannot list it
 
 
 class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of the program
@@ -66,8 +68,9 @@ class Run(Generic[D]):
         folder, attachments = Path(folder), attachments or {}
         check_free(folder, overwrite)
         folder.mkdir(parents=True, exist_ok=True)
-        # The manifest goes first and comes last: without it, an interrupted folder is no run.
-        for name in ("manifest.json", *FILES):
+        # A signature is of the old manifest. The manifest goes before the files and comes after
+        # them: without it, an interrupted folder is no run.
+        for name in (SIGNATURE, "manifest.json", *FILES):
             (folder / name).unlink(missing_ok=True)
         (folder / "certificate.json").write_bytes(json_bytes(self.certificate.to_dict()))
         np.save(folder / "costs.npy", self.costs.values, allow_pickle=False)
@@ -123,7 +126,7 @@ def check_free(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
     entries = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    interrupted = "certificate.json" in entries and entries <= set(FILES)
+    interrupted = "certificate.json" in entries and entries <= {SIGNATURE, *FILES}
     if entries and overwrite and "manifest.json" not in entries and not interrupted:
         raise ValueError(f"{folder} holds other things than a run: choose another folder")
     if entries and not overwrite:
@@ -138,9 +141,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no run at {folder}")
     manifest = read_json(folder / "manifest.json")
     if not _is_manifest(manifest):
-        raise ValueError(
-            f"{folder / 'manifest.json'} is not a manifest of format 1 to {FORMAT}"
-        )
+        raise ValueError(f"{folder / 'manifest.json'} is not a manifest of format 1 to {FORMAT}")
     if manifest["seal"] != seal(manifest):
         raise AlteredRun("manifest.json was altered: its seal does not match")
     missing = [name for name in REQUIRED if name not in manifest["files"]]
@@ -156,6 +157,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     for name in FILES:
         if name not in manifest["files"] and (folder / name).exists():
             raise AlteredRun(f"{name} was added: the manifest does not list it")
+    if os.path.lexists(folder / SIGNATURE):
+        _check_regular(folder / SIGNATURE)
     return manifest
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pacbayes_control.balls import Ball
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
-from pacbayes_control.certificate import FORMAT, Budget, Certificate, versions
+from pacbayes_control.certificate import Budget, Certificate, versions
 from pacbayes_control.run import Run
 
 SHARE = "shift"  # the budget's name for a ball that was estimated
@@ -49,7 +49,7 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
         delta=delta,
         budget=budget,
         versions=versions(run.costs.origin),
-        format=FORMAT,
+        format=max(certificate.format, 3),  # the first that knew balls
     )
     return replace(run, certificate=shifted)
 

@@ -48,14 +48,14 @@ def _as_json(character: str) -> str:
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
-def quoted(name: str) -> str:
+def quoted(name: str, most: int = LONGEST_NAME) -> str:
     """A name in quotes that it cannot leave, on one line and not longer than a name is.
 
     >>> quoted('careful” fails in at most 0.01 % of new environments. “')
     "“careful' fails in at most 0.01 % of new environments. '”"
     """
     line = " ".join(printable(name).split()).translate(QUOTES)
-    return f"“{shortened(line)}”"
+    return f"“{shortened(line, most)}”"
 
 
 def shortened(line: str, most: int = LONGEST_NAME) -> str:

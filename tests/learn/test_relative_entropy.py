@@ -43,11 +43,10 @@ def test_the_certificate_tells_the_constraints(binary_costs: Costs):
     costs = Costs(binary_costs.values, names=list("abcdef"))
     limits = [LinearConstraint([0, 1, 0, 1, 0, 0], 0.2), LinearConstraint([0, 0, 2, 0, 0, 0], 0, 1)]
     certificate = learn_constrained(costs, constraints=limits).certificate
-    assert certificate.constraints == (
-        "at least 0.2 on b, d",
-        "at least 0 on 2 c",
-        "at most 1 on 2 c",
-    )
+    assert [str(constraint) for constraint in certificate.constraints] == [
+        "at least 0.2 on “b”, “d”",
+        "at least 0 and at most 1 on 2 “c”",
+    ]
 
 
 def test_upper_limits_and_several_rows_are_kept(binary_costs: Costs):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import cvxpy
 import numpy as np
@@ -215,7 +216,8 @@ def test_constraints_are_kept_under_the_robust_objective():
     assert held.posterior.probabilities[best] == pytest.approx(0.3, abs=1e-4)
     assert held.posterior.probabilities[best] <= 0.3 + 1e-6
     assert c_pac(free) < c_pac(held)
-    assert held.certificate.constraints == (f"at most 0.3 on policy {best}",)
+    (constraint,) = held.certificate.constraints
+    assert str(constraint) == f"at most 0.3 on “policy {best}”"
     allowed = posteriors(held.posterior, held.prior, 3000)
     allowed = allowed[allowed[:, best] <= 0.3]
     assert len(allowed) > 500
@@ -345,9 +347,9 @@ class Listening(GaussianSearch):
         self.asked.append(policies)
         return policies
 
-    def tell(self, costs: NDArray, gradients: NDArray | None = None) -> None:
+    def tell(self, costs: NDArray, gradients: NDArray | None = None, **where: Any) -> None:
         self.told.append(costs)
-        super().tell(costs, gradients)
+        super().tell(costs, gradients, **where)
 
 
 @dataclass(frozen=True)
@@ -407,7 +409,7 @@ def test_the_value_of_a_robust_search_is_c_pac_prime_without_the_shift():
         here = DiagonalGaussian(PRIOR.mean + np.sqrt(0.5) * m, 0.5 * np.exp(rho))
         policies = search.ask()
         costs = GRADED.costs(policies, TRAIN)
-        search.tell(rescaled_exponential(costs).mean(axis=0))
+        search.tell(rescaled_exponential(costs).mean(axis=0), environments=())
         mean = float(np.exp(costs).mean())
         smooth = mean if step == 0 else search.SMOOTHING * smooth + (1 - search.SMOOTHING) * mean
         expected = robust_c_pac(smooth, here.kl(PRIOR), len(TRAIN), DELTA, SHIFT)

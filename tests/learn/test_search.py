@@ -47,7 +47,7 @@ def search_at(point: NDArray, objective: str | None = None, n: int = 100, **sett
 def tell_waves(search: GaussianSearch) -> None:
     policies = search.ask()
     gradients = waves_gradients(policies) if search.settings.estimator == "gradient" else None
-    search.tell(waves(policies), gradients)
+    search.tell(waves(policies), gradients, environments=())
 
 
 def slope_of_first_step(search: GaussianSearch) -> NDArray:
@@ -107,7 +107,7 @@ def test_evolution_is_unbiased_even_with_few_pairs():
 def test_constant_costs_have_no_slope():
     for estimator in ("evolution", "differences"):
         search = search_at(POINT, estimator=estimator)
-        search.tell(np.full(search.population, 0.3))
+        search.tell(np.full(search.population, 0.3), environments=())
         np.testing.assert_allclose(slope_of_first_step(search), 0, atol=1e-15)
 
 
@@ -180,7 +180,7 @@ def test_a_search_ends_at_the_smallest_bound(natural: bool):
     search = GaussianSearch(prior, 1000, 0.01, "kl", settings)
     while not search.done:
         policies = search.ask()
-        search.tell(valley(policies), valley_gradients(policies))
+        search.tell(valley(policies), valley_gradients(policies), environments=())
     assert best_bound_in_the_valley(prior, 1000) < 0.15
     assert search.best_value < best_bound_in_the_valley(prior, 1000) + 0.005
 
@@ -190,7 +190,7 @@ def test_the_cost_alone_is_minimised_where_there_is_no_objective(natural: bool):
     settings = Settings(natural=natural, ranks=True, variance=False, pairs=16)
     search = GaussianSearch(DiagonalGaussian(np.zeros(5), 0.25), 1, 0.5, None, settings)
     while not search.done:
-        search.tell(valley(search.ask()))
+        search.tell(valley(search.ask()), environments=())
     assert search.step == settings.steps  # without a bound, every step is taken
     np.testing.assert_allclose(search.posterior.mean, 1, atol=0.1)
 
@@ -202,7 +202,7 @@ def test_the_cost_alone_is_minimised_where_there_is_no_objective(natural: bool):
 def test_a_search_lives_through_policies_that_all_cost_the_same(objective: str, cost: float):
     search = GaussianSearch(PRIOR, 1000, 0.01, objective)
     for _ in range(3):
-        search.tell(np.full(search.population, cost))
+        search.tell(np.full(search.population, cost), environments=())
     assert np.all(np.isfinite(search.posterior.mean))
 
 
@@ -217,7 +217,7 @@ def test_the_first_steps_of_adam_are_as_computed_by_hand():
     spread = np.sqrt(PRIOR.variance)
     for slope in (1.0, 3.0):
         gradients = np.full((search.population, 2), slope) / spread
-        search.tell(np.full(search.population, 0.5), gradients)
+        search.tell(np.full(search.population, 0.5), gradients, environments=())
     first = 0.1
     second = 0.1 * ((0.9 * 0.1 * 1 + 0.1 * 3) / 0.19) / np.sqrt((0.99 * 0.01 + 0.01 * 9) / 0.0199)
     expected = np.array([[-first - second] * 2, [0.0, 0.0]])
@@ -254,22 +254,22 @@ def test_ranks_do_not_change_with_a_monotone_transform_of_the_costs():
     searches = [search_at(np.zeros((2, 2)), ranks=True, steps=15) for _ in range(2)]
     plain, bent = searches
     while not plain.done:
-        plain.tell(waves(plain.ask()))
-        bent.tell(waves(bent.ask()) ** 3 / 7)
+        plain.tell(waves(plain.ask()), environments=())
+        bent.tell(waves(bent.ask()) ** 3 / 7, environments=())
     assert np.array_equal(plain.coordinates, bent.coordinates)
 
 
 def test_ranks_of_equal_costs_are_equal():
     search = search_at(np.zeros((2, 2)), ranks=True)
-    search.tell(np.full(search.population, 0.3))
+    search.tell(np.full(search.population, 0.3), environments=())
     np.testing.assert_allclose(slope_of_first_step(search), 0, atol=1e-15)
 
 
 def test_a_search_without_ranks_does_notice_the_transform():
     plain, bent = (search_at(np.zeros((2, 2))) for _ in range(2))
     for _ in range(2):
-        plain.tell(waves(plain.ask()))
-        bent.tell(waves(bent.ask()) ** 3)
+        plain.tell(waves(plain.ask()), environments=())
+        bent.tell(waves(bent.ask()) ** 3, environments=())
     assert not np.array_equal(plain.coordinates, bent.coordinates)
 
 
@@ -323,17 +323,17 @@ def test_a_search_is_done_after_all_its_steps():
 def test_a_search_stops_early_when_its_objective_no_longer_improves():
     search = search_at(np.zeros((2, 2)), "kl", patience=5)
     for cost in (0.5, 0.4):
-        search.tell(np.full(search.population, cost))
+        search.tell(np.full(search.population, cost), environments=())
     assert search.best_step == 1
     while not search.done:
-        search.tell(np.full(search.population, 0.8))
+        search.tell(np.full(search.population, 0.8), environments=())
     assert search.step == 1 + 5
 
 
 def test_a_search_without_an_objective_has_endless_patience():
     search = search_at(np.zeros((2, 2)), None, patience=1, steps=9)
     while not search.done:
-        search.tell(np.full(search.population, 0.8))
+        search.tell(np.full(search.population, 0.8), environments=())
     assert search.step == 9
 
 
@@ -372,7 +372,7 @@ def test_bad_settings_get_a_clear_error(settings: dict, message: str):
 def test_one_pair_is_enough_where_it_tells_all_that_is_learnt(settings: dict):
     search = GaussianSearch(PRIOR, 100, 0.01, "kl", Settings(pairs=1, **settings))
     policies = search.ask()
-    search.tell(waves(policies), waves_gradients(policies))
+    search.tell(waves(policies), waves_gradients(policies), environments=())
     assert search.step == 1
 
 
@@ -401,7 +401,7 @@ def test_an_unknown_objective_gets_a_clear_error():
 def test_bad_costs_are_refused_and_change_nothing(spoil):
     search = search_at(POINT, "kl")
     with pytest.raises(ValueError, match="64 finite costs are needed, one for each policy"):
-        search.tell(spoil(waves(search.ask())))
+        search.tell(spoil(waves(search.ask())), environments=())
     assert search.step == 0
     assert np.array_equal(search.coordinates, POINT)
     assert np.isnan(search.value)
@@ -420,7 +420,7 @@ def test_bad_costs_are_refused_and_change_nothing(spoil):
 def test_bad_gradients_are_refused_and_change_nothing(gradients: NDArray | None):
     search = search_at(POINT, "kl", estimator="gradient")
     with pytest.raises(ValueError, match=r"needs a .*gradient for each policy|NaN or infinite"):
-        search.tell(waves(search.ask()), gradients)
+        search.tell(waves(search.ask()), gradients, environments=())
     assert search.step == 0
     assert np.array_equal(search.coordinates, POINT)
 
@@ -544,7 +544,7 @@ def test_a_search_that_finds_nothing_better_returns_the_prior():
     rng = np.random.default_rng(0)
     while not search.done:
         search.ask()
-        search.tell(rng.random(search.population) * 0.1 + 0.1)  # noise alone
+        search.tell(rng.random(search.population) * 0.1 + 0.1, environments=())  # noise alone
     assert search.posterior.kl(prior) < 0.05
 
 
@@ -556,7 +556,7 @@ def test_what_is_returned_is_the_average_where_the_objective_was_lowest():
     while not search.done:
         policies = search.ask()
         here = search._gaussian(search._averaged())
-        search.tell(np.mean(np.abs(policies - 1) > 1.5, axis=1))
+        search.tell(np.mean(np.abs(policies - 1) > 1.5, axis=1), environments=())
         if search.value < lowest - 1e-5:
             lowest, best = search.value, here
     assert search.best_value == lowest

@@ -14,6 +14,7 @@ from pacbayes_control.cli import (
     learning,
     pretraining,
     reporting,
+    signing,
 )
 from pacbayes_control.cli.app import app, main
 
@@ -29,4 +30,5 @@ __all__ = [
     "main",
     "pretraining",
     "reporting",
+    "signing",
 ]

@@ -18,6 +18,7 @@ from pacbayes_control.cli.options import (
     check_json,
     write_json,
 )
+from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
 
 
 @app.command()
@@ -110,11 +111,14 @@ def certify(
 @app.command()
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    key: KeyOption = None,
+    signer: SignerOption = None,
     json_file: JsonFile = None,
 ) -> None:
     """Recompute a certificate from its files.
 
-    Exit code 0 if it holds, 1 if it does not or a file was altered, 2 if the run cannot be read.
+    Exit code 0 if it holds, 1 if it does not, a file was altered or the key did not sign it, 2 if
+    the run cannot be read.
 
     Example: pbc verify runs/vehicle
     """
@@ -126,10 +130,14 @@ def verify(
     check_json(json_file, run)
     try:
         verification = verify_run(run)
+        signed = signature_of(run, key, signer)
     except (AlteredRun, InvalidCertificate) as error:
         write_json(json_file, {"verified": False, "reason": str(error)})
         complain(f"NOT VERIFIED: {error}")
         raise typer.Exit(1) from None
     say(str(verification))
+    if signed.words:
+        say(signed.words)
     record = verification.certificate.to_dict()
-    write_json(json_file, {**record, "verified": True, "recomputed": verification.recomputed})
+    record |= {"verified": True, "recomputed": verification.recomputed, "signature": signed.record}
+    write_json(json_file, record)

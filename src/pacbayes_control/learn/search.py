@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.distributions import DiagonalGaussian, merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.tasks.base import KEPT_STREAMS, generator
+from pacbayes_control.tasks.base import KEPT_STREAMS, Environments, generator
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +81,8 @@ class GaussianSearch:
     >>> search = GaussianSearch(DiagonalGaussian([0.0, 0.0], 1.0), n=100, delta=0.01)
     >>> while not search.done:
     ...     policies = search.ask()
-    ...     search.tell(np.mean(np.abs(policies - 1) > 1.5, axis=1))  # what each policy costs
+    ...     costs = np.mean(np.abs(policies - 1) > 1.5, axis=1)  # what each policy costs
+    ...     search.tell(costs, environments=())  # and where: here, in none
     >>> bool(search.posterior.mean.min() > 0.1)
     True
     """
@@ -131,11 +133,25 @@ class GaussianSearch:
         points = noise[:, None, :] + np.concatenate([offsets, -offsets])
         return centre.mean + spread * points.reshape(-1, len(centre))
 
-    def tell(self, costs: Floats, gradients: Floats | None = None) -> None:
+    def tell(
+        self,
+        costs: Floats,
+        gradients: Floats | None = None,
+        *,
+        environments: Environments | Sequence[Environments],
+    ) -> None:
         """Move, given the mean cost in training of each policy that was asked for.
 
-        gradients: (policies, parameters), the task's own; for the estimator of that name only.
+        Args:
+            costs: (policies,).
+            gradients: (policies, parameters), the task's own; for the estimator of that name only.
+            environments: those that the costs are of, which the posterior remembers to have seen:
+                no bound for which it is the prior may count them. Empty if they depend on none.
+
         """
+        seen = [environments] if isinstance(environments, Environments) else list(environments)
+        if not all(isinstance(part, Environments) for part in seen):
+            raise ValueError("tell which Environments the costs are of; () if they are of none")
         costs = np.asarray(costs, float)
         asked = self.population
         if costs.shape != (asked,) or not np.all(np.isfinite(costs)):
@@ -152,6 +168,7 @@ class GaussianSearch:
         if not self.settings.variance:
             slope[1] = 0
         self._move(slope)
+        self.seen = merged_ranges([*self.seen, *(part.range for part in seen)])
 
     @property
     def population(self) -> int:
@@ -281,6 +298,7 @@ class GaussianSearch:
                 average=self.average,
                 best=self.best,
                 moments=self.moments,
+                seen=np.frombuffer(json.dumps(self.seen).encode(), np.uint8),
             )
         os.replace(unfinished, path)
 
@@ -290,6 +308,7 @@ class GaussianSearch:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 found = saved["fingerprint"].tobytes().decode()
                 numbers, arrays = saved["numbers"], [saved[name] for name in self._ARRAYS]
+                seen = ranges_from(json.loads(saved["seen"].tobytes()), "the checkpoint")
         except Exception:
             raise ValueError(f"{path} is not a checkpoint: delete it to start anew") from None
         if found != fingerprint:
@@ -300,5 +319,6 @@ class GaussianSearch:
         self.step, self.best_step = int(numbers[0]), int(numbers[1])
         self.best_value, self.cost, self.value = map(float, numbers[2:])
         self.coordinates, self.average, self.best, self.moments = arrays
+        self.seen = seen
 
     _ARRAYS = ("coordinates", "average", "best", "moments")

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.costs import rescaled_exponential
-from pacbayes_control.distributions import merged_ranges
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
@@ -58,8 +57,6 @@ def search_posterior(
     fingerprint = search.fingerprint(task=words, environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
-    done = [at(step).range for step in range(search.step)]
-    search.seen = merged_ranges([*search.prior.seen, *done])
     saved = time.monotonic()
     while not search.done:
         here = at(search.step)
@@ -74,8 +71,7 @@ def search_posterior(
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
-        search.tell(costs, gradients)
-        search.seen = merged_ranges([*search.seen, here.range])
+        search.tell(costs, gradients, environments=here)
         late = time.monotonic() - saved > CHECKPOINT_SECONDS
         if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
             search.save(checkpoint, fingerprint)

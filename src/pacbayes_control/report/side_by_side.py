@@ -66,7 +66,7 @@ def _sampled(run: Run[Any], method: str) -> Certificate:
     c = run.certificate
     shares = {SAMPLING: float(c.budget[SAMPLING]), method: float(c.budget[c.method])}
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
-    provenance = Provenance(c.objective, c.prior, c.constraints)
+    provenance = Provenance(c.objective, c.prior)
     budget = Budget(delta, shares)
     issued = issue_sampled(run.costs, run.prior, run.posterior, method, budget, provenance)
     other = replace(run, certificate=issued)

@@ -7,6 +7,7 @@ is a matter of evaluating kl(r̂‖b), the binomial tail at b, or a divergence a
 
 runs.py        a run and its certificate, checked
 intervals.py   what the theorems are made of
+words.py       what the certificate says, against its files; and what can only be believed
 shift.py       certificates that hold in a ball of distributions
 """
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certificate import Certificate, round_up
-from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
+from pacbayes_control.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.run import Run, read_json
 from pacbayes_control.verification.intervals import (
     Interval,
@@ -31,6 +31,7 @@ from pacbayes_control.verification.intervals import (
     xi,
 )
 from pacbayes_control.verification.shift import check_samples, shifted_condition, tilted_condition
+from pacbayes_control.verification.words import check_words, taken_as_told
 
 PAC_BAYES = ("kl", "kl-maurer", "pinsker")
 AGREEMENT = 1e-9  # how closely r̂ and KL as stated must agree with r̂ and KL as recomputed
@@ -42,6 +43,7 @@ class Verification:
 
     certificate: Certificate
     recomputed: float  # the smallest bound that the theorem gives, rounded to nearest
+    told: tuple[str, ...] = ()  # what the files cannot prove, in words
 
     def __str__(self) -> str:
         c = self.certificate
@@ -67,7 +69,8 @@ def verify(folder: str | Path) -> Verification:
         cost, holds = _gaussian(run, means)
     ball, stated = certificate.ball, certificate.bound_without_shift
     if ball is None or stated is None:
-        return Verification(certificate, _recomputed(certificate, certificate.bound, cost, holds))
+        smallest = _recomputed(certificate, certificate.bound, cost, holds)
+        return Verification(certificate, smallest, taken_as_told(run))
     base = _recomputed(certificate, stated, cost, holds)
     check_samples(ball, certificate.budget.get("shift"))
     if certificate.tilt is not None:
@@ -80,7 +83,7 @@ def verify(folder: str | Path) -> Verification:
             f"({smallest_that(robust, iv.mpf(stated)):.6g} does)"
         )
     smallest = smallest_that(tightest, iv.mpf(base))
-    return Verification(certificate, min(smallest, certificate.bound))
+    return Verification(certificate, min(smallest, certificate.bound), taken_as_told(run))
 
 
 def _recomputed(
@@ -108,9 +111,7 @@ def _check_record(run: Run, sentence: str | None) -> None:
     _check_kind(run)
     if c.noise != run.costs.noise:
         raise InvalidCertificate("the certificate is wrong about the noise of the rollouts")
-    _check_unseen(run)
-    if c.set_aside < 0:
-        raise InvalidCertificate("a negative number of environments is said to be set aside")
+    check_words(run)
     if c.binary != run.costs.binary:
         raise InvalidCertificate("the certificate is wrong about whether all costs are 0 or 1")
     spent = list(c.budget.values())
@@ -142,18 +143,6 @@ def _check_record(run: Run, sentence: str | None) -> None:
         raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
     if sentence != c.sentence:
         raise InvalidCertificate("the sentence does not say what the numbers say")
-
-
-def _check_unseen(run: Run) -> None:
-    """Whether the prior, as far as its file tells, depends on environments that are counted."""
-    if not isinstance(run.prior, DiagonalGaussian) or not run.prior.seen:
-        return
-    origin = run.costs.origin
-    fields = [origin.get(name) for name in ("stream", "seed", "start", "stop")]
-    if [type(value) for value in fields] != [str, int, int, int]:
-        raise InvalidCertificate("the costs do not tell their environments, and the prior saw some")
-    if any(Seen(*fields).overlaps(part) for part in run.prior.seen):  # type: ignore[arg-type]
-        raise InvalidCertificate("the prior has seen environments that the bound counts")
 
 
 def _check_kind(run: Run) -> None:
