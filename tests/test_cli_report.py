@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from commands import complaint
+from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import json_bytes
+from pacbayes_control.tasks import Vehicle
 from pacbayes_control.verification import verify
 
 Result = subprocess.CompletedProcess[str]
@@ -54,6 +57,28 @@ def test_the_vehicle_comes_with_its_rollouts(quick: Pbc, tmp_path: Path):
     assert json.loads(result.stdout)["replays"] == 1000
     assert "1,000 rollouts to watch" in result.stderr
     assert "<title>vehicle: what is promised</title>" in (tmp_path / "v.html").read_text()
+
+
+def test_costs_that_are_not_reproduced_are_told_loudly(quick: Pbc, tmp_path: Path):
+    """The task has changed since, or the costs are not of its rollouts."""
+    task = Vehicle()
+    rolled = evaluate(task, task.gain_grid(), task.environments(12, "train"))
+    others = Costs(1 - rolled.values, (), rolled.origin, rolled.parameters)
+    learn_finite(others).save(tmp_path / "forged")
+    result = quick("report", "forged", "--json", "r.json")
+    assert result.returncode == 0, result.stderr
+    assert "NOT REPRODUCED: 24 of 24 costs that were computed again" in result.stdout
+    record = json.loads((tmp_path / "r.json").read_text())
+    assert record["again"] == {"tried": 24, "different": 24}
+
+
+def test_environments_have_their_names_in_json(quick: Pbc, tmp_path: Path):
+    costs = Costs([[0], [1], [0]] * 3, sites=[f"hall {i}" for i in range(9)])
+    learn_finite(costs, method="occam").save(tmp_path / "named")
+    assert quick("report", "named", "--json", "r.json").returncode == 0
+    hardest = json.loads((tmp_path / "r.json").read_text())["hardest"]
+    assert hardest[0] == {"environment": 1, "name": "hall 1", "cost": 1.0}
+    assert len(hardest) == 3
 
 
 def test_a_page_is_replaced_and_other_files_are_not(quick: Pbc, folder: Path, tmp_path: Path):

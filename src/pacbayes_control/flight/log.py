@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
+
+from pacbayes_control.text import json_text
 
 # `pbc identify swing` reads the first five.
 COLUMNS = (
@@ -169,7 +170,7 @@ def write_summary(stem: Path, record: Mapping[str, Any]) -> None:
     path = stem.with_suffix(".json")
     unfinished = path.with_name(f".{path.name}.part")
     with unfinished.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(record, indent=2, allow_nan=False) + "\n")
+        file.write(json_text(record) + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)

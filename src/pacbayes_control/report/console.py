@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions
+from rich.console import Console, ConsoleDimensions, ConsoleOptions
 from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
@@ -47,9 +47,9 @@ class _Console(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
 
-    def render(self, *renderable: Any) -> Iterable[Segment]:
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The same for text that did not come as a string, such as a progress bar's."""
-        for part in super().render(*renderable):
+        for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=printable(part.text))
 
     def on_broken_pipe(self) -> None:

@@ -1,0 +1,209 @@
+"""The terminal: no number is ever cut, and nothing unprintable is ever shown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from pacbayes_control.balls import Ball
+from pacbayes_control.certificate import HeldOutEstimate
+from pacbayes_control.cli import identifying
+from pacbayes_control.costs import Costs
+from pacbayes_control.learn import compare, learn_finite
+from pacbayes_control.monitor import Monitor
+from pacbayes_control.report import console, tables, terminal
+from pacbayes_control.run import Run
+from pacbayes_control.shifting import curve, under_shift
+
+HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200b[bold]:boom:b"
+SHOWN = r"a\x1b[2K\r\x9b\x7f\u202e\u200b[bold]:boom:b"
+
+FAILED = np.random.default_rng(0).random((60, 3)) < [0.3, 0.05, 0.1]
+COSTS = Costs(
+    FAILED,
+    ["slow and careful", "careful", "fast"],
+    {"incidents": {"retries": 12_345}, "cost_rule": "1 for a contact", "distribution": "by lot"},
+    sites=[f"the hall number {i}" for i in range(60)],
+)
+
+
+def robust() -> Run[Any]:
+    run = under_shift(learn_finite(COSTS), Ball("kl", 0.0812345))
+    estimate = HeldOutEstimate(0.0612345, 20_000, "test", 0)
+    return replace(run, certificate=replace(run.certificate, test_estimate=estimate))
+
+
+def watched() -> Monitor:
+    monitor = Monitor(learn_finite(COSTS).certificate)
+    monitor.observe([0.0, 1.0, 0.0] * 400)
+    return monitor
+
+
+def row(**more: Any) -> Any:
+    figures = ("bound", "bound_std", "true_cost", "paper_bound", "paper_true_cost", "exact_bound",
+               "occam_bound", "test_success", "baseline_test_success", "difference")  # fmt: skip
+    numbers = {name: 0.1 + 0.012345 * k for k, name in enumerate(figures)}
+    intervals = dict.fromkeys(("test_interval", "baseline_interval", "difference_interval"))
+    intervals = dict.fromkeys(intervals, (0.71234, 0.83456))
+    words = {"method": "paper", "setting": "paper", "certified": "posterior", "gains": "drawn"}
+    return SimpleNamespace(
+        environments=12_345, draws=10, holds=True, **{**numbers, **intervals, **words, **more}
+    )
+
+
+def estimate(value: float) -> Any:
+    return SimpleNamespace(value=value, low=value - 0.1, high=value + 0.1, margin=0.0123)
+
+
+GRASPED: Any = SimpleNamespace(
+    environments=2000, test_environments=1000, rows=[row()], narrow_side_success=0.5123,
+    any_angle_success=0.4123, grasps_per_second=12_345.6,
+)  # fmt: skip
+FOUND: Any = SimpleNamespace(
+    k_u=estimate(1.23456), k_p=estimate(2.3456), speed=estimate(1.9876), latency=estimate(0.2),
+    responses=[0, 1], samples=12_345, noise=0.012345, confidence=0.99999, fits=True, remarks=[],
+)  # fmt: skip
+FLOWN: Any = SimpleNamespace(
+    rows=[row()], model=FOUND, flights=[0] * 100, successes=87, report=watched().report()
+)
+BENCH: dict[str, Any] = {
+    "rollouts_per_second": 1_234_567.8,
+    "ratio": 12.3456,
+    "scaling": [{"environments": 12_345, "policies": 50, "microseconds": 1.2345, "peak_mib": 123}],
+    "power": [{"rate": 0.123, "trials": 1000, "monitor": 0.1234, "fixed_sample": 0.2345,
+               "hoeffding": 0.3456}],
+}  # fmt: skip
+SHOWS: dict[str, Callable[[], None]] = {
+    "certificate": lambda: terminal.show_certificate(robust()),
+    "comparison": lambda: terminal.show_comparison(compare(COSTS, 0.05), "kl"),
+    "best": lambda: terminal.show_comparison(compare(COSTS, 0.05, method="best"), "best"),
+    "curve": lambda: terminal.show_curve(curve(robust().certificate)),
+    "report": lambda: terminal.show_report(watched().report(), drawn_afresh=True),
+    "checks": lambda: terminal.show_checks(
+        [SimpleNamespace(name="same seed", passed=False, detail="cost 0.12345 and 0.23456")]  # type: ignore[list-item]
+    ),
+    "table1": lambda: tables.show_table1([row()]),
+    "table2": lambda: tables.show_table2([row(method="robust")]),
+    "continuous": lambda: tables.show_continuous([row()]),
+    "grasping": lambda: tables.show_grasping(GRASPED),
+    "swing": lambda: tables.show_swing(FLOWN),
+    "bench": lambda: tables.show_bench("vehicle", BENCH),
+    "identify": lambda: identifying._show(FOUND),
+}
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What is shown in so many columns, without styles; in a pipe where none are given."""
+
+    def text(show: Callable[[], None], width: int | None = None) -> str:
+        file, terminal = StringIO(), width is not None
+        made = console._Console(file=file, force_terminal=terminal, width=width, no_color=True)
+        monkeypatch.setattr(console, "out", made)
+        show()
+        return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+
+    return text
+
+
+def numbers(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?", text))
+
+
+def test_every_show_is_tried():
+    names = {name for module in (terminal, tables) for name in vars(module)}
+    assert {name.removeprefix("show_") for name in names if name.startswith("show_")} <= set(SHOWS)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("name", SHOWS)
+def test_no_number_is_cut(shown: Callable[..., str], name: str, width: int):
+    whole = shown(SHOWS[name])
+    assert sum(numbers(whole).values()) > 1
+    narrow = shown(SHOWS[name], width)
+    assert max(map(len, narrow.splitlines())) <= width
+    assert numbers(narrow) >= numbers(whole)
+    assert set(numbers(narrow)) == set(numbers(whole))  # a heading may stand more often
+    assert "…" not in narrow
+
+
+def test_columns_in_the_environment_cut_nothing_in_a_pipe(
+    shown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    whole = shown(SHOWS["certificate"])
+    monkeypatch.setenv("COLUMNS", "20")
+    assert shown(SHOWS["certificate"]) == whole
+
+
+# ---- what cannot be shown -----------------------------------------------------------------------
+
+
+def hostile_table() -> Table:
+    table = Table("heading" + HOSTILE, "value", title="title" + HOSTILE)
+    table.add_row("cell" + HOSTILE, Text("text" + HOSTILE))
+    return table
+
+
+@pytest.mark.parametrize("width", [None, 200, 20])
+def test_nothing_unprintable_is_shown(shown: Callable[..., str], width: int | None):
+    def show() -> None:
+        console.say("said" + HOSTILE)
+        console.show(hostile_table())
+
+    text = shown(show, width)
+    assert all(mark.isprintable() or mark == "\n" for mark in text)
+    joined = "".join(text.split())
+    for place in ("said", "title", "heading", "cell") if width != 20 else ("said", "title"):
+        assert place + SHOWN in joined
+    assert "text" in joined
+
+
+def test_progress_shows_nothing_unprintable(monkeypatch: pytest.MonkeyPatch):
+    file = StringIO()
+    monkeypatch.setattr(console, "err", console._Console(file=file, force_terminal=True, width=200))
+    with console.bar("rolling {out} " + HOSTILE, 10) as progress:
+        progress(5, 10)
+    with console.working("verifying " + HOSTILE):
+        pass
+    text = re.sub(r"\x1b\[[0-9;?]*[mhlA]|\r?\x1b\[[0-9]*[KA]|\r", "", file.getvalue())
+    assert "rolling {out} " + SHOWN in text
+    assert "verifying " + SHOWN in text
+    assert not re.search("[\x9b\x7f\u202e\u200b]", file.getvalue())
+    assert "a\x1b[2K" not in file.getvalue()
+
+
+def test_a_sign_of_work_is_for_terminals(monkeypatch: pytest.MonkeyPatch):
+    file = StringIO()
+    monkeypatch.setattr(console, "err", console._Console(file=file))
+    with console.working("verifying"):
+        pass
+    assert file.getvalue() == ""
+
+
+# ---- rounding -----------------------------------------------------------------------------------
+
+
+def test_evidence_is_never_rounded_up(shown: Callable[..., str]):
+    """An e-value just below the alarm is not shown as one that reaches it."""
+    report = replace(
+        watched().report(), e_value=19.99996, largest_e_value=19.99997, p_value=0.0499991,
+        interval=(0.12349, 0.23451),
+    )  # fmt: skip
+    text = shown(lambda: terminal.show_report(report, drawn_afresh=False))
+    assert "19.99, largest 19.99; alarm at 20" in text
+    assert "0.05  (one look" in text
+    assert "0.1234 to 0.2346" in text
+
+
+def test_the_confidence_of_a_fit_is_shown_as_it_was_given(shown: Callable[..., str]):
+    assert "with confidence 0.99999, if the model fits" in shown(SHOWS["identify"])
