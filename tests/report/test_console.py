@@ -206,4 +206,4 @@ def test_evidence_is_never_rounded_up(shown: Callable[..., str]):
 
 
 def test_the_confidence_of_a_fit_is_shown_as_it_was_given(shown: Callable[..., str]):
-    assert "with confidence 0.99999, if the model fits" in shown(SHOWS["identify"])
+    assert "with confidence 99.999 %, if the model fits" in shown(SHOWS["identify"])

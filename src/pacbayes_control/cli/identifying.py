@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,11 +109,11 @@ def _show(found: Identified) -> None:
             name, f"{estimate.value:.4f}", *interval_ends(estimate.low, estimate.high), unit
         )
     show(table)
-    count = len(found.responses)
+    count, confidence = len(found.responses), 100 * Decimal(repr(found.confidence))
     say(
         f"{found.samples:,} yaws of {count} log{'s' if count > 1 else ''}, noise "
         f"{found.noise:.4f} rad; each interval holds its true value with confidence "
-        f"{found.confidence}, if the model fits."
+        f"{confidence.normalize():f} %, if the model fits."
     )
     if found.fits:
         say("The model fits.", style="bold")
