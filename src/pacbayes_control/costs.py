@@ -354,7 +354,8 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
-        f"({len(shared)} different rows); if they are others, name the environments in both tables to tell"
+        f"({len(shared)} different rows); if they are others, name the environments in both tables "
+        "to tell"
     )
 
 

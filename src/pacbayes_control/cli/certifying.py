@@ -1,4 +1,4 @@
-"""`pbc certify` and `pbc verify`."""
+"""`pbc certify`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     METHODS,
     BallOption,
@@ -18,7 +18,6 @@ from pacbayes_control.cli.options import (
     check_json,
     write_json,
 )
-from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
 
 
 @app.command()
@@ -106,38 +105,3 @@ def certify(
             "posterior": shares,
         },
     )
-
-
-@app.command()
-def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    key: KeyOption = None,
-    signer: SignerOption = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Recompute a certificate from its files.
-
-    Exit code 0 if it holds, 1 if it does not, a file was altered or the key did not sign it, 2 if
-    the run cannot be read.
-
-    Example: pbc verify runs/vehicle
-    """
-    from pacbayes_control.report.terminal import say
-    from pacbayes_control.run import AlteredRun
-    from pacbayes_control.verification import InvalidCertificate
-    from pacbayes_control.verification import verify as verify_run
-
-    check_json(json_file, run)
-    try:
-        verification = verify_run(run)
-        signed = signature_of(run, key, signer)
-    except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
-    say(str(verification))
-    if signed.words:
-        say(signed.words)
-    record = verification.certificate.to_dict()
-    record |= {"verified": True, "recomputed": verification.recomputed, "signature": signed.record}
-    write_json(json_file, record)
