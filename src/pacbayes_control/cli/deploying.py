@@ -47,7 +47,10 @@ def shift(
         typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
     ] = None,
     cells: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="All values that the feature can take.")
+        str | None,
+        typer.Option(
+            metavar="A,B,…", help="All values that it can take, declared before the samples."
+        ),
     ] = None,
     edges: Annotated[
         str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
