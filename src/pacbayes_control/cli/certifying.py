@@ -16,6 +16,7 @@ from pacbayes_control.cli.options import (
     JsonFile,
     Prior,
     check_json,
+    run_folder,
     write_json,
 )
 
@@ -123,9 +124,10 @@ def verify(
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
 
-    check_json(json_file, run)
+    folder = run_folder(run)
+    check_json(json_file, folder)
     try:
-        verification = verify_run(run)
+        verification = verify_run(folder)
     except (AlteredRun, InvalidCertificate) as error:
         write_json(json_file, {"verified": False, "reason": str(error)})
         complain(f"NOT VERIFIED: {error}")
