@@ -28,7 +28,7 @@ KEYS = {
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with the bound of the paper's drone."""
-    rates = np.random.default_rng(0).random((300, 4)) < [0.05, 0.2, 0.4, 0.5]
+    rates = np.random.default_rng(0).random((1000, 4)) < [0.05, 0.2, 0.4, 0.5]
     learnt = learn_finite(rates, delta=0.02)
     certificate = replace(learnt.certificate, bound=0.114)
     return replace(learnt, certificate=certificate).save(tmp_path / "run")
@@ -347,14 +347,6 @@ def test_a_state_that_is_cut_off_is_refused_and_left(quick: Pbc, run: Path, stat
     state.write_bytes(state.read_bytes()[:-40])
     before = state.read_bytes()
     assert "corrupt" in complaint(quick("monitor", run, "--outcome", 0, "--state", state))
-    assert state.read_bytes() == before
-
-
-def test_an_altered_run_is_refused(pbc: Pbc, run: Path, state: Path):
-    path, before = run / "certificate.json", state.read_bytes()
-    path.write_text(path.read_text().replace("0.114", "0.214"))
-    result = pbc("monitor", run, "--outcome", 0, "--state", state)
-    assert "certificate.json was altered" in complaint(result)
     assert state.read_bytes() == before
 
 

@@ -434,15 +434,6 @@ def test_a_run_that_is_missing_is_named(pbc: Pbc, tmp_path: Path):
     assert content(tmp_path) == {}
 
 
-def test_an_altered_run_is_not_shifted(quick: Pbc, folder: Path, tmp_path: Path):
-    path = folder / "certificate.json"
-    path.write_text(path.read_text().replace('"method": "kl"', '"method": "occam"'))
-    before = content(tmp_path)
-    result = quick("shift", "run", "--ball", "kl:0.1", "--out", "robust", *WRITING)
-    assert "certificate.json was altered" in complaint(result)
-    assert content(tmp_path) == before
-
-
 def test_a_run_in_a_ball_cannot_be_shifted_again(quick: Pbc, folder: Path, tmp_path: Path):
     assert folder.is_dir()
     assert quick("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0

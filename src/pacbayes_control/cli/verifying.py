@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pacbayes_control.cli.app import app, complain
-from pacbayes_control.cli.options import MOST, JsonFile, check_json, write_json
+from pacbayes_control.cli.options import MOST, JsonFile, check_json, run_folder, write_json
 from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def verify(
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
 
-    check_json(json_file, run, *([costs_file] if costs_file else []))
+    folder = run_folder(run)
+    check_json(json_file, folder, *([costs_file] if costs_file else []))
     if task is not None and again is None:
         raise ValueError("--task is for rollouts to run again: give --again K too")
-    folder = run_folder(run)
     repeated: Again | None = None
     try:
         with working("verifying"):
