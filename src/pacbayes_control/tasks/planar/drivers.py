@@ -12,6 +12,7 @@ import numpy as np
 from numba import jit, njit
 
 from pacbayes_control.tasks.base import in_a_line
+from pacbayes_control.tasks.compiling import compiled_once
 from pacbayes_control.tasks.planar import kernel
 
 
@@ -42,13 +43,14 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
 
 
 def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
-    name, kept = f"{digest or 'unknown'}_{constants}", digest is not None
+    name = f"{digest or 'unknown'}_{constants}"
+    compiled: Any = compiled_once if digest else njit  # what cannot be told is not kept
     rules: dict[str, Any] = {"robot_moves": _given(rule, constants)}
     rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
     rules["advance_group"] = kernel.compiled(_with(kernel.advance_group, rules, name))
     return Drivers(
-        njit(parallel=True, cache=kept, **kernel.OPTIONS)(_with(kernel.collisions, rules, name)),
-        njit(cache=kept, **kernel.OPTIONS)(_with(kernel.trajectory, rules, name)),
+        compiled(parallel=True, **kernel.OPTIONS)(_with(kernel.collisions, rules, name)),
+        compiled(**kernel.OPTIONS)(_with(kernel.trajectory, rules, name)),
         rules["move"],
     )
 
