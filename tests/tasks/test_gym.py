@@ -310,15 +310,29 @@ def test_termination_is_a_failure_or_a_success_whatever_the_clock_says(
 
 @pytest.mark.parametrize(("value", "cost"), [(True, 0), (np.False_, 1), (0.25, 0.75), (1, 0)])
 def test_a_value_of_the_last_info_is_a_cost(value: Any, cost: float):
-    assert once(scripted(FromInfo("is_success"), is_success=value)) == cost
+    assert once(scripted(FromInfo("is_success", worst=0, best=1), is_success=value)) == cost
+
+
+@pytest.mark.parametrize("ends", [(), (0,)])
+def test_a_value_of_the_last_info_needs_both_ends_so_that_none_is_turned_round(ends: Any):
+    with pytest.raises(TypeError, match="'best'"):
+        FromInfo("crashed", *ends)
+    assert once(scripted(FromInfo("crashed", worst=1, best=0), crashed=True)) == 1
+    assert once(scripted(FromInfo("crashed", worst=1, best=0), crashed=False)) == 0
+
+
+@pytest.mark.parametrize("success", ["False", None, 0])
+def test_whether_termination_is_a_success_is_true_or_false(success: Any):
+    with pytest.raises(ValueError, match="must be True or False"):
+        FromTermination(success)
 
 
 def test_a_missing_key_is_an_error_that_names_what_there_is():
     with pytest.raises(RolloutError, match="info has no 'success': it has score, crashed") as error:
-        once(scripted(FromInfo("success"), score=1, crashed=False))
+        once(scripted(FromInfo("success", worst=0, best=1), score=1, crashed=False))
     assert "policy 0 in environment 0 of stream 's'" in str(error.value)
     with pytest.raises(RolloutError, match="info has no 'success': it has nothing"):
-        once(scripted(FromInfo("success")))
+        once(scripted(FromInfo("success", worst=0, best=1)))
 
 
 @pytest.mark.parametrize(
