@@ -48,7 +48,7 @@ def test_numba_alone_has_no_place_here():
 def test_kernels_stay_in_a_private_temporary_folder_and_one_line_says_so(
     temporary: Path, capsys: pytest.CaptureFixture[str]
 ):
-    before = os.environ.copy(), numba.config.CACHE_DIR
+    before = os.environ.copy(), compiling.config.CACHE_DIR
     kernel, other = compiled_once()(twice), compiled_once(nogil=True)(twice)
     assert kernel(2) == other(2) == 4
     folder = temporary / f"pacbayes-control-{os.geteuid()}"
@@ -58,7 +58,7 @@ def test_kernels_stay_in_a_private_temporary_folder_and_one_line_says_so(
     assert capsys.readouterr().err == (
         f"pbc: no cache folder is writable: compiled kernels are kept in {folder}\n"
     )
-    assert before == (os.environ.copy(), numba.config.CACHE_DIR)
+    assert before == (os.environ.copy(), compiling.config.CACHE_DIR)
     again = compiled_once()(twice)
     assert again(2) == 4
     assert sum(again.stats.cache_hits.values()) == 1

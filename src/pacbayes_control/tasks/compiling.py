@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import config, njit
+from numba import njit
+from numba.core import config as numba_config
+
+config: Any = numba_config  # its names are made when it is loaded
 
 
 def compiled_once(**options: Any) -> Callable[[Callable[..., Any]], Any]:

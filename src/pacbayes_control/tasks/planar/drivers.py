@@ -13,6 +13,7 @@ from numba import jit, njit
 
 from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.compiling import compiled_once
+from pacbayes_control.tasks.identity import names_used
 from pacbayes_control.tasks.planar import kernel
 
 
@@ -122,7 +123,7 @@ def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     if not isinstance(function, FunctionType) or function in within:
         raise _Unknown
     code, within = function.__code__, (*within, function)
-    names = sorted({name for name in _names(code) if name in function.__globals__})
+    names = sorted({name for name in names_used(code) if name in function.__globals__})
     used = {name: _copied(function.__globals__[name], within) for name in names}
     cells = [_copied(cell.cell_contents, within) for cell in function.__closure__ or ()]
     defaults = [_copied(value, within) for value in function.__defaults__ or ()]
@@ -161,12 +162,6 @@ def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in known:
         return value, value.__name__
     raise _Unknown
-
-
-def _names(code: CodeType) -> set[str]:
-    """The names that code looks up, also in functions that it defines."""
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 def _code(code: CodeType) -> Any:
