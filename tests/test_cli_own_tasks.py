@@ -117,9 +117,9 @@ def test_check_tells_of_kept_promises_and_exits_with_0(pbc: Pbc, robot: Path, tm
     record = json.loads((tmp_path / "c.json").read_text())
     assert record.keys() == {"passed", "checks"}
     assert record["passed"] is True
-    assert len(record["checks"]) == 10
+    assert len(record["checks"]) == 11
     for check in record["checks"]:
-        assert check.keys() == {"name", "passed", "detail"}
+        assert check.keys() == {"name", "passed", "detail", "warning"}
         assert check["passed"] is True
         assert check["detail"]
         assert check["name"].split()[0] in result.stdout
@@ -136,7 +136,7 @@ def test_check_tells_of_broken_promises_and_exits_with_1(quick: Pbc, tmp_path: P
     assert result.returncode == 1
     record = json.loads(result.stdout)  # alone: the words are on standard error
     assert record["passed"] is False
-    assert [check["passed"] for check in record["checks"]] == [True, True] + [False] * 7
+    assert [check["passed"] for check in record["checks"]] == [True, True] + [False] * 8
     assert "is outside [0, 1]" in record["checks"][2]["detail"]
     assert "FAILED" in result.stderr
     assert "worth nothing: mend it first" in result.stderr

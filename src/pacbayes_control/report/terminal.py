@@ -110,6 +110,8 @@ def show_checks(checks: Sequence[Check]) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for check in checks:
         mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
+        if check.warning:
+            mark = "[bold yellow]WARNING[/]"
         if check.detail.startswith("not tried"):
             mark = "skipped"
         table.add_row(mark, escape(check.name), escape(check.detail))

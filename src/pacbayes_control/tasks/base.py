@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 import numpy as np
@@ -199,6 +201,15 @@ def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noi
     return replace(noise, kind=kind)
 
 
+def versions_of(task: Task) -> dict[str, str]:
+    """The installed versions of a task's `simulators`, for records; empty where it names none."""
+    versions = {}
+    for name in getattr(task, "simulators", ()):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
 @dataclass(frozen=True)
 class Scene:
     """An environment in the plane, for a reader to look at; lengths in m."""
@@ -219,9 +230,15 @@ class Task(Protocol):
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
     `policy_class`, a word for what a row of parameters means; `settings`, plain values for records
     that it can be made from again; `depends_on`, environments that its
-    distribution was made from. For the replays of a report: `scenes(environments)`, a `Scene` each,
-    and `paths(policies, environments, noise)`, for each environment a list with the path of each
-    policy, (points, 2) as x, y, or (points, 3) with the heading.
+    distribution was made from. For what a certificate says: `cost_rule` and `distribution`, a line
+    each on what a rollout costs and how environments are drawn; `simulators`, names of installed
+    distributions whose versions matter for the costs; `policy_names`, one for each of its
+    `policies`. `costs_and_raised(policies, environments, noise)`: the costs, and how many of them
+    are failures for an exception that was declared in advance; `observed(policies, environments)`,
+    a number in [0, 1] for each rollout that differs where what a policy sees does. For the replays
+    of a report: `scenes(environments)`, a `Scene` each, and `paths(policies, environments, noise)`,
+    for each environment a list with the path of each policy, (points, 2) as x, y, or (points, 3)
+    with the heading.
     """
 
     @property
