@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -151,6 +151,14 @@ class Environments:
         return sha.hexdigest()
 
 
+def ranges_of(parts: Sequence[Environments | Seen]) -> tuple[Seen, ...]:
+    """Environments by their ranges, for records."""
+    ranges = [part.range if isinstance(part, Environments) else part for part in parts]
+    if not all(isinstance(part, Seen) for part in ranges):
+        raise ValueError("data_used lists the Environments that every policy was made with")
+    return tuple(ranges)
+
+
 @dataclass(frozen=True)
 class Noise:
     """The world's own randomness in rollouts: a stream with a part of its own for each rollout.
@@ -230,7 +238,9 @@ class Task(Protocol):
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
     `policy_class`, a word for what a row of parameters means; `settings`, plain values for records
     that it can be made from again; `depends_on`, environments that its
-    distribution was made from. For what a certificate says: `cost_rule` and `distribution`, a line
+    distribution was made from; `data_used`, ranges of environments that every policy was made with,
+    whatever its parameters, such as those that a feature extractor was trained on: no bound may
+    count these. For what a certificate says: `cost_rule` and `distribution`, a line
     each on what a rollout costs and how environments are drawn; `simulators`, names of installed
     distributions whose versions matter for the costs; `policy_names`, one for each of its
     `policies`. `costs_and_raised(policies, environments, noise)`: the costs, and how many of them

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise
+from pacbayes_control.distributions import Seen
+from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise, ranges_of
 from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.identity import described, named
 from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
@@ -49,6 +50,7 @@ class FunctionTask:
     cost_rule: str = ""  # what a rollout costs, in a line for records; by default its function
     distribution: str = ""  # of the environments, likewise
     policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
@@ -63,6 +65,7 @@ class FunctionTask:
         )
         check_failures(self.failures)
         object.__setattr__(self, "policy_names", checked_names(self.policy_names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
         describe(
             self,
             cost_rule=f"cost by {name_of(self.rollout)}{failure_words(self.failures)}",
@@ -166,6 +169,7 @@ class BatchTask:
     cost_rule: str = ""  # what a rollout costs, in a line for records; by default its function
     distribution: str = ""  # of the environments, likewise
     policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     def __post_init__(self) -> None:
         if not callable(self.rollouts) or not callable(self.draw):
@@ -178,6 +182,7 @@ class BatchTask:
             "they have noise",
         )
         object.__setattr__(self, "policy_names", checked_names(self.policy_names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
         describe(
             self,
             cost_rule=f"costs by {name_of(self.rollouts)}",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.distributions import Seen
 from pacbayes_control.tasks.base import Environments
 from pacbayes_control.tasks.functions import check_parameters, drawn
 from pacbayes_control.tasks.grasping.camera import View
@@ -85,6 +86,11 @@ class Grasping:
     def simulators(self) -> tuple[str, ...]:
         """Installed distributions that the costs depend on."""
         return ("mujoco", "torch") if isinstance(self.controller, Network) else ("mujoco",)
+
+    @property
+    def data_used(self) -> tuple[Seen, ...]:
+        """The objects that the network's extractor was trained on, whatever the prior is."""
+        return self.controller.extractor.seen if isinstance(self.controller, Network) else ()
 
     @property
     def policy_class(self) -> str:

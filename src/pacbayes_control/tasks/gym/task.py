@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import Arrays, Environments
+from pacbayes_control.distributions import Seen
+from pacbayes_control.tasks.base import Arrays, Environments, ranges_of
 from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.functions import (
     FEW,
@@ -76,6 +77,7 @@ class GymTask:
     cost_rule: str = ""  # what an episode costs, in a line for records; by default that of `cost`
     distribution: str = ""  # of the environments, likewise
     policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
@@ -112,6 +114,7 @@ class GymTask:
             whole = self.policies is not None and np.array_equal(self.policies, models.rows)
             names = models.names if whole else ()
         object.__setattr__(self, "policy_names", checked_names(names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
         rule = getattr(self.cost, "words", None) or f"cost by {name_of(self.cost)}"
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
         made_by = self.make if isinstance(self.make, str) else name_of(self.make)
