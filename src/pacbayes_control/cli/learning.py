@@ -160,11 +160,21 @@ def learn(
     ball: BallOption = None,
     workers: WorkersOption = None,
     scheduler: Scheduler = None,
-    mended: Annotated[
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="How often a rollout that failed may be run again and still count, where machines "
+            "fail and not the task: the certificate tells how many did.",
+        ),
+    ] = 0,
+    allow_code_change: Annotated[
         bool,
         typer.Option(
-            "--mended",
-            help="Go on although the task's code has changed: what is finished stays so.",
+            "--allow-code-change",
+            help="Go on although the task's code has changed: finished rollouts are kept, and the "
+            "certificate tells it.",
         ),
     ] = False,
     seed: Seed = 0,
@@ -245,7 +255,8 @@ def learn(
                 prior,
                 executor,
                 checkpoint,
-                mended,
+                retries=retries,
+                allow_code_change=allow_code_change,
             )
         elif task == "grasping":
             run = grasping.learn(chosen, train, recipe, executor, checkpoint)
@@ -266,7 +277,7 @@ def learn(
             with bar("test rollouts", test_environments) as progress:
                 new = test[:test_environments]
                 result["true_cost"] = estimate_true_cost(
-                    chosen, run, new, [train], progress, executor
+                    chosen, run, new, progress, executor, retries
                 )
             result["test_environments"] = test_environments
             say(
@@ -284,6 +295,7 @@ BUILT_IN = {"vehicle": 20_000, "swing": 20_000, "grasping": 1000}  # and their n
 VEHICLES = ("policy", "family", "share", "prior_steps", "wheel_slip", "range_noise")
 SWINGS = ("model", "gains")
 GRASPS = ("robot", "meshes", "skip_broken", "extractor", "weights", "head", "surrogate")
+REPEATED = ("retries", "allow_code_change")
 SAMPLED = ("draws", "shared_draws", "sampling_delta")
 SEARCHED = ("family", "estimator", "steps", "objective", "method")
 
@@ -293,7 +305,7 @@ def _recipe(task: str, context: typer.Context) -> Any:
     given = context.params
     common = {
         name: given[name]
-        for name in ("delta", "method", "objective", "draws", "sampling_delta", "seed")
+        for name in ("delta", "method", "objective", "draws", "sampling_delta", "seed", "retries")
     }
     if task == "grasping":
         from dataclasses import replace
@@ -325,16 +337,16 @@ def _refuse_unused(
     unused: dict[str, str] = {}
     if task == "grasping":
         names = (*VEHICLES, *SWINGS, "estimator", "certify", "candidates", "shared_draws")
-        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for grasping")
+        unused |= dict.fromkeys((*names, "policies", "allow_code_change"), "is not for grasping")
         return refuse_given(context, unused)
     unused |= dict.fromkeys(GRASPS, "is for grasping")
     if task == "swing":
         names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", *VEHICLES[:-1])
-        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for the Swing")
+        unused |= dict.fromkeys((*names, "policies", *REPEATED), "is not for the Swing")
         return refuse_given(context, unused)
     unused |= dict.fromkeys(SWINGS, "is for the Swing")
     if not finite:
-        unused["mended"] = "is for a list of policies: a search begins again"
+        unused["allow_code_change"] = "is for a list of policies: a search begins again"
         if not own:
             unused["scheduler"] = "is for --policy grid, and for tasks of yours"
     if finite:
@@ -359,5 +371,5 @@ def _refuse_unused(
     if own:
         unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
     else:
-        unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
+        unused |= dict.fromkeys(("policies", *REPEATED), "is for tasks of yours")
     return refuse_given(context, unused)

@@ -58,7 +58,8 @@ def learn_listed(
     prior: str | None,
     executor: Any,
     checkpoint: Path,
-    mended: bool,
+    retries: int = 0,
+    allow_code_change: bool = False,
 ) -> Any:
     """Choose among finitely many policies."""
     from pacbayes_control.conformance import refuse_broken
@@ -79,7 +80,15 @@ def learn_listed(
         refuse_broken(task, checked_policies(task, policies), executor)
     with bar("training rollouts", len(train) * len(policies)) as progress:
         costs = evaluate(
-            task, policies, train, names, progress, executor=executor, out=out, mended=mended
+            task,
+            policies,
+            train,
+            names,
+            progress,
+            executor=executor,
+            out=out,
+            retries=retries,
+            allow_code_change=allow_code_change,
         )
     if method == "best":
         return learn_best(costs, delta, weights)
