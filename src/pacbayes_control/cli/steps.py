@@ -44,7 +44,9 @@ def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:
 
     if hasattr(task, "gain_grid"):
         return task.gain_grid(), task.gain_names()
-    return (read_policies(file) if file else task.policies), []
+    if file:
+        return read_policies(file)
+    return task.policies, list(getattr(task, "policy_names", ()))
 
 
 def learn_listed(
@@ -53,7 +55,7 @@ def learn_listed(
     names: list[str],
     train: Any,
     delta: float,
-    method: str,
+    method: str | None,
     objective: str | None,
     prior: str | None,
     executor: Any,
@@ -64,7 +66,7 @@ def learn_listed(
     """Choose among finitely many policies."""
     from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.learn import learn_best, learn_finite
-    from pacbayes_control.learn.finite import check_method
+    from pacbayes_control.learn.finite import check_method, usual_method
     from pacbayes_control.reading import read_prior
     from pacbayes_control.report.terminal import bar
     from pacbayes_control.rollouts import evaluate
@@ -73,7 +75,7 @@ def learn_listed(
     if method == "best" and objective:
         raise ValueError("best takes no objective: it minimises each method's own bound")
     if method != "best":
-        check_method(method, objective)
+        check_method(method or usual_method(len(policies)), objective)
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
@@ -112,6 +114,20 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
             few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
             refuse_broken(task, checked_policies(task, few), executor)
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
+
+
+def estimated(
+    run: Any, task: Any, environments: Any, progress: Any, executor: Any, retries: int
+) -> Any:
+    """The same run, whose certificate also tells an estimate on environments never seen."""
+    from dataclasses import replace
+
+    from pacbayes_control.certificate import HeldOutEstimate
+    from pacbayes_control.rollouts import estimate_true_cost
+
+    cost = estimate_true_cost(task, run, environments, progress, executor, retries)
+    estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
+    return replace(run, certificate=replace(run.certificate, test_estimate=estimate))
 
 
 def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:

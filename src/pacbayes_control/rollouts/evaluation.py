@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
 from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
 from pacbayes_control.rollouts.workers import RolloutError, roll_out
-from pacbayes_control.tasks import Environments, Noise, Task, base
-from pacbayes_control.tasks.base import noise_of
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import noise_of, versions_of
 from pacbayes_control.text import printable
 
 HERE = 0.25  # s that a piece should take in this process
@@ -262,18 +262,13 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
     for name in ("cost_rule", "distribution"):
         if words := getattr(task, name, None):
             origin[name] = " ".join(printable(words).split())
-    if versions := _versions(task):
-        origin["versions"] = dict(versions)
+    if versions := versions_of(task):
+        origin["versions"] = versions
     if used := getattr(task, "data_used", ()):
         origin["data_used"] = [list(part) for part in used]
     if noise is not None:
         origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
     return origin
-
-
-def _versions(task: Task) -> Mapping[str, str]:
-    """Versions of the simulators that a task runs, by name."""
-    return getattr(base, "versions_of", lambda _: {})(task)
 
 
 def counting_on(progress: Progress | None, before: int, total: int) -> Progress | None:
