@@ -32,7 +32,8 @@ True
 """
 
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as of `typing`, which takes a moment to load
 
 __version__ = "0.1.0"
 

@@ -6,6 +6,9 @@ end of a sentence.
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»', "'"))
 LONGEST_NAME = 60  # characters of a name that a sentence shows
 
@@ -26,6 +29,23 @@ def printable(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def json_text(record: Any, indent: int | None = 2) -> str:
+    r"""A record as JSON that is safe to show: letters stay, what cannot be shown is escaped.
+
+    >>> json_text({"Übung": "a\x9b\u202eb"}, indent=None)
+    '{"Übung": "a\\u009b\\u202eb"}'
+    """
+    text = json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _as_json(c) for c in text)
+
+
+def _as_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def quoted(name: str, most: int = LONGEST_NAME) -> str:

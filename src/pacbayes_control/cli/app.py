@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
+import warnings
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 
 import pacbayes_control
+from pacbayes_control.interrupting import INTERRUPTED, interruption
+from pacbayes_control.text import printable
 
 app = typer.Typer(
     name="pbc",
@@ -25,6 +29,7 @@ app = typer.Typer(
 USAGE_ERRORS: Any = tuple(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, ArithmeticError)
 
 
 def main() -> None:
@@ -34,6 +39,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)  # to be stopped is to be interrupted
+    warnings.showwarning = _show_warning
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
@@ -41,11 +47,12 @@ def main() -> None:
     except USAGE_ERRORS as error:
         code = complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
-        code = 130
-    except (ValueError, OSError, ImportError, MemoryError, ArithmeticError) as error:
-        code = complain(str(error) or type(error).__name__)
-    if code == 130:
+        code = INTERRUPTED
+    except Exception as error:
+        code = INTERRUPTED if interruption.came else _complain_of(error)
+    if code == INTERRUPTED:
         complain("interrupted")
+        interruption.told = True
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -53,10 +60,24 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def _complain_of(error: Exception) -> int:
+    """One line for bad input; a traceback for a fault of the program, without escape sequences."""
+    if isinstance(error, BAD_INPUT):
+        return complain(str(error) or type(error).__name__)
+    sys.stderr.write(printable("".join(traceback.format_exception(error))))
+    return 1
+
+
+def _show_warning(*warning: Any) -> None:
+    """A warning as Python shows it, without escape sequences."""
+    message, category, filename, line, *_ = warning
+    sys.stderr.write(printable(warnings.formatwarning(message, category, filename, line)))
+
+
 def complain(message: str) -> int:
     """One line on standard error; the exit code for bad input."""
     if message:  # Click's error for a missing command has none: it has shown the help
-        print("pbc:", " ".join(message.split()), file=sys.stderr)
+        print("pbc:", printable(" ".join(message.split())), file=sys.stderr)
     return 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pacbayes_control.cli.app import complain
+from pacbayes_control.text import json_text
 
 if TYPE_CHECKING:
     from pacbayes_control.run import Run
@@ -110,7 +110,7 @@ def write_json(json_file: Path | None, record: Any) -> None:
     """The result of a command, for machines, where it was asked for."""
     if json_file is None:
         return
-    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json_text(record) + "\n"
     if str(json_file) == "-":
         sys.stdout.write(text)
     else:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import loky
 
+from pacbayes_control.interrupting import shielded
 from pacbayes_control.tasks import Task
 
 Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
@@ -83,10 +84,20 @@ class ProcessPool(Executor):
             pool.shutdown(wait=wait, kill_workers=True)
 
 
+class ShieldedPool(loky.ProcessPoolExecutor):
+    """Processes that Ctrl-C does not reach, not even while they start: this one stops them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a process call a function; one that is started for it inherits what is blocked."""
+        with shielded():
+            return super().submit(fn, *args, **kwargs)
+
+
 def _single() -> loky.ProcessPoolExecutor:
-    return loky.ProcessPoolExecutor(
-        max_workers=1, timeout=None, initializer=_watch_parent, initargs=(os.getpid(),)
-    )
+    with shielded():  # half of a pool leaves semaphores behind
+        return ShieldedPool(
+            max_workers=1, timeout=None, initializer=_watch_parent, initargs=(os.getpid(),)
+        )
 
 
 def _watch_parent(parent: int) -> None:

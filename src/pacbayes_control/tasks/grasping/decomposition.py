@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from pacbayes_control.interrupting import shielded
 from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.grasping.cache import (
     content_digest,
@@ -43,7 +44,8 @@ class BrokenMeshError(ValueError):
 
 def process() -> loky.ProcessPoolExecutor:
     """A process that decomposes, in one thread: no result can depend on scheduling."""
-    return loky.ProcessPoolExecutor(max_workers=1, env={"OMP_NUM_THREADS": "1"})
+    with shielded():
+        return loky.ProcessPoolExecutor(max_workers=1, env={"OMP_NUM_THREADS": "1"})
 
 
 def keep(

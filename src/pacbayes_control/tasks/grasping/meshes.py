@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from pacbayes_control.interrupting import shielded
 from pacbayes_control.tasks.base import Arrays
 from pacbayes_control.tasks.grasping.cache import (
     cache_folder,
@@ -199,7 +200,8 @@ class MeshFolder:
             while waiting or flying:
                 while waiting and free:
                     mesh, pool = waiting.pop(), free.pop()
-                    job = pool.submit(keep, self.folder, mesh, self._kept(mesh), *settings)
+                    with shielded():
+                        job = pool.submit(keep, self.folder, mesh, self._kept(mesh), *settings)
                     flying[job] = mesh, pool
                 for job in wait(flying, return_when=FIRST_COMPLETED).done:
                     mesh, pool = flying[job]
