@@ -132,8 +132,12 @@ def _check_table(run: Run[Any], file: Path) -> None:
     from pacbayes_control.verification import InvalidCertificate
 
     costs, recorded = run.costs, run.costs.origin.get("sha256")
-    options = costs.origin.get("reading", {})
-    table = read_campaign(file, **(options if isinstance(options, dict) else {})).costs
+    options: Any = costs.origin.get("reading", {})
+    if not isinstance(options, dict) or not all(
+        name in ("header", "graded") and isinstance(value, bool) for name, value in options.items()
+    ):
+        raise InvalidCertificate("the run does not say plainly how its table was read")
+    table = read_campaign(file, **options).costs
     if recorded is not None and recorded != hash_file(file):
         raise InvalidCertificate(f"the run rests on another file than {file}: the SHA-256 differs")
     same = table.values.shape == costs.values.shape and np.array_equal(table.values, costs.values)
