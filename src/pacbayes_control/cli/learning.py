@@ -220,7 +220,7 @@ def learn(
         vehicle_for,
     )
     from pacbayes_control.differences import equal_costs
-    from pacbayes_control.report.terminal import bar, say, show_certificate
+    from pacbayes_control.report.terminal import bar, say, show_certificate, warn
     from pacbayes_control.run import check_free
     from pacbayes_control.shifting import under_shift
 
@@ -292,8 +292,7 @@ def learn(
                 f"Estimated on {test_environments:,} environments that it has never seen: "
                 f"{result['true_cost']:.4f}."
             )
-        if same := equal_costs(run.costs.values):
-            say(f"WARNING: {same}.", style="bold")
+        warn(equal_costs(run.costs.values))
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")

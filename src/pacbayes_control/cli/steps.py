@@ -68,7 +68,7 @@ def learn_listed(
     from pacbayes_control.learn import learn_best, learn_finite
     from pacbayes_control.learn.finite import check_method, usual_method
     from pacbayes_control.reading import read_prior
-    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.report.terminal import bar, warn
     from pacbayes_control.rollouts import evaluate
     from pacbayes_control.rollouts.evaluation import checked_policies
 
@@ -79,7 +79,7 @@ def learn_listed(
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
-        refuse_broken(task, checked_policies(task, policies), executor)
+        warn(refuse_broken(task, checked_policies(task, policies), executor))
     with bar("training rollouts", len(train) * len(policies)) as progress:
         costs = evaluate(
             task,
@@ -101,7 +101,7 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
     """Search for a distribution over infinitely many."""
     from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.recipes.vehicle import OWN, learn_from, learn_vehicle, own_prior
-    from pacbayes_control.report.terminal import watch
+    from pacbayes_control.report.terminal import warn, watch
     from pacbayes_control.rollouts import spread
     from pacbayes_control.rollouts.evaluation import checked_policies
     from pacbayes_control.tasks.base import generator
@@ -112,7 +112,7 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
         prior = own_prior(task, recipe.prior)
         if not list(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
             few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
-            refuse_broken(task, checked_policies(task, few), executor)
+            warn(refuse_broken(task, checked_policies(task, few), executor))
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
 
 

@@ -55,6 +55,12 @@ def say(text: str, style: str | None = None) -> None:
     out.print(text, style=style, markup=False, soft_wrap=not out.is_terminal)
 
 
+def warn(text: str | None) -> None:
+    """A line that should not be overlooked, where there is one."""
+    if text:
+        say(f"WARNING: {text}", style="bold")
+
+
 class _Rate(ProgressColumn):
     """How many a second, lately."""
 
