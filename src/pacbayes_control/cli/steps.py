@@ -44,7 +44,7 @@ def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:
 
     if hasattr(task, "gain_grid"):
         return task.gain_grid(), task.gain_names()
-    return (read_policies(file) if file else task.policies), []
+    return read_policies(file) if file else (task.policies, [])
 
 
 def learn_listed(
