@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import complaint
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import compare, learn_best, learn_finite
 from pacbayes_control.reading import read_campaign, read_policies, read_prior
+
+Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def write(path: Path, text: str) -> Path:
@@ -538,6 +543,35 @@ def test_a_posterior_is_a_prior_for_other_sites(tmp_path: Path):
     posterior = learn_finite(others, 0.05, prior=prior).posterior
     assert posterior.rows >= costs.rows | others.rows  # and no prior for either
     assert read_prior(tmp_path / "run" / "prior.json", costs.names).rows == frozenset()
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_asks_about_the_header_and_about_fractions(quick: Pbc, tmp_path: Path):
+    write(tmp_path / "c.csv", "gain,0.1,0.5\nA,0,1\nB,1,1\nC,1,0\n")
+    assert "say --header or --no-header" in complaint(quick("certify", "c.csv"))
+    assert "say --graded" in complaint(quick("certify", "c.csv", "--no-header"))
+    done = quick("certify", "c.csv", "--header")
+    assert "policies “0.1”, “0.5”" in " ".join(done.stdout.split())
+    assert "3 environments × 2 policies" in done.stdout
+    done = quick("certify", "c.csv", "--no-header", "--graded", "--out", "run")
+    assert "4 environments × 2 policies" in done.stdout
+
+
+def test_the_command_picks_the_theorem_for_a_single_policy(quick: Pbc, tmp_path: Path):
+    write(tmp_path / "c.csv", "crash\n" + "0\n1\n0\n0\n" * 9)
+    write(tmp_path / "d.csv", "crash,late\n" + "0,1\n1,1\n0,1\n0,0\n" * 9)
+    for file, method in (("c.csv", "occam"), ("d.csv", "kl")):
+        assert quick("certify", file, "--json", "c.json").returncode == 0
+        assert json.loads((tmp_path / "c.json").read_text())["chosen"]["method"] == method
+
+
+def test_the_command_refuses_the_posterior_of_the_same_table(quick: Pbc, tmp_path: Path):
+    table(tmp_path / "c.csv", ROWS, [f"s{i}" for i in range(30)])
+    assert quick("certify", "c.csv", "--out", "run").returncode == 0
+    refusal = complaint(quick("certify", "c.csv", "--prior", "run/posterior.json"))
+    assert "the prior was learnt from environments of the same names, such as “s" in refusal
 
 
 # ---- policies -----------------------------------------------------------------------------------
