@@ -218,9 +218,9 @@ def test_help_has_an_example(pbc: Pbc):
     [
         ("0\n1.5\n", "day.csv, line 2: a cost of 1.5 is outside [0, 1]"),
         ("cost\n0\n-1\n", "day.csv, line 3: a cost of -1 is outside [0, 1]"),
-        ("0\nnan\n", "day.csv, line 2: a cost of nan is outside [0, 1]"),
+        ("0\nnan\n", "day.csv, line 2: the cost is missing"),
         ("0\ncrash\n", "day.csv, line 2: 'crash' is no cost"),
-        ("n/a\n0\n", "day.csv, line 1: 'n/a' is no cost"),
+        ("n/a\n0\n", "day.csv, line 1: the cost is missing"),
         ("did it crash\n0\n", "day.csv, line 1: 'did it crash' is no cost"),
         ("success\n1\n0\n", "day.csv: 'success' stands among numbers"),
         ("0\n0_1\n", "day.csv, line 2: '0_1' is no cost"),

@@ -297,16 +297,16 @@ def test_a_run_is_named_after_its_module(text: str, name: str):
 def test_policies_are_read_from_numpy_and_csv_files(tmp_path: Path):
     rows = np.array([[0.5, -1e-17], [3, 4]])
     np.save(tmp_path / "p.npy", rows)
-    np.testing.assert_array_equal(read_policies(tmp_path / "p.npy"), rows)
+    np.testing.assert_array_equal(read_policies(tmp_path / "p.npy")[0], rows)
     np.save(tmp_path / "whole.npy", np.array([[1, 2], [3, 4]]))
-    assert read_policies(tmp_path / "whole.npy").dtype == np.float64
-    for text in ("0.5,-1e-17\n3,4\n", "0.5;-1e-17\n3;4", "0.5\t-1e-17\n\n3\t4\n"):
+    assert read_policies(tmp_path / "whole.npy")[0].dtype == np.float64
+    for text in ("0.5,-1e-17\n3,4\n", "0.5;-1e-17\n3;4", "0.5\t-1e-17\n3\t4\n"):
         (tmp_path / "p.csv").write_text(text)
-        np.testing.assert_array_equal(read_policies(tmp_path / "p.csv"), rows)
+        np.testing.assert_array_equal(read_policies(tmp_path / "p.csv")[0], rows)
 
 
 WRONG_POLICIES = {
-    "text.csv": (b"left,right\n1,2\n", "text.csv: policies are rows of numbers, and nothing else"),
+    "text.csv": (b"left,right\n1,2\n", "text.csv: policies are rows of numbers"),
     "gap.csv": (b"1,\n2,3\n", "gap.csv: policies are rows of numbers"),
     "nan.csv": (b"1,nan\n2,3\n", "nan.csv: policies are rows of finite numbers"),
     "ragged.csv": (b"1,2\n3\n", "ragged.csv is ragged"),
@@ -355,7 +355,7 @@ def test_words_that_stand_for_costs_are_no_parameters(tmp_path: Path):
 def test_endings_may_be_in_capitals(tmp_path: Path):
     with (tmp_path / "p.NPY").open("wb") as file:
         np.save(file, np.ones((2, 1)))
-    assert read_policies(tmp_path / "p.NPY").shape == (2, 1)
+    assert read_policies(tmp_path / "p.NPY")[0].shape == (2, 1)
 
 
 # ---- pbc learn: what it learns ------------------------------------------------------------------

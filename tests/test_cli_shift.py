@@ -394,7 +394,7 @@ def test_bad_options_get_one_clear_line_and_nothing_is_written(
         ("\n\n", ("--cells", "dry,wet"), "there.csv has no rows"),
         ("label\n", ("--cells", "dry,wet"), "'label' is none of the cells"),
         ("width\n", ("--edges", "0.5"), "there.csv: 'width', entry 1, is no number"),
-        ("0.1\nnan\n", ("--edges", "0.5"), "there.csv: 'nan', entry 2, is no number"),
+        ("0.1\nnan\n", ("--edges", "0.5"), "there.csv, line 2: the value is missing"),
         ("0.1\ninf\n", ("--edges", "0.5"), "there.csv: 'inf', entry 2, is no number"),
         ("0.1\n0.7\n", ("--edges", "0.5,0.2"), "edges must be rising numbers"),
         ("0.1\n0.7\n", ("--edges", "0.5,x"), "--edges: 'x', entry 2, is no number"),

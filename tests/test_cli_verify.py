@@ -1,4 +1,4 @@
-"""`pbc verify` with rollouts run again, with the table that a run rests on, and what is believed."""
+"""`pbc verify`: rollouts run again, the table that a run rests on, and what is believed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def invented(run: Run) -> Run:
     return learn_finite(better, 0.05)
 
 
-def test_what_is_believed_is_listed(quick: Pbc, campaign: Path, tmp_path: Path):
+@pytest.mark.usefixtures("campaign")
+def test_what_is_believed_is_listed(quick: Pbc, tmp_path: Path):
     result = quick("verify", "run", "--json", "out.json")
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "out.json").read_text())
@@ -67,7 +68,6 @@ def test_what_is_believed_is_listed(quick: Pbc, campaign: Path, tmp_path: Path):
     words = " ".join(result.stdout.split())
     assert "Taken as told" in words
     assert all(" ".join(line.split()) in words for line in record["told"])
-    assert campaign.exists()
 
 
 def test_rollouts_are_run_again(quick: Pbc, honest: Run, tmp_path: Path):
@@ -105,12 +105,13 @@ def test_a_task_of_the_users_is_run_again(quick: Pbc, tmp_path: Path):
     assert "60 of 60 rollouts" in complaint(result, code=1)
 
 
-def test_a_table_cannot_be_run_again(quick: Pbc, campaign: Path):
-    assert campaign.exists()
+@pytest.mark.usefixtures("campaign")
+def test_a_table_cannot_be_run_again(quick: Pbc):
     assert "--task MODULE:TASK" in complaint(quick("verify", "run", "--again", "5"))
 
 
-def test_a_run_rests_on_the_very_table(quick: Pbc, campaign: Path, tmp_path: Path):
+@pytest.mark.usefixtures("campaign")
+def test_a_run_rests_on_the_very_table(quick: Pbc, tmp_path: Path):
     result = quick("verify", "run", "--costs", "campaign.csv")
     assert result.returncode == 0, result.stderr
     assert "It rests on campaign.csv" in result.stdout

@@ -23,16 +23,18 @@ from pacbayes_control.cli.options import (
 @app.command()
 def certify(
     costs_file: Annotated[
-        Path, typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .npy or .npz.")
+        Path,
+        typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
     ],
     delta: Delta = 0.01,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=f"The certificate to use, decided on beforehand: {METHODS} "
-            "With --ball kl:B and graded costs, tilted."
+            "With --ball kl:B and graded costs, tilted. Default: occam where the table has a "
+            "single policy, kl otherwise."
         ),
-    ] = "kl",
+    ] = None,
     prior: Prior = None,
     at_least: Annotated[
         list[str] | None,
@@ -54,6 +56,21 @@ def certify(
         ),
     ] = None,
     ball: BallOption = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line is a header, where the table does not tell.",
+        ),
+    ] = None,
+    graded: Annotated[
+        bool,
+        typer.Option(
+            "--graded",
+            help="The few rows with fractions in a table of 0 and 1 are environments, not a "
+            "header or a summary.",
+        ),
+    ] = False,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
     ] = None,
@@ -78,7 +95,7 @@ def certify(
     check_json(json_file, costs_file)
     if out_folder:
         check_free(out_folder, force)
-    campaign = read_campaign(costs_file)
+    campaign = read_campaign(costs_file, header=header, graded=graded)
     costs, weights = campaign.costs, campaign.prior
     if prior and weights:
         raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
@@ -91,7 +108,7 @@ def certify(
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")
-    show_comparison(comparison, method)
+    show_comparison(comparison, method or comparison.chosen.certificate.method)
     if out_folder:
         comparison.chosen.save(out_folder, overwrite=force)
         say(f"\nThe run is in {out_folder}.")

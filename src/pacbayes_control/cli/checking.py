@@ -38,7 +38,7 @@ def check(
     from pacbayes_control.tasks import Swing, Vehicle
 
     check_json(json_file, *([policies] if policies else []))
-    rows = read_policies(Path(policies)) if policies else None
+    rows = read_policies(Path(policies))[0] if policies else None
     built_in = {"vehicle": Vehicle, "swing": Swing}
     chosen = built_in[task]() if task in built_in else load_task(task)
     if task in built_in and rows is None:

@@ -30,7 +30,9 @@ Prior = Annotated[
 ]
 PoliciesFile = Annotated[
     Path | None,
-    typer.Option("--policies", metavar="FILE", help="Policies, one a row: .npy or .csv."),
+    typer.Option(
+        "--policies", metavar="FILE", help="Policies, one a row: .npy, or .csv, with names first."
+    ),
 ]
 WorkersOption = Annotated[
     int | None,

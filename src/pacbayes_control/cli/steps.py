@@ -77,6 +77,8 @@ def learn_listed(
     if method != "best":
         check_method(method or usual_method(len(policies)), objective)
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
+    if weights and any(train.range.overlaps(part) for part in weights.seen or ()):
+        raise ValueError(f"{prior} was learnt from some of these environments: it is no prior")
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
         warn(refuse_broken(task, checked_policies(task, policies), executor))
