@@ -40,6 +40,8 @@ def test_a_page_is_written_beside_the_run_which_stays_valid(pbc: Pbc, folder: Pa
         "replays": 0,
         "environments": 200,
         "policies": 3,
+        "hardest": record["hardest"],
+        "again": {"tried": 0, "different": 0},
     }
     verify(folder)
 

@@ -46,7 +46,8 @@ def run() -> Run[Any]:
     names[int(learn_finite(costs).posterior.probabilities.argmax())] = ATTACK
     values = costs.values.copy()
     values[DISAGREES] ^= 1
-    return learn_finite(Costs(values, names, costs.origin, costs.parameters))
+    sites = [f"field {i}" for i in range(60)]
+    return learn_finite(Costs(values, names, costs.origin, costs.parameters, sites=sites))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +214,7 @@ def test_the_path_is_the_one_that_python_has(visit: Open, run: Run[Any], row: in
         shown = [float(page.inner_text(f"#{axis}").removesuffix(" m")) for axis in "xy"]
         assert shown == pytest.approx(path[at, :2], abs=0.02)
     assert page.inner_text("#cost") == str(run.costs.values[row, policy])
-    assert f"Environment {row}," in page.inner_text("#description")
+    assert f"Environment {row} “field {row}”," in page.inner_text("#description")
 
 
 def test_failures_only_lists_failures_only(visit: Open, run: Run[Any]):
@@ -389,6 +390,51 @@ def test_names_are_shown_as_they_are(visit: Open):
     assert ATTACK in page.locator("#policy option").first.inner_text()
     assert ATTACK in page.inner_text("#description")
     assert page.locator("img").count() == 0
+
+
+def test_names_of_environments_stand_in_the_list_and_in_words(visit: Open):
+    page = visit("#env=12&policy=0")
+    assert "12 “field 12”" in page.locator("#environment option").nth(12).inner_text()
+    assert "Environment 12 “field 12”" in page.inner_text("#description")
+
+
+# ---- light and dark -----------------------------------------------------------------------------
+
+CONTRAST = """all => all.map(one => {
+  const style = getComputedStyle(one), svg = one.namespaceURI.endsWith("svg");
+  let behind = one;
+  const clear = (it) => getComputedStyle(it).backgroundColor === "rgba(0, 0, 0, 0)";
+  while (clear(behind)) behind = behind.parentElement;
+  const shade = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [dark, light] = [shade(svg ? style.fill : style.color),
+    shade(getComputedStyle(behind).backgroundColor)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_can_be_read_on_every_screen(visit: Open, scheme: str):
+    page = visit(color_scheme=scheme)
+    letters = page.locator("p, dt, dd, li, th, td, h2, summary, a:not(.skip), button, svg text")
+    contrasts = letters.evaluate_all(CONTRAST)
+    assert len(contrasts) > 200
+    assert min(contrasts) > 4.5  # WCAG AA
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_the_canvas_follows_the_screen_and_paper_is_white(visit: Open):
+    page = visit(color_scheme="dark")
+    assert np.median(pixels(page)) < 50
+    page.emulate_media(color_scheme="light")
+    wait(page, lambda: bool(np.median(pixels(page)) > 240))
+    page.emulate_media(color_scheme="dark", media="print")
+    wait(page, lambda: bool(np.median(pixels(page)) > 240))
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 # ---- size ---------------------------------------------------------------------------------------

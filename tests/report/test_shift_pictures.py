@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from pacbayes_control.balls import round_down
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.monitor import Monitor
+from pacbayes_control.monitor import Monitor, shown
 from pacbayes_control.paper.spread import over_draws
 from pacbayes_control.paper.table2 import PAPER, SIZES, Row
 from pacbayes_control.report.shift_pictures import (
@@ -144,11 +145,11 @@ def test_the_curve_says_up_to_where_its_promise_is_worth_something(tmp_path: Pat
     found = texts(PICTURES["curve"], tmp_path / "c.svg")
     assert "shift: KL(D′‖D) ≤ B" in found
     assert "limit 0.5" in found
-    assert f"B = {CURVE.tolerable:.3g}" in found
+    assert f"B = {round_down(CURVE.tolerable)}" in found
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "given",
     [
         curve(CERTIFICATE, "total-variation", limit=0.001),  # no shift is tolerable
         curve(CERTIFICATE, "reverse-kl", limit=1.0),  # any shift is
@@ -157,10 +158,10 @@ def test_the_curve_says_up_to_where_its_promise_is_worth_something(tmp_path: Pat
     ],
     ids=["none", "any", "one radius", "vacuous"],
 )
-def test_a_curve_without_an_end_is_drawn_all_the_same(tmp_path: Path, shown: Curve):
-    found = texts(lambda path: draw_curve(shown, path), tmp_path / "c.svg")
-    assert f"limit {shown.limit:g}" in found
-    assert ("B = " in found) == (0 < shown.tolerable < np.inf)
+def test_a_curve_without_an_end_is_drawn_all_the_same(tmp_path: Path, given: Curve):
+    found = texts(lambda path: draw_curve(given, path), tmp_path / "c.svg")
+    assert f"limit {given.limit:g}" in found
+    assert ("B = " in found) == (0 < given.tolerable < np.inf)
 
 
 @pytest.mark.parametrize(
@@ -175,5 +176,5 @@ def test_a_curve_without_an_end_is_drawn_all_the_same(tmp_path: Path, shown: Cur
 )
 def test_the_monitor_is_drawn_under_its_verdict(tmp_path: Path, outcomes, verdict: str):
     found = texts(lambda path: draw_monitor(watched(*outcomes), path), tmp_path / "m.svg")
-    for label in (verdict, f"promised, {CERTIFICATE.bound:.4g}", "alarm, 1/α = 20", "outcomes"):
+    for label in (verdict, f"promised, {shown(CERTIFICATE.bound)}", "alarm, 1/α = 20", "outcomes"):
         assert label in found

@@ -94,7 +94,7 @@ def _show(found: Identified) -> None:
     """The table of the fit, the verdict, and what is to be said about it."""
     from rich.table import Table
 
-    from pacbayes_control.report.terminal import out, say
+    from pacbayes_control.report.terminal import interval_ends, say, show
 
     table = Table("", "fitted", "from", "to", "")
     rows = (
@@ -105,14 +105,14 @@ def _show(found: Identified) -> None:
     )
     for name, estimate, unit in rows:
         table.add_row(
-            name, f"{estimate.value:.4f}", f"{estimate.low:.4f}", f"{estimate.high:.4f}", unit
+            name, f"{estimate.value:.4f}", *interval_ends(estimate.low, estimate.high), unit
         )
-    out.print(table)
+    show(table)
     count = len(found.responses)
     say(
         f"{found.samples:,} yaws of {count} log{'s' if count > 1 else ''}, noise "
         f"{found.noise:.4f} rad; each interval holds its true value with confidence "
-        f"{100 * found.confidence:.4g} %, if the model fits."
+        f"{found.confidence}, if the model fits."
     )
     if found.fits:
         say("The model fits.", style="bold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +47,7 @@ def report(
 
     Example: pbc report runs/vehicle --out vehicle.html
     """
-    from pacbayes_control.report.terminal import err, say
+    from pacbayes_control.report.terminal import say, working
 
     folder = run_folder(run)
     check_json(json_file, folder)
@@ -62,15 +61,20 @@ def report(
 
     from pacbayes_control.cli.loading import load_task
     from pacbayes_control.recipes.recorded import recorded_environments
+    from pacbayes_control.report.environments import hardest
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
+    from pacbayes_control.report.replay import not_reproduced
 
     own = load_task(task) if task else None
     environments = recorded_environments(loaded, own) if own is not None else None
-    with err.status("rolling out what the page shows") if err.is_terminal else nullcontext():
+    with working("rolling out what the page shows"):
         written = write_page(loaded, page, own, environments, name, _pictures(folder))
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
+    different, tried = written.altered
+    if warning := not_reproduced(different, tried):
+        say(f"NOT REPRODUCED: {warning}", style="bold red")
     if plots:
         for file in write_plots(loaded, plots, plot_format or "svg"):
             say(f"Plot: {file}")
@@ -82,6 +86,11 @@ def report(
             "replays": written.replays,
             "environments": written.environments,
             "policies": written.policies,
+            "hardest": [
+                {"environment": i, "name": loaded.costs.site(i), "cost": cost}
+                for i, cost in hardest(loaded)
+            ],
+            "again": {"tried": tried, "different": different},
         },
     )
 

@@ -30,7 +30,7 @@ def draw_identified(found: Identified, file: Path | BinaryIO) -> None:
     figure.suptitle(
         f"k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f}, "
         f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f} 1/s "
-        f"(confidence {found.confidence:.4g}): {verdict}",
+        f"(confidence {found.confidence}): {verdict}",
         fontsize=11,
         color=DARK if found.fits else ORANGE,
     )

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as html_escape
+
+from pacbayes_control.text import printable
+
+
+def escape(text: str) -> str:
+    r"""Text for a page: nothing in it is markup, and nothing is a character that cannot be seen.
+
+    >>> escape("<b>\u202e")
+    '&lt;b&gt;\\u202e'
+    """
+    return html_escape(printable(text))
 
 
 def bullets(items: Iterable[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
-from html import escape
+
+from pacbayes_control.report.markup import escape
 
 # What is shown of the files that a run may hold: a description, and what to look at.
 PICTURES = {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
@@ -18,21 +16,35 @@ import pacbayes_control
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.recipes.recorded import recorded_task, robot_of
 from pacbayes_control.report import own_pictures, promise, sections
+from pacbayes_control.report.environments import environment_costs
+from pacbayes_control.report.markup import escape
 from pacbayes_control.report.packing import Packed, pack_within
+from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import (
     Replay,
     Showable,
-    environment_costs,
+    not_reproduced,
     roll_out,
     why_no_replay,
 )
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.text import json_text, printable
 
 MARK = '<meta name="generator" content="pbc report'  # by which a page is known as ours
 
 SCRIPTS = ("rollouts.js", "drawing.js", "page.js")
+COLOURS = {  # of the plots, by their names in page.css, where a dark screen has others
+    "#000000": "ink",
+    "#ffffff": "paper",
+    "#b0b0b0": "grid",
+    DARK: "dark",
+    GREY: "grey",
+    BLUE: "blue",
+    ORANGE: "orange",
+    GREEN: "green",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class Page:
     replays: int  # rollouts that can be watched
     environments: int
     policies: int | None  # None for a Gaussian posterior
+    altered: tuple[int, int]  # recorded costs that are not reproduced, out of how many tried
 
 
 @dataclass(frozen=True)
@@ -83,9 +96,9 @@ def write_page(
     shown = own_pictures.section(pictures or {})
     text = _page(run, name, replay, packed, reason or "", shown).encode()
     Path(file).write_bytes(text)
-    pairs = replay.pairs if replay else 0
+    pairs, altered = (replay.pairs, replay.altered) if replay else (0, (0, 0))
     c = run.certificate
-    return Page(Path(file), len(text), pairs, c.environments, c.policies)
+    return Page(Path(file), len(text), pairs, c.environments, c.policies, altered)
 
 
 def is_page(file: Path) -> bool:
@@ -115,6 +128,7 @@ def _page(
         title=escape(Path(name).name),
         css=_asset("page.css"),
         navigation=links,
+        alarm=_alarm(*replay.altered) if replay else "",
         content=content,
         data=data,
         script="".join(_asset(name) for name in SCRIPTS) if replay else "",
@@ -135,7 +149,7 @@ def _sections(
     spread = _plot(run, "environment-costs", "Histogram of the mean cost of environments")
     growth = _plot(run, "bound-against-environments", "The bound against the number N")
     shifted = _plot(run, "shift", "The bound against the size of a shift")
-    watching = f"<p>{escape(reason)}</p>" if replay is None else _player(run, replay)
+    costs += f'<p class="small">{escape(reason)}</p>' if reason else ""
     return [
         Section("promise", "Promise", "What is promised", _promise(run, name)),
         Section("budget", "Confidence", "How δ was spent", promise.budget(c)),
@@ -150,7 +164,7 @@ def _sections(
             "environments", "Environments", "Cost by environment", _beside(costs + spread, hardest)
         ),
         Section("pictures", "Pictures", "What it looks like", pictures),
-        Section("replay", "Replay", "Watch the rollouts", watching),
+        Section("replay", "Replay", "Watch the rollouts", _player(run, replay) if replay else ""),
         Section(
             "outlook", "More data", "More environments", _beside(growth, sections.outlook(run))
         ),
@@ -163,12 +177,23 @@ def _promise(run: Run[Any], name: str) -> str:
     number, words = promise.bound_words(c)
     return (
         f'<div class="promise"><p class="bound"><b>{number}</b> <span>{words}</span></p>'
-        f'<p class="sentence">{escape(c.sentence)}</p></div>\n{promise.facts(c)}\n'
+        f'<p class="sentence">{escape(c.sentence)}</p></div>\n{promise.facts(run)}\n'
         f"{promise.meaning(c, robot_of(run))}\n"
         f"<h3>Check it yourself</h3><p>The certificate can be recomputed from the run's files, "
         f"without trust in whoever made it: <code>pbc verify {escape(shlex.quote(name))}</code></p>"
         '<details class="checks"><summary>Hashes and versions</summary>'
         f"{promise.record(c)}</details>"
+    )
+
+
+def _alarm(different: int, tried: int) -> str:
+    """A banner where recorded costs are not reproduced."""
+    words = not_reproduced(different, tried)
+    if not words:
+        return ""
+    return (
+        f'<div class="alarm" role="alert"><p><strong>Not reproduced:</strong> {escape(words)} What '
+        "this page replays need not be what was certified.</p></div>"
     )
 
 
@@ -185,6 +210,7 @@ def _plot(run: Run[Any], name: str, label: str) -> str:
     svg = svg[svg.index("<svg") :]
     box = re.search(r'viewBox="[^"]*"', svg)
     assert box is not None
+    svg = re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda found: _colour(found[0]), svg)
     # Each plot numbers its parts alike: their ids must not meet in one page.
     inner = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg[svg.index(">") + 1 :])
     title = escape(label)
@@ -193,6 +219,10 @@ def _plot(run: Run[Any], name: str, label: str) -> str:
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
         f"<title>{title}</title>{inner.strip()}</figure>"
     )
+
+
+def _colour(colour: str) -> str:
+    return f"var(--{COLOURS[colour]})" if colour in COLOURS else colour
 
 
 # ---- the replay ---------------------------------------------------------------------------------
@@ -235,26 +265,20 @@ def _introduction(run: Run[Any], replay: Replay) -> str:
             f" In {replay.disagreements:,} of {replay.pairs:,} the path ends otherwise than the "
             "recorded cost says, since it is computed more precisely; the text then says so."
         )
-    different, tried = replay.altered
-    if different:
-        words += (
-            f" Of {tried} costs that were computed again, {different} are not those that were "
-            "recorded: the task may have changed since, and what you see need not be what was "
-            "certified."
-        )
     return words + " Grid lines are 1 m apart, and a dashed line shows the way ahead."
 
 
 def _data(run: Run[Any], replay: Replay, packed: Packed) -> str:
     """Everything that the script reads: values as JSON, arrays as deflated text."""
     values = packed.values | {
-        "names": _names(run, replay),
+        "names": [printable(name) for name in _names(run, replay)],
+        "sites": [printable(run.costs.sites[i]) for i in replay.environments if run.costs.sites],
         "shares": _shares(run, replay),
         "recorded": not replay.drawn,
         "contactIsFailure": replay.disagreements <= 0.01 * replay.pairs and replay.binary,
     }
     # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json_text(values, indent=None).replace("<", "\\u003c")
     scripts = [f'<script type="application/json" id="replay-values">{text}</script>']
     scripts += [
         f'<script type="application/octet-stream;base64" id="pack-{name}" '

@@ -14,13 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
 from pacbayes_control.report.projection import project
-from pacbayes_control.report.replay import environment_costs, likeliest
+from pacbayes_control.report.replay import likeliest
 from pacbayes_control.report.shift_pictures import draw_curve
 from pacbayes_control.report.side_by_side import side_by_side
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import curve
+from pacbayes_control.text import printable, shortened
 
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
@@ -42,7 +44,7 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     axis.set_yticks(range(len(methods)), labels)
     axis.set_ylim(len(methods) - 0.5, -0.6)
     axis.set_xlim(0, None)
-    axis.set_xlabel("○ cost in training    ┃ bound on the expected cost")
+    axis.set_xlabel("○ observed cost    ┃ bound on the expected cost")
     axis.grid(axis="x", alpha=0.3)
     _save(figure, file)
 
@@ -59,7 +61,7 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     places = np.arange(len(top))
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
-    left.set_yticks(places, [_short(run.costs.name(int(i))) for i in top], parse_math=False)
+    left.set_yticks(places, [_label(run.costs.name(int(i))) for i in top], parse_math=False)
     left.set_ylim(len(top) - 0.4, -0.6)
     left.set_xlim(0, None)
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -113,7 +115,7 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
             axis.text(edge + 0.025, count + tallest * 0.02, f"{count:,}", ha="center", fontsize=8)
     axis.axvline(c.empirical_cost, 0.12, color=DARK, ls=":", lw=1.2)  # above the small bars
     beside = max(c.empirical_cost, 0.05) + 0.012 if c.empirical_cost < 0.8 else 0.6
-    axis.text(beside, tallest * 0.95, f"mean {c.empirical_cost:.3f}", fontsize=9)
+    axis.text(beside, tallest * 0.95, f"mean {c.empirical_cost:.4f}", fontsize=9)
     axis.set_xlim(-0.01, 1.01)
     axis.set_ylim(0, tallest * 1.1)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -181,8 +183,8 @@ def _plain(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+def _label(name: str) -> str:
+    return shortened(printable(name).replace("\n", " "), LONGEST)
 
 
 def _count(value: float) -> str:

@@ -6,11 +6,13 @@ Whatever comes from a run's files is escaped: a policy's name is text, never mar
 from __future__ import annotations
 
 import math
-from html import escape
+from typing import Any
 
 from pacbayes_control.certificate import Certificate, confidence_percent, percent_up, round_up
-from pacbayes_control.report.markup import bullets, table
+from pacbayes_control.report.markup import bullets, escape, table
 from pacbayes_control.report.side_by_side import MEANING
+from pacbayes_control.run import Run
+from pacbayes_control.text import quoted
 
 SPENT_ON = {
     "sampling": "what a sample of policies may miss",
@@ -27,35 +29,55 @@ def bound_words(c: Certificate) -> tuple[str, str]:
     ), "is the most that a new environment costs on average (0 best, 1 worst)"
 
 
-def facts(c: Certificate) -> str:
-    """The numbers that a reader asks for first."""
+def facts(run: Run[Any]) -> str:
+    """What a reader asks for first: numbers, and what they are about in words."""
+    c = run.certificate
     entries = [
         ("Confidence", confidence_percent(c.delta)),
-        ("Environments counted", f"{c.environments:,}"),
-        ("Cost in training", f"{c.empirical_cost:.4f}"),
+        (f"Environments it was {c.purpose}", f"{c.environments:,}"),
+        ("Observed cost", f"{c.empirical_cost:.4f}"),
         ("Bound, by method", f"{round_up(c.bound)}, {c.method}"),
     ]
     if c.training_cost_bound is not None:
         entries.insert(3, ("The same, with what draws may miss", round_up(c.training_cost_bound)))
     if c.bound_without_shift is not None:
         entries.insert(-1, ("Bound without a shift", round_up(c.bound_without_shift)))
+    if c.test_estimate is not None:
+        unseen = f"{c.test_estimate.cost:.4f} in {c.test_estimate.environments:,}"
+        entries.append(("Cost in environments it has never seen", unseen))
     if c.policies is not None:
         entries.append(("Policies to choose from", f"{c.policies:,}"))
     else:
         entries.append(("Parameters of a policy", f"{c.parameters:,}"))
-    entries.append(("Prior", c.prior))
-    items = (f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in entries)
+    if run.created:
+        entries.append(("Saved", run.created.replace("T", " ")))
+    words = [
+        ("Prior", c.prior),
+        ("A rollout costs", c.cost_rule),
+        ("Environments are drawn from", c.distribution),
+        ("How the rollouts went", "; ".join(c.incident_words)),
+    ]
+    items = [_entry(name, value) for name, value in entries]
+    items += [_entry(name, value, ' class="wide"') for name, value in words if value]
     return f'<dl class="facts">{"".join(items)}</dl>'
+
+
+def _entry(name: str, value: str, kind: str = "") -> str:
+    return f"<div{kind}><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+
+
+def _words(text: str) -> str:
+    return quoted(text, most=300)
 
 
 def meaning(c: Certificate, robot: str | None = None) -> str:
     """What the promise holds for, and what it does not say. robot: which one, in words."""
     if c.ball is None:
-        world = "New environments that are drawn at random in the same way as those it was " + (
-            "certified on." if c.set_aside else "learnt from."
-        )
+        world = f"New environments that are drawn at random like those it was {c.purpose}."
     else:
-        world = f"New environments from any distribution D′ with {c.ball} ({c.ball.origin})."
+        world = (
+            f"New environments from any distribution D′ with {c.ball} ({_words(c.ball.origin)})."
+        )
     elsewhere = "outside of that ball nothing is promised."
     if c.ball is None:
         elsewhere = "for a world that differs a little, see “If the world shifts”."
@@ -64,7 +86,7 @@ def meaning(c: Certificate, robot: str | None = None) -> str:
     silent = [
         "Any one environment: a single one may be hard, whatever the average is.",
         f"Environments of another kind: {elsewhere}",
-        f"The chance, {c.delta:g} at most, that the environments in training were so kind that the "
+        f"The chance, {c.delta:g} at most, that the environments so far were so kind that the "
         "number is too small.",
         "The way from the recorded costs to a robot in the world: the promise is about costs that "
         "come about as those did.",
@@ -77,10 +99,10 @@ def meaning(c: Certificate, robot: str | None = None) -> str:
     elif c.method == "single-draw":
         holds.append("The one policy that was drawn from the posterior, used every time.")
     else:
-        name = f"“{c.policy_name}”" if c.policy_name is not None else f"number {c.policy}"
+        name = quoted(c.policy_name) if c.policy_name is not None else f"number {c.policy}"
         holds.append(f"The one policy {name}, used every time.")
     if c.noise:
-        holds.append(f"The same noise, drawn independently of the policy: {c.noise}.")
+        holds.append(f"The same noise, drawn independently of the policy: {_words(c.noise)}.")
     if c.set_aside:
         holds.append(
             f"{c.set_aside:,} further environments were used to prepare: the bound does not count "

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs, checked_costs
 from pacbayes_control.distributions import Categorical
+from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.base import Scene, generator, noise_of
@@ -77,12 +78,12 @@ class Replay:
 
 
 def why_no_replay(run: Run[Any], task: object | None) -> str | None:
-    """One line on why the rollouts of a run cannot be shown; None where they can."""
+    """One line on why the rollouts of a run cannot be shown; None where they can.
+
+    It is empty for a table of costs, which holds no policies that could be rolled out again.
+    """
     if run.costs.draws is None and run.costs.parameters is None:
-        return (
-            "This run was made from a table of costs: it holds no policies that could be rolled "
-            "out again."
-        )
+        return ""
     if hasattr(task, "scenes") and hasattr(task, "paths"):
         return None
     if str(run.costs.origin.get("task", "")).startswith("grasping "):
@@ -97,6 +98,16 @@ def why_no_replay(run: Run[Any], task: object | None) -> str | None:
         )
     name = getattr(task, "name", type(task).__name__)
     return f"The task {name} cannot show itself: it has no scenes and paths."
+
+
+def not_reproduced(different: int, tried: int) -> str:
+    """What a reader must know where recorded costs are not those of the task; empty elsewhere."""
+    if not different:
+        return ""
+    return (
+        f"{different:,} of {tried:,} costs that were computed again are not those that were "
+        "recorded. The task has changed since, or the costs are not of its rollouts."
+    )
 
 
 def roll_out(
@@ -161,13 +172,6 @@ def _altered(
             different += bool(now != costs.values[row, j])
             tried += 1
     return different, tried
-
-
-def environment_costs(run: Run[Any]) -> NDArray[np.float64]:
-    """Mean cost under the posterior in each environment, or of the one policy that is certified."""
-    if isinstance(run.posterior, Categorical):
-        return run.costs.values @ run.posterior.probabilities
-    return run.costs.values.mean(axis=1)
 
 
 def highest(values: NDArray, most: int) -> NDArray[np.int64]:

@@ -6,7 +6,6 @@ Whatever comes from a run's files is escaped: a policy's name is text, never mar
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,17 @@ import numpy as np
 from pacbayes_control.balls import round_down
 from pacbayes_control.certificate import round_up
 from pacbayes_control.distributions import Categorical
-from pacbayes_control.report.markup import table
+from pacbayes_control.report.environments import environment_costs, hardest
+from pacbayes_control.report.markup import escape, table
 from pacbayes_control.report.plots import gaussian_moves
 from pacbayes_control.report.projection import project
-from pacbayes_control.report.replay import Replay, environment_costs, likeliest
+from pacbayes_control.report.replay import Replay, likeliest
 from pacbayes_control.report.side_by_side import MEANING, side_by_side
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import curve
+from pacbayes_control.text import quoted, shortened
 
 LISTED = 100  # policies in the table of all
-WORST = 10  # environments in the table of the worst
 
 
 def methods(run: Run[Any]) -> tuple[str, str] | None:
@@ -35,10 +35,12 @@ def methods(run: Run[Any]) -> tuple[str, str] | None:
     for method in compared:
         c = method.certificate
         name = f"<b>{escape(c.method)}</b>" + (" ★ this run" if method.own else "")
-        who = "a fresh draw each time" if c.policy is None else f"always {run.costs.name(c.policy)}"
+        who = "a fresh draw each time"
+        if c.policy is not None:
+            who = f"always {quoted(run.costs.name(c.policy))}"
         words = f'{name}<br><span class="small">{escape(f"{MEANING[c.method]}; {who}")}</span>'
         rows.append((words, f"{c.empirical_cost:.4f}", round_up(c.bound)))
-    listing = table(("Method", "In training", "Bound"), rows, numeric=1)
+    listing = table(("Method", "Observed cost", "Bound"), rows, numeric=1)
     if isinstance(run.posterior, Categorical):
         scope = (
             f"each with all of δ\u00a0= {run.certificate.delta:g} and its own choice of policies"
@@ -96,7 +98,7 @@ def _shares(run: Run[Categorical]) -> str:
     left = len(shares) - len(order)
     more = f" The {left:,} with the smallest shares are left out." if left else ""
     if c.policy is not None:
-        intro = f"All of the mass is on one policy, {escape(run.costs.name(c.policy))}."
+        intro = f"All of the mass is on one policy, {escape(quoted(run.costs.name(c.policy)))}."
     else:
         effective = math.exp(-float(np.sum(shares[shares > 0] * np.log(shares[shares > 0]))))
         intro = (
@@ -106,7 +108,7 @@ def _shares(run: Run[Categorical]) -> str:
     listing = table(("Policy", "Posterior", "Prior", "Mean cost"), rows, numeric=1)
     return (
         f"<p>{intro} KL(posterior‖prior) is {c.kl:.3f} nats: the farther from the prior, the more "
-        f"the bound exceeds the cost in training.</p><details><summary>Shares of "
+        f"the bound exceeds the observed cost.</p><details><summary>Shares of "
         f"{len(order):,} policies</summary>{listing}<p>{more}</p></details>"
     )
 
@@ -115,51 +117,60 @@ def environments(run: Run[Any], replay: Replay | None) -> tuple[str, str]:
     """How the cost spreads over the environments, and a table of the worst of them."""
     means = environment_costs(run)
     easy, hard = int(np.sum(means < 0.05)), int(np.sum(means >= 0.5))
-    kept = set() if replay is None else set(replay.environments.tolist())
     single = run.certificate.policy is not None
-    rows = []
-    hardest = [int(i) for i in np.argsort(-means, kind="stable")[:WORST] if means[i] >= 0.001]
-    for i in hardest:
-        row = run.costs.values[i]
-        if single:
-            spread = ""
-        elif run.costs.binary:
-            spread = f"{int(row.sum()):,} of {len(row):,}"
-        else:
-            spread = f"{row.min():.3f} to {row.max():.3f}"
-        watch = ""
-        if i in kept:
-            watch = (
-                f'<button type="button" class="watch" data-environment="{i}">Watch'
-                f'<span class="hidden"> environment {i}</span></button>'
-            )
-        cells = (f"{i}", f"{means[i]:.4f}", spread, watch)
-        rows.append(cells if not single else (cells[0], cells[1], cells[3]))
-    what = "draws" if run.costs.draws else "policies"
-    across = f"Failing {what}" if run.costs.binary else f"Costs of {what}"
-    head = ("Environment", "Cost", across, '<span class="watch">Replay</span>')
-    head = head if not single else (head[0], head[1], head[3])
-    if not kept:
-        head, rows = head[:-1], [row[:-1] for row in rows]
     if single and run.costs.binary:
         spread = f"The policy failed in {hard:,} of {len(means):,} environments."
     else:
         spread = (
-            f"The cost in training is an average: in {easy:,} of {len(means):,} environments the "
+            f"The observed cost is an average: in {easy:,} of {len(means):,} environments the "
             f"mean cost is below 0.05, and in {hard:,} it is a half or more."
         )
     average = "" if single else " Costs are averages under the posterior."
-    words = f"<p>{spread}{average} Environments are numbered from 0.</p>"
-    if not rows:
+    numbers = " Numbers of environments count from 0."
+    words = f"<p>{spread}{average}{numbers}</p>"
+    worst = hardest(run)
+    if not worst:
         return words, "<p>No environment was hard.</p>"
-    return words, f"<h3>The {len(rows)} hardest</h3>{table(head, rows, numeric=1)}"
+    kept = set() if replay is None else set(replay.environments.tolist())
+    columns = [[_place(run, i) for i, _ in worst], [f"{cost:.4f}" for _, cost in worst]]
+    head = ["Environment", "Cost"]
+    if not single:
+        what = "draws" if run.costs.draws else "policies"
+        head.append(f"Failing {what}" if run.costs.binary else f"Costs of {what}")
+        columns.append([_across(run, i) for i, _ in worst])
+    if kept:
+        head.append('<span class="watch">Replay</span>')
+        columns.append([_watch(i) if i in kept else "" for i, _ in worst])
+    listing = table(head, list(zip(*columns, strict=True)), numeric=1)
+    count = f"{len(worst)} " if len(worst) > 1 else ""
+    return words, f"<h3>The {count}hardest</h3>{listing}"
+
+
+def _place(run: Run[Any], i: int) -> str:
+    """An environment by its number, and its name where it has one."""
+    if not run.costs.sites:
+        return f"{i}"
+    return f'{escape(shortened(run.costs.sites[i]))} <span class="small">({i})</span>'
+
+
+def _across(run: Run[Any], i: int) -> str:
+    """How the policies did in an environment."""
+    row = run.costs.values[i]
+    if run.costs.binary:
+        return f"{int(row.sum()):,} of {len(row):,}"
+    return f"{row.min():.3f} to {row.max():.3f}"
+
+
+def _watch(i: int) -> str:
+    return (
+        f'<button type="button" class="watch" data-environment="{i}">Watch'
+        f'<span class="hidden"> environment {i}</span></button>'
+    )
 
 
 def outlook(run: Run[Any]) -> str:
     """What more environments would do."""
     projection, c = project(run), run.certificate
-    goal = "the cost in training" if c.ball is None else "what the ball makes of the training cost"
-    goal = "the bound on the cost in training" if c.draws is not None and not c.ball else goal
     text = (
         "<p><strong>A projection, not a certificate.</strong> It takes the mean cost and the "
         "distance from the prior to be the same with other numbers of environments. "
@@ -171,14 +182,17 @@ def outlook(run: Run[Any]) -> str:
             f"About {more:,} more environments would bring the bound from {round_up(c.bound)} to "
             f"{round_up(bound)}, half of the way to where it ends. "
         )
-    better = "better policies are needed"
-    if c.draws is not None and not c.ball:
+    # A number that the page shows elsewhere is not repeated here with another rounding.
+    goal, better = "the observed cost", "better policies are needed"
+    if c.ball is not None:
+        goal = f"{round_down(projection.limit)}, which the ball makes of the observed cost"
+    elif c.draws is not None:
+        goal = "the bound on the observed cost"
         better = (
-            f"more draws are needed, which bring the bound on the cost in training nearer to the "
-            f"cost that was seen, {c.empirical_cost:.4f}, or better policies"
+            "more draws are needed, which bring that bound nearer to the observed cost, or better "
+            "policies"
         )
-    limit = round_up(projection.limit)
-    return text + f"No number would bring it below {limit}, {goal}: for that, {better}.</p>"
+    return text + f"No number would bring it below {goal}: for that, {better}.</p>"
 
 
 def shift(run: Run[Any]) -> str:

@@ -12,10 +12,10 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from pacbayes_control.balls import Ball
+from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.bounds.sequential import confidence_sequence
 from pacbayes_control.families import Beta
-from pacbayes_control.monitor import Monitor
+from pacbayes_control.monitor import Monitor, shown
 from pacbayes_control.paper.table2 import SHIFTED, TRAINING, Row
 from pacbayes_control.report.pictures import (
     BLUE,
@@ -146,9 +146,9 @@ def draw_curve(
     axis.axhline(curve.limit, color=ORANGE, ls="--", lw=1, label=f"limit {curve.limit:g}")
     if 0 < curve.tolerable < math.inf:
         axis.axvline(curve.tolerable, color=DARK, ls=":", lw=1)
-        axis.annotate(f"B = {curve.tolerable:.3g}", (curve.tolerable, 0.02), ha="right")
+        axis.annotate(f"B = {round_down(curve.tolerable)}", (curve.tolerable, 0.02), ha="right")
     if certified:
-        axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {certified[0]:.3g}")
+        axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {round_down(certified[0])}")
     axis.set_xlabel(f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B")
     axis.set_ylabel("expected cost, at most")
     axis.set_ylim(0, 1.02)
@@ -167,7 +167,7 @@ def draw_monitor(monitor: Monitor, path: Path) -> None:
     bound, marker = monitor.certificate.bound, "o" if len(n) < 3 else None
     costs.fill_between(n, low, high, color=BLUE, alpha=0.2, label="confidence sequence")
     costs.plot(n, total / n, color=BLUE, marker=marker, label="mean cost")
-    costs.axhline(bound, color=ORANGE, ls="--", label=f"promised, {bound:.4g}")
+    costs.axhline(bound, color=ORANGE, ls="--", label=f"promised, {shown(bound)}")
     costs.set_ylim(0, 1)
     costs.set_ylabel("cost as deployed")
     costs.legend(frameon=False, fontsize=9)

@@ -48,7 +48,7 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Method, ...], str]:
         others = _finite(run)
     else:
         others = [_sampled(run, method) for method in PAC_BAYES]
-    methods = [Method(other, _same(other, c)) for other in others]
+    methods = [Method(c, True) if _same(other, c) else Method(other, False) for other in others]
     if not any(method.own for method in methods):
         methods.insert(0, Method(c, True))
     return tuple(methods), ""

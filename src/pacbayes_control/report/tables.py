@@ -14,7 +14,7 @@ from pacbayes_control.paper.swing import PAPER as SWING
 from pacbayes_control.paper.swing import Flown
 from pacbayes_control.paper.table1 import Row
 from pacbayes_control.paper.table2 import Row as ShiftRow
-from pacbayes_control.report.terminal import out, say
+from pacbayes_control.report.terminal import say, show
 
 
 def show_table1(rows: Sequence[Row]) -> None:
@@ -35,7 +35,7 @@ def show_table1(rows: Sequence[Row]) -> None:
             f"{row.paper_true_cost:.3f}" if published else "",
             end_section=row.method == "occam",
         )
-    out.print(table)
+    show(table)
     say(
         "paper: minimises C_PAC, reports Maurer's bound (Algorithm 1). kl: minimises the kl bound "
         "with ξ(N). occam: the best single policy. The last two pay once for policies that are "
@@ -61,7 +61,7 @@ def show_table2(rows: Sequence[ShiftRow]) -> None:
             f"{row.occam_bound:.3f}",
             end_section=row.method == "test",
         )
-    out.print(table)
+    show(table)
     say(
         "robust: learnt on D by minimising C_PAC′, bounded on every D′ with KL(D′‖D) ≤ 0.08185. "
         "train: on D itself; test: learnt on D′ (Algorithm 1). bound: the paper's method; exact: "
@@ -87,7 +87,7 @@ def show_continuous(rows: Sequence[ContinuousRow]) -> None:
             f"{row.true_cost:.3f}",
             f"{row.paper_bound:.3f}",
         )
-    out.print(table)
+    show(table)
     say(
         "paper: linear policies, the paper's prior and method, with fresh draws. ours: networks, "
         "a prior learnt on other environments. deterministic: one network, that prior's mean. "
@@ -117,7 +117,7 @@ def show_grasping(result: Grasped) -> None:
     table.add_section()
     table.add_row("published", f"{PAPER['bound']:.3f}", f"{PAPER['test_success']:.3f}")
     table.add_row("  without the regulariser", "", f"{PAPER['baseline_test_success']:.3f}")
-    out.print(table)
+    show(table)
     say(
         "bound: on the rate of failures, with confidence 99 %. success: on the new objects. ours: "
         "a prior learnt on other objects. The paper's prior knows nothing of these. published: the "
@@ -147,7 +147,7 @@ def show_swing(result: Flown) -> None:
             f"{row.true_cost:.3f}",
             end_section=row.method == "occam",
         )
-    out.print(table)
+    show(table)
     found, flights = result.model, len(result.flights)
     say(
         f"Means over draws ({result.rows[0].draws}) of the environments; the paper's bound, of one "
@@ -173,7 +173,7 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
     for key, value in record.items():
         if key not in ("scaling", "power"):
             table.add_row(key.replace("_", " "), _figure(value))
-    out.print(table)
+    show(table)
     if "scaling" in record:
         scaling = Table("environments", "policies", "µs a rollout", "peak MiB")
         for row in record["scaling"]:
@@ -183,14 +183,14 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
                 f"{row['microseconds']:.2f}",
                 f"{row['peak_mib']:.0f}",
             )
-        out.print(scaling)
+        show(scaling)
 
     if "power" in record:
         power = Table("failure rate", "trials", "monitor", "fixed sample", "Hoeffding")
         for row in record["power"]:
             chances = (row[name] for name in ("monitor", "fixed_sample", "hoeffding"))
             power.add_row(f"{row['rate']:.3f}", f"{row['trials']}", *(f"{p:.4f}" for p in chances))
-        out.print(power)
+        show(power)
         say(
             "How often each test finds the promise of 0.114 broken at level 0.05; in the first rows"
         )

@@ -6,7 +6,6 @@
 function drawingOn(canvas, rollouts) {
   const [left, right, bottom, top] = rollouts.values.view;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
-  const BLUE = colour("blue"), ORANGE = colour("orange"), GREY = colour("grey"), DARK = colour("dark");
 
   const height = (width) => (width * (top - bottom)) / (right - left);
   canvas.style.aspectRatio = `${right - left} / ${top - bottom}`;
@@ -21,7 +20,7 @@ function drawingOn(canvas, rollouts) {
     const scale = pixels / (right - left);
     const pen = canvas.getContext("2d");
     pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.fillStyle = "#ffffff";
+    pen.fillStyle = colour("paper");
     pen.fillRect(0, 0, canvas.width, canvas.height);
     // From here on in metres, with y upwards.
     pen.setTransform(scale, 0, 0, -scale, -left * scale, top * scale);
@@ -33,18 +32,18 @@ function drawingOn(canvas, rollouts) {
 
   function drawScene(pen, point, { row }) {
     pen.lineWidth = point;
-    pen.strokeStyle = "#eef0f3";
+    pen.strokeStyle = colour("faint");
     pen.beginPath();
     for (let x = Math.ceil(left); x <= right; x++) { pen.moveTo(x, bottom); pen.lineTo(x, top); }
     for (let y = Math.ceil(bottom); y <= top; y++) { pen.moveTo(left, y); pen.lineTo(right, y); }
     if ((right - left) / point < 4000 && right - left < 100) pen.stroke();
-    pen.fillStyle = DARK;
+    pen.fillStyle = colour("dark");
     const boxes = rollouts.boxesOf(row), circles = rollouts.circlesOf(row);
     for (let i = 0; i < boxes.length; i += 4) {
       pen.fillRect(boxes[i], boxes[i + 2], boxes[i + 1] - boxes[i], boxes[i + 3] - boxes[i + 2]);
     }
-    pen.fillStyle = GREY;
-    pen.strokeStyle = DARK;
+    pen.fillStyle = colour("grey");
+    pen.strokeStyle = colour("dark");
     for (let i = 0; i < circles.length; i += 3) {
       disc(pen, circles[i], circles[i + 1], circles[i + 2]);
       pen.fill();
@@ -75,7 +74,7 @@ function drawingOn(canvas, rollouts) {
         line(pen, other, other.last);
       }
     }
-    pen.strokeStyle = BLUE;
+    pen.strokeStyle = colour("blue");
     pen.lineWidth = 1.2 * point;
     pen.setLineDash([3 * point, 4 * point]);
     line(pen, path, path.last);
@@ -97,8 +96,8 @@ function drawingOn(canvas, rollouts) {
 
   function drawRobot(pen, point, { row, column, path, step }) {
     const radius = rollouts.values.robotRadius, { x, y, heading } = place(path, step);
-    pen.fillStyle = BLUE;
-    pen.strokeStyle = "#ffffff";
+    pen.fillStyle = colour("blue");
+    pen.strokeStyle = colour("paper");
     pen.lineWidth = 1.5 * point;
     disc(pen, x, y, radius);
     pen.fill();
@@ -114,7 +113,7 @@ function drawingOn(canvas, rollouts) {
   }
 
   function drawContact(pen, point, x, y, size) {
-    pen.strokeStyle = ORANGE;
+    pen.strokeStyle = colour("orange");
     pen.lineWidth = 4 * point;
     pen.beginPath();
     pen.moveTo(x - size, y - size);
@@ -129,9 +128,9 @@ function drawingOn(canvas, rollouts) {
     const aside = size / point + 6, flip = x > (left + right) / 2;
     pen.textAlign = flip ? "right" : "left";
     pen.lineWidth = 4;
-    pen.strokeStyle = "#ffffff";
+    pen.strokeStyle = colour("paper");
     pen.strokeText("contact", flip ? -aside : aside, 5);
-    pen.fillStyle = ORANGE;
+    pen.fillStyle = colour("orange");
     pen.fillText("contact", flip ? -aside : aside, 5);
     pen.restore();
   }

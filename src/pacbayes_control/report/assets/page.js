@@ -10,6 +10,8 @@
   const { values, columns, pathOf, costOf, fails, touches } = rollouts;
   const drawRollout = drawingOn(element("canvas"), rollouts);
   const seconds = (step) => `${(step * values.timeStep).toFixed(2)} s`;
+  const environment = (row) =>
+    values.sites.length ? `${values.environments[row]} “${values.sites[row]}”` : `${values.environments[row]}`;
   const costText = (cost) => (values.binary ? `${cost}` : cost.toFixed(3));
 
   // ---- state ------------------------------------------------------------------------------------
@@ -31,7 +33,7 @@
   function describe(note) {
     const { row, column, path } = state;
     const cost = costOf(row, column), touched = touches(row, column);
-    let text = `Environment ${values.environments[row]}, ${values.names[column]}: ${values.recorded ? "recorded cost" : "cost"} ` +
+    let text = `Environment ${environment(row)}, ${values.names[column]}: ${values.recorded ? "recorded cost" : "cost"} ` +
       `${costText(cost)}. The path ends ${touched ? "in contact" : "without contact"} after ` +
       `${seconds(path.last)}.`;
     if (values.contactIsFailure && touched !== (cost === 1)) {
@@ -57,7 +59,7 @@
       list.replaceChildren(...rowsShown(state.column).map((row) => {
         const cost = costOf(row, state.column);
         const word = values.binary ? (cost ? "✕ fails" : "✓ passes") : `cost ${costText(cost)}`;
-        return new Option(`${values.environments[row]}   ${word}`, row);
+        return new Option(`${environment(row)}   ${word}`, row);
       }));
       list.disabled = list.options.length === 0;
       if (list.disabled) list.append(new Option("none"));
@@ -225,6 +227,9 @@
   const [left, right, bottom, top] = values.view;  // at most so wide that it is not too tall
   element("stage").style.setProperty("--widest", `${(36 * (right - left)) / (top - bottom)}rem`);
   addEventListener("hashchange", followLink);
+  for (const medium of ["print", "(prefers-color-scheme: dark)"]) {
+    matchMedia(medium).addEventListener("change", draw);  // with the colours of the page there
+  }
   addEventListener("beforeprint", () => goTo(state.path.last));
   new ResizeObserver(draw).observe(element("canvas"));
 

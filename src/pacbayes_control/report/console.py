@@ -1,0 +1,163 @@
+"""The consoles of the command: text is shown as it is, and no number is ever cut."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions
+from rich.measure import Measurement
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Task as RichTask
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from pacbayes_control.text import printable
+
+if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
+    from pacbayes_control.learn.search import GaussianSearch
+    from pacbayes_control.learn.training import Watch
+    from pacbayes_control.rollouts import Progress as ProgressCallback
+
+WIDEST = 10_000  # columns of what is not a terminal: nothing is wrapped there
+
+
+class _Console(Console):
+    """A console that shows text as it is: no markup, no escape sequences, and whole in a pipe."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        return super().size if self.is_terminal else ConsoleDimensions(WIDEST, 25)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+    def render(self, *renderable: Any) -> Iterable[Segment]:
+        """The same for text that did not come as a string, such as a progress bar's."""
+        for part in super().render(*renderable):
+            yield part if part.control else part._replace(text=printable(part.text))
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end with code 1 where a reader has closed the pipe: that is no verdict."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+out, err = _Console(), _Console(stderr=True)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line of prose: wrapped for a person at a terminal, whole in a pipe."""
+    out.print(text, style=style)
+
+
+def warn(text: str | None) -> None:
+    """A line that should not be overlooked, where there is one."""
+    if text:
+        say(f"WARNING: {text}", style="bold")
+
+
+def show(table: Table) -> None:
+    """A table; on a terminal that is too narrow for it, cell by cell. No number is ever cut."""
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    if _narrowest(table) <= out.width:
+        out.print(table)
+        return
+    say(str(table.title or ""))
+    headings = [str(column.header) for column in table.columns]
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        cells = [(heading, str(cell)) for heading, cell in zip(headings, row, strict=True)]
+        if table.show_header:
+            say("\n".join(f"{heading}: {cell}" for heading, cell in cells if cell) + "\n")
+        else:
+            say(": ".join(cell for _, cell in cells if cell))
+
+
+def _narrowest(table: Table) -> int:
+    """The width at which the words of the last column are wrapped, and not yet cut."""
+    last = table.columns[-1]
+    lines = [line for cell in (last.header, *last.cells) for line in str(cell).splitlines()]
+    longest_line = max((cell_len(line) for line in lines), default=0)
+    longest_word = max((cell_len(word) for line in lines for word in line.split()), default=0)
+    wide = out.options.update(width=WIDEST)
+    return Measurement.get(out, wide, table).maximum - longest_line + longest_word
+
+
+def key_values() -> Table:
+    """A table of names and their values, without lines."""
+    return Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+
+
+def working(title: str) -> AbstractContextManager[Any]:
+    """A sign of work on a terminal, nothing in a pipe."""
+    return err.status(Text(printable(title))) if err.is_terminal else nullcontext()
+
+
+class _Rate(ProgressColumn):
+    """How many a second, lately."""
+
+    def render(self, task: RichTask) -> Text:
+        if not task.speed:
+            return Text("")
+        return Text(f"{task.speed:,.0f}/s" if task.speed >= 10 else f"{task.speed:.2g}/s")
+
+
+def _title() -> TextColumn:
+    return TextColumn("{task.description}", markup=False)
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[ProgressCallback]:
+    """A progress bar on a terminal, nothing in a pipe; yields the callback for it."""
+    if not err.is_terminal:
+        yield lambda *_: None
+        return
+    columns = _title(), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(printable(title), total=total)
+        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
+
+
+@contextmanager
+def watch() -> Iterator[Callable[[str], Watch]]:
+    """Progress of searches on a terminal, each with its bound so far; nothing in a pipe."""
+    if not err.is_terminal:
+        yield lambda _: lambda _: None
+        return
+    columns = _title(), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as progress:
+
+        def start(title: str) -> Watch:
+            task = progress.add_task(title, total=None, visible=False)
+
+            def step(search: GaussianSearch) -> None:
+                what = "bound" if search.objective else "cost"
+                if search.settings.estimator == "gradient":
+                    what = f"surrogate's {what}"
+                progress.update(
+                    task,
+                    description=printable(f"{title} ({what} {search.value:.4f})"),
+                    total=search.settings.steps,
+                    completed=search.step,
+                    visible=not search.done,
+                )
+
+            return step
+
+        yield start

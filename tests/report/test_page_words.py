@@ -1,0 +1,237 @@
+"""What a page tells of a run beside its numbers, and that its numbers agree with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pacbayes_control.balls import Ball, round_down
+from pacbayes_control.certificate import Certificate, HeldOutEstimate
+from pacbayes_control.costs import Costs
+from pacbayes_control.learn import learn_finite
+from pacbayes_control.report.page import write_page
+from pacbayes_control.report.projection import project
+from pacbayes_control.report.replay import roll_out
+from pacbayes_control.rollouts import evaluate
+from pacbayes_control.run import Run
+from pacbayes_control.shifting import under_shift
+from pacbayes_control.tasks import Vehicle
+
+HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200bb"
+ORIGIN: dict[str, object] = {
+    "cost_rule": "1 for a contact",
+    "distribution": "halls by lot",
+    "incidents": {"retries": 2},
+}
+Write = Callable[[Run[Any]], str]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Write:
+    def text(run: Run[Any]) -> str:
+        write_page(run, tmp_path / "page.html", name="mine")
+        return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    return text
+
+
+def words(text: str) -> str:
+    text = re.sub(r"<(script|style|svg).*?</\1>", " ", text, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def costs(**options: Any) -> Costs:
+    failed = np.zeros((40, 2), int)
+    failed[7] = failed[3, 1] = failed[9, 1] = 1
+    return Costs(failed, ["slow", "fast"], **options)
+
+
+def vehicle(altered: int = 0) -> Run[Any]:
+    """The vehicle in 12 named fields; so many policies have costs that are not its own."""
+    task = Vehicle()
+    rolled = evaluate(task, task.gain_grid(), task.environments(12, "train"), task.gain_names())
+    values = rolled.values.copy()
+    values[:, :altered] = 1 - values[:, :altered]
+    sites = [f"field <{i}>" for i in range(12)]
+    return learn_finite(Costs(values, rolled.names, rolled.origin, rolled.parameters, sites=sites))
+
+
+# ---- words --------------------------------------------------------------------------------------
+
+
+def test_a_page_says_what_is_certified(page: Write, tmp_path: Path):
+    run = Run.load(learn_finite(costs(origin=ORIGIN), 0.05).save(tmp_path / "run"))
+    estimate = HeldOutEstimate(0.06123, 20_000, "test", 0)
+    run = replace(run, certificate=replace(run.certificate, test_estimate=estimate))
+    text = words(page(run))
+    assert run.created is not None
+    for said in (
+        "A rollout costs 1 for a contact",
+        "Environments are drawn from halls by lot",
+        "How the rollouts went 2 rollouts count that had failed before they were run again",
+        "Cost in environments it has never seen 0.0612 in 20,000",
+        "Saved " + run.created.replace("T", " "),
+        "Environments it was learnt from 40",
+        "drawn at random like those it was learnt from.",
+    ):
+        assert said in text
+
+
+def test_a_policy_that_was_fixed_beforehand_was_not_learnt(page: Write):
+    text = words(page(learn_finite(Costs([[0], [1]] * 20), method="occam")))
+    assert "drawn at random like those it was tested on." in text
+    assert "learnt" not in text
+    assert "training" not in text.split("If the world shifts")[0]
+
+
+def test_names_of_environments_stand_where_environments_do(page: Write):
+    text = page(learn_finite(costs(sites=[f"hall {i}" for i in range(40)])))
+    assert "hall 7 (7)" in words(text)
+    assert "hall 0" not in words(text)  # it was not hard
+    assert re.search(r"<td>7</td>", page(learn_finite(costs())))
+
+
+def test_names_of_environments_reach_the_replay(page: Write):
+    assert '"sites": ["field \\u003c0>", "field \\u003c1>"' in page(vehicle())
+
+
+def test_a_name_cannot_forge_a_sentence(page: Write):
+    forged = "slow”, which never fails. “"
+    run = learn_finite(Costs([[0, 1]] * 40, [forged, "fast"]), method="occam")
+    text = words(page(run))
+    assert "The one policy “slow', which never fails. '”, used every time" in text
+    for place in re.finditer("slow”, which", text):  # a cell of a table is not prose
+        assert text[place.start() - 15 : place.start()].strip().endswith("Mean cost")
+
+
+# ---- what cannot be seen ------------------------------------------------------------------------
+
+
+def hostile(value: Any) -> Any:
+    """The same, with what a terminal or a reader would trip over in every string."""
+    if isinstance(value, str):
+        return value + HOSTILE
+    if isinstance(value, dict):
+        return {name + HOSTILE: hostile(entry) for name, entry in value.items()}
+    return value
+
+
+TEXTS = ("policy_name", "noise", "prior", "objective", "hashes", "versions", "cost_rule",
+         "distribution")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "ball", "constraints", "names", "sites", "created"])
+def test_nothing_unprintable_reaches_a_page(page: Write, name: str):
+    sites = [f"hall {i}" for i in range(40)]
+    run = learn_finite(costs(origin=ORIGIN, sites=sites), method="occam")
+    c = replace(run.certificate, policy_name="slow", noise="gusts")
+    if name in TEXTS:
+        c = replace(c, **{name: hostile(getattr(c, name))})
+    elif name == "ball":
+        c = under_shift(run, Ball("kl", 0.01)).certificate
+        assert c.ball is not None
+        object.__setattr__(c.ball, "origin", HOSTILE)
+    elif name == "constraints":
+        c = replace(c, constraints=(HOSTILE,))
+    elif name == "created":
+        run = replace(run, created=HOSTILE)
+    else:  # past the checks of names, as if they had missed it
+        named = tuple(map(hostile, getattr(run.costs, name)))
+        object.__setattr__(run.costs, name, named)
+    text = page(replace(run, certificate=c))
+    assert [mark for mark in set(text) if not mark.isprintable() and mark not in "\n\xa0"] == []
+    assert r"\x1b[2K\r\x9b\x7f\u202e\u200b" in unescape(text).replace("\n", "")
+
+
+def test_the_list_of_texts_is_complete():
+    """A field that is added to a certificate is to be tried too."""
+    numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
+               "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
+               "bound_without_shift", "tilt", "format"}  # fmt: skip
+    elsewhere = {"ball", "constraints"}
+    checked = {"method", "budget", "incidents", "test_estimate"}  # of few known words, or sealed
+    known = numbers | elsewhere | checked | set(TEXTS)
+    assert {field.name for field in fields(Certificate)} == known
+
+
+def test_a_name_is_not_read_as_a_formula(page: Write):
+    text = page(learn_finite(Costs([[0, 1]] * 40, [r"$\frac{1}$", "a_b$x$"])))
+    assert r"$\frac{1}$" in text
+    assert "a_b$x$" in text
+
+
+# ---- numbers ------------------------------------------------------------------------------------
+
+
+def numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d\.\d{4}\b", text))
+
+
+@pytest.mark.parametrize("failures", [1, 3, 7])
+def test_no_two_roundings_of_the_observed_cost_stand_on_a_page(page: Write, failures: int):
+    """Of 120, also where the fifth decimal is a 5, or the cost rounds up."""
+    failed = np.arange(120)[:, None] < [failures, 60]
+    run = learn_finite(failed, method="occam")
+    c = run.certificate
+    text = page(run)
+    shown = f"{c.empirical_cost:.4f}"
+    assert c.empirical_cost == failures / 120
+    near = {number for number in numbers(text) if abs(float(number) - failures / 120) < 1.5e-4}
+    assert near == {shown}
+    assert "No number would bring it below the observed cost" in words(text)
+
+
+def test_where_the_bound_ends_in_a_ball_is_rounded_down(page: Write):
+    run = under_shift(learn_finite(costs()), Ball("kl", 0.0123))
+    limit = project(run).limit
+    said = re.search(r"No number would bring it below ([\d.]+),", words(page(run)))
+    assert said is not None
+    assert said[1] == round_down(limit)
+    assert limit - 1e-4 < float(said[1]) <= limit
+
+
+def test_the_bound_is_the_same_number_everywhere(page: Write):
+    run = learn_finite(costs())
+    bounds = {number for number in numbers(words(page(run)))
+              if abs(float(number) - run.certificate.bound) < 2e-4}  # fmt: skip
+    assert len(bounds) == 1
+
+
+# ---- costs that are not reproduced, and colours -------------------------------------------------
+
+
+def test_costs_that_are_not_reproduced_are_told_first(page: Write):
+    text = page(vehicle(altered=50))
+    said = words(text)
+    assert said.index("Not reproduced: 24 of 24 costs") < said.index("What is promised")
+    assert text.count('role="alert"') == 1
+
+
+def test_costs_that_are_reproduced_raise_no_alarm(page: Write):
+    run = vehicle()
+    task = Vehicle()
+    assert roll_out(run, task, task.environments(12, "train")).altered == (0, 24)
+    text = page(run)
+    assert 'role="alert"' not in text
+    assert "Not reproduced" not in words(text)
+
+
+def test_plots_take_the_colours_of_the_page(page: Write):
+    """A dark screen has others; a colour that is written out would stay."""
+    text = page(learn_finite(costs()))
+    plots = " ".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
+    css = text[: text.index("</style>")]
+    used = set(re.findall(r"var\(--(\w+)\)", plots))
+    assert {"blue", "orange", "ink", "paper"} <= used
+    assert not re.findall(r"#[0-9a-f]{6}\b(?=[;\"])", re.sub(r'(href="|url\()#\w+', "", plots))
+    dark = css[css.index("prefers-color-scheme: dark") :]
+    for name in used:
+        assert css.count(f"--{name}: ") == 2, name
+        assert f"--{name}: " in dark
