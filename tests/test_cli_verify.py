@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,17 +92,23 @@ def test_costs_that_were_invented_do_not_survive(quick: Pbc, honest: Run, tmp_pa
     assert 0 < record["again"]["different"] <= 200
 
 
-def test_a_task_of_the_users_is_run_again(quick: Pbc, tmp_path: Path):
+def test_a_task_of_the_users_is_run_again(
+    quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def verified(*options: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.delitem(sys.modules, "robot", raising=False)  # as in a process of its own
+        return quick("verify", "run", *options)
+
     (tmp_path / "robot.py").write_text(ROBOT)
     learnt = ("learn", "robot.py:task", "--environments", "30", "--workers", "1", "--out", "run")
     assert quick(*learnt).returncode == 0
-    result = quick("verify", "run", "--again", "0", "--task", "robot.py:task")
+    result = verified("--again", "0", "--task", "robot.py:task")
     assert result.returncode == 0, result.stderr
     assert "60 rollouts were run again" in result.stdout
-    assert "--task MODULE:TASK" in complaint(quick("verify", "run", "--again", "5"))
-    assert "give --again K too" in complaint(quick("verify", "run", "--task", "robot.py:task"))
+    assert "--task MODULE:TASK" in complaint(verified("--again", "5"))
+    assert "give --again K too" in complaint(verified("--task", "robot.py:task"))
     (tmp_path / "robot.py").write_text(ROBOT.replace(">", "<"))
-    result = quick("verify", "run", "--again", "60", "--task", "robot.py:task")
+    result = verified("--again", "60", "--task", "robot.py:task")
     assert "60 of 60 rollouts" in complaint(result, code=1)
 
 
