@@ -259,7 +259,7 @@ def _check_range(sheet: Sheet, rows: list[list[float]], lines: list[int], unlabe
         for column, value in enumerate(row):
             if 0 <= value <= 1:
                 continue
-            hint = "rescale the costs"
+            hint = "rescale the costs by limits known beforehand"
             if column == 0 and unlabelled:
                 hint += ", or head the column 'site' if it numbers the environments"
             raise ValueError(

@@ -20,7 +20,7 @@ def _scaled(value: float, worst: float, best: float, clipped: bool, what: str) -
     if not low <= value <= high:
         raise ValueError(
             f"{what} {value!r} lies outside the declared range from worst = {worst!r} to best = "
-            f"{best!r}: widen it, or declare clipped=True"
+            f"{best!r}: declare limits that no episode can exceed, or clipped=True"
         )
     return (best - value) / (best - worst)
 
