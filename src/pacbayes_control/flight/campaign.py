@@ -129,7 +129,7 @@ class Campaign:
             text = path.read_text(encoding="utf-8").strip()
             if not re.fullmatch(r"[0-9]{1,19}", text):
                 raise ValueError(
-                    f"{path} is damaged: restore it, or report these flights and begin another folder"
+                    f"{path} is damaged: restore it, or report these flights and begin anew"
                 )
             return int(text)
         if self.numbers:
