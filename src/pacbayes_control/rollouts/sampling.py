@@ -111,7 +111,7 @@ def _sample(
 def shared_draws(
     posterior: DiagonalGaussian, draws: int, stream: str, seed: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Policies that all environments share, in parts that fit in memory, with their first numbers."""
+    """Policies that all environments share, in parts that fit in memory, from which number on."""
     width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
     for first in range(0, draws, width):
         yield first, posterior.sample(rng, min(width, draws - first))

@@ -107,7 +107,7 @@ def roll_out(
     send = _sender(job, crew)
     try:
         while True:
-            while not hopeless(failures, done) and _room(crew, waiting, flying):
+            while not hopeless(failures, done, log) and _room(crew, waiting, flying):
                 attempt = waiting.popleft() if waiting else _next(todo)
                 if attempt is None:
                     break
@@ -119,26 +119,26 @@ def roll_out(
                     if pace:
                         pace.tell(attempt.piece.rollouts, outcome.seconds)
                     done += attempt.piece.rollouts
-                    retried = log.succeeded(attempt.piece.span(columns))
-                    failed = [] if log.allowed else [flaky(job, one) for one in retried]
-                    if not failed or keep_going:
-                        yield attempt.piece, outcome.costs, outcome.raised
-                else:
-                    failure = outcome.failure or Failure("")
-                    if failure.wrong and not keep_going:
-                        raise rollout_error(job, [failure])
-                    again, failed = _after(attempt, failure, worker, max(1, log.allowed))
-                    waiting.extendleft(reversed(again))
+                    log.succeeded(attempt.piece.span(columns))
+                    if log.refused and not keep_going:
+                        raise rollout_error(job, failures, log)
+                    yield attempt.piece, outcome.costs, outcome.raised
+                    continue
+                failure = outcome.failure or Failure("")
+                if failure.wrong and not keep_going:
+                    raise rollout_error(job, [failure])
+                again, failed = _after(attempt, failure, worker, max(1, log.allowed))
+                waiting.extendleft(reversed(again))
                 failures += failed
                 if failed and (not keep_going or failed[0].final):
-                    raise rollout_error(job, failures)
+                    raise rollout_error(job, failures, log)
     except LostWorkers:  # nobody can tell which of them is to blame
         log.add([attempt.piece.span(columns) for attempt in flying.values()], WORKER_DIED)
         raise
     finally:
         crew.forget(flying)
-    if failures:
-        raise rollout_error(job, failures)
+    if failures or log.refused:
+        raise rollout_error(job, failures, log)
 
 
 def _landed(
@@ -180,9 +180,10 @@ def _blamed(piece: Piece, failure: Failure) -> Piece:
     return Piece(row, row + 1, column, column + 1)
 
 
-def hopeless(failures: list[Failure], done: int) -> bool:
+def hopeless(failures: list[Failure], done: int, log: FailureLog) -> bool:
     """Whether so many rollouts have failed that the others are given up too."""
-    return len(failures) >= MOST_FAILURES and len(failures) > MOST_FAILING * done
+    count = len(failures) + (log.count if log.refused else 0)
+    return count >= MOST_FAILURES and count > MOST_FAILING * done
 
 
 def _next(todo: Iterator[Piece]) -> Attempt | None:
@@ -333,7 +334,7 @@ def _after(
     return [Attempt(single, attempt.tries + 1, worker, attempt.suspect), *rest], []
 
 
-def flaky(job: Job, failed: Failed) -> Failure:
+def _flaky(job: Job, failed: Failed) -> Failure:
     """What is wrong with rollouts that failed, and did not when they were run again."""
     first, columns = min(failed.spans)[0], job.shape[1]
     rollouts = sum(last - first for first, last in failed.spans)
@@ -355,10 +356,11 @@ def flaky(job: Job, failed: Failed) -> Failure:
     return Failure(words, row=row, column=column, flaky=True)
 
 
-def rollout_error(job: Job, failures: list[Failure]) -> RolloutError:
-    """One line on the first, and how many others there are."""
-    sure = [failure for failure in failures if not failure.flaky]
-    first = failures[-1] if failures[-1].final else [*sure, *failures][0]
+def rollout_error(job: Job, failures: list[Failure], log: FailureLog | None = None) -> RolloutError:
+    """One line on the first, and how many others there are; of a log, those that are refused."""
+    if log and log.refused:
+        failures = [*failures, *(_flaky(job, failed) for failed in log.retried)]
+    first = next((failure for failure in failures if failure.final), failures[0])
     words = first.error
     if first.row is not None:
         environments = job.environments
