@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from robots import TASKS, Scrambled, goal, policies, robot_task, rolled_out
 
 from pacbayes_control.costs import Costs
-from pacbayes_control.rollouts import RolloutError, evaluate, mean_costs, pool, workers
+from pacbayes_control.rollouts import RolloutError, evaluate, failures, mean_costs, pool, workers
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -179,7 +179,7 @@ def test_many_failures_stop_everything_soon(tmp_path: Path):
     task = robot_task(log, kind="always raises")
     with pytest.raises(RolloutError, match=r"KeyError.*; 9 others failed too") as caught:
         roll(task, out=tmp_path / "out")
-    assert len(caught.value.failures) == workers.MOST_FAILURES == 10
+    assert len(caught.value.failures) == failures.MOST_FAILURES == 10
     assert len(times(log)) == 10
     assert set(times(log).values()) == {2}
 
@@ -231,7 +231,7 @@ def test_an_exception_that_cannot_be_printed_is_reported_too():
 PICKLED = """
 import pickle
 from pacbayes_control.rollouts import RolloutError
-from pacbayes_control.rollouts.workers import Failure
+from pacbayes_control.rollouts.failures import Failure
 
 again = pickle.loads(pickle.dumps(RolloutError("all is lost", [Failure("words")])))
 assert str(again) == "all is lost"

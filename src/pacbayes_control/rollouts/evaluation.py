@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs, check_names
 from pacbayes_control.distributions import Seen
+from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
 from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
-from pacbayes_control.rollouts.workers import RolloutError, roll_out
+from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.base import noise_of, versions_of
 from pacbayes_control.text import printable

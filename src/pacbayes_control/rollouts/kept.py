@@ -25,10 +25,10 @@ from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.description import described_job, known_job
+from pacbayes_control.rollouts.failures import rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.retries import FailureLog, append_line
 from pacbayes_control.rollouts.spans import Span, merged, without
-from pacbayes_control.rollouts.workers import flaky, rollout_error
 from pacbayes_control.run import json_bytes
 
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: of 0 and 1, and once there is another cost
@@ -100,8 +100,8 @@ class KeptCosts:
             earlier = FailureLog(retries, log, known.get("code", ""), self.done)
             self._before += Counter({"retries": earlier.count, "code changes": 1})
         self.failures, self.code = FailureLog(retries, log, code, self.done), code
-        if self.failures.retried and not retries:
-            raise rollout_error(job, [flaky(job, failed) for failed in self.failures.retried])
+        if self.failures.refused:
+            raise rollout_error(job, [], self.failures)
         if self._before["retries"] and not retries:
             raise ValueError(
                 f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "

@@ -41,24 +41,35 @@ class FailureLog:
         if type(retries) is not int or retries < 0:
             raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
         self.allowed = retries  # how often a rollout that failed may be run again
-        self.retried: list[Failed] = []  # those that failed, and then did not
         self._path, self._code = path, code
         known = _read(path, code) if path else []
         self._open = [Failed(spans, error, without(spans, done)) for spans, error in known]
+        self._settled: list[Failed] = []  # those that failed, and then did not
         self._settle()
 
     @property
-    def count(self) -> int:
-        """How many rollouts count although they had failed before.
+    def retried(self) -> list[Failed]:
+        """What failed, and then did not, the smallest first.
 
-        Of failures that lie within each other, as where a batch is halved, the innermost count.
+        Of failures that lie within each other, as where a batch is halved, the innermost.
         """
-        count, firsts = 0, []
-        for failed in sorted(self.retried, key=lambda f: sum(b - a for a, b in f.spans)):
+        innermost: list[Failed] = []
+        firsts: list[int] = []
+        for failed in sorted(self._settled, key=lambda f: sum(b - a for a, b in f.spans)):
             if not any(bisect_left(firsts, a) < bisect_left(firsts, b) for a, b in failed.spans):
                 insort(firsts, failed.spans[0][0])
-                count += len(failed.spans)
-        return count
+                innermost.append(failed)
+        return innermost
+
+    @property
+    def count(self) -> int:
+        """How many rollouts count although they had failed before."""
+        return sum(len(failed.spans) for failed in self.retried)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a rollout failed and then did not, which was not allowed."""
+        return bool(self._settled) and not self.allowed
 
     def add(self, spans: Iterable[Span], error: str) -> None:
         """Remember that pieces failed."""
@@ -73,17 +84,15 @@ class FailureLog:
         """Whether a piece is known to have failed, perhaps together with others."""
         return any(not without([span], failed.left) for failed in self._open)
 
-    def succeeded(self, span: Span) -> list[Failed]:
-        """What had failed, and has not now that a piece succeeded."""
+    def succeeded(self, span: Span) -> None:
+        """Remember that a piece succeeded: it may have failed before."""
         for failed in self._open:
             failed.left = without(failed.left, [span])
-        return self._settle()
+        self._settle()
 
-    def _settle(self) -> list[Failed]:
-        settled = [failed for failed in self._open if not failed.left]
+    def _settle(self) -> None:
+        self._settled += [failed for failed in self._open if not failed.left]
         self._open = [failed for failed in self._open if failed.left]
-        self.retried += settled
-        return settled
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:

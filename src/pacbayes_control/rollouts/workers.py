@@ -24,45 +24,16 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import Crew, LostWorkers
-from pacbayes_control.rollouts.retries import Failed, FailureLog
+from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
-MOST_FAILURES, MOST_FAILING = 10, 0.1  # rollouts that may fail, and their share of all, before
-# the others are given up too
 KEPT_TASKS = 2  # that a worker keeps loaded
 WORKER_DIED = "its worker died"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A rollout that raised, or a piece where it is not known which of its rollouts did."""
-
-    error: str  # its type and message, in a line
-    worker: str = ""
-    row: int | None = None
-    column: int | None = None
-    trace: str = ""
-    final: bool = False  # no rollout of this task would do better
-    wrong: bool = False  # it came to what is no cost: to try it again would come to the same
-    died: bool = False  # it took its worker down, or was in flight when that died
-    started: bool = True  # whether the task may have run: not where a worker could not load it
-    flaky: bool = False  # it failed, and did not when it was run again
-    cause: BaseException | None = None  # where it was raised in this process
-
-
-class RolloutError(ValueError):
-    """Rollouts that failed, whether or not they did again; `failures` has each of them."""
-
-    def __init__(self, message: str, failures: list[Failure]) -> None:
-        super().__init__(message)
-        self.failures = failures
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RolloutError, (str(self), [replace(f, cause=None) for f in self.failures])
 
 
 @dataclass(frozen=True)
@@ -107,7 +78,7 @@ def roll_out(
     send = _sender(job, crew)
     try:
         while True:
-            while not hopeless(failures, done) and _room(crew, waiting, flying):
+            while not hopeless(failures, done, log) and _room(crew, waiting, flying):
                 attempt = waiting.popleft() if waiting else _next(todo)
                 if attempt is None:
                     break
@@ -119,26 +90,26 @@ def roll_out(
                     if pace:
                         pace.tell(attempt.piece.rollouts, outcome.seconds)
                     done += attempt.piece.rollouts
-                    retried = log.succeeded(attempt.piece.span(columns))
-                    failed = [] if log.allowed else [flaky(job, one) for one in retried]
-                    if not failed or keep_going:
-                        yield attempt.piece, outcome.costs, outcome.raised
-                else:
-                    failure = outcome.failure or Failure("")
-                    if failure.wrong and not keep_going:
-                        raise rollout_error(job, [failure])
-                    again, failed = _after(attempt, failure, worker, max(1, log.allowed))
-                    waiting.extendleft(reversed(again))
+                    log.succeeded(attempt.piece.span(columns))
+                    if log.refused and not keep_going:
+                        raise rollout_error(job, failures, log)
+                    yield attempt.piece, outcome.costs, outcome.raised
+                    continue
+                failure = outcome.failure or Failure("")
+                if failure.wrong and not keep_going:
+                    raise rollout_error(job, [failure])
+                again, failed = _after(attempt, failure, worker, max(1, log.allowed))
+                waiting.extendleft(reversed(again))
                 failures += failed
                 if failed and (not keep_going or failed[0].final):
-                    raise rollout_error(job, failures)
+                    raise rollout_error(job, failures, log)
     except LostWorkers:  # nobody can tell which of them is to blame
         log.add([attempt.piece.span(columns) for attempt in flying.values()], WORKER_DIED)
         raise
     finally:
         crew.forget(flying)
-    if failures:
-        raise rollout_error(job, failures)
+    if failures or log.refused:
+        raise rollout_error(job, failures, log)
 
 
 def _landed(
@@ -178,11 +149,6 @@ def _blamed(piece: Piece, failure: Failure) -> Piece:
     if row is None or column is None:
         return piece
     return Piece(row, row + 1, column, column + 1)
-
-
-def hopeless(failures: list[Failure], done: int) -> bool:
-    """Whether so many rollouts have failed that the others are given up too."""
-    return len(failures) >= MOST_FAILURES and len(failures) > MOST_FAILING * done
 
 
 def _next(todo: Iterator[Piece]) -> Attempt | None:
@@ -331,49 +297,3 @@ def _after(
         return rest, [failure]
     single = Piece(row, row + 1, column, column + 1)
     return [Attempt(single, attempt.tries + 1, worker, attempt.suspect), *rest], []
-
-
-def flaky(job: Job, failed: Failed) -> Failure:
-    """What is wrong with rollouts that failed, and did not when they were run again."""
-    first, columns = min(failed.spans)[0], job.shape[1]
-    rollouts = sum(last - first for first, last in failed.spans)
-    row, column = divmod(first, columns)
-    last_row = (max(last for _, last in failed.spans) - 1) // columns
-    environments = job.environments
-    where = f"the rollout of policy {column} in environment {environments.start + row}"
-    if rollouts > 1:
-        where = (
-            f"one of {rollouts:,} rollouts in environments {environments.start + row} to "
-            f"{environments.start + last_row}"
-        )
-    words = (
-        f"{where} of stream {environments.stream!r} (seed {environments.seed}) failed at first "
-        f"({failed.error}), but not when it was run again: the task is not deterministic, or the "
-        "infrastructure fails; if that is it, allow retries (retries=1, --retries 1), which the "
-        "certificate will say; or declare the error a failure in advance (the task's `failures`)"
-    )
-    return Failure(words, row=row, column=column, flaky=True)
-
-
-def rollout_error(job: Job, failures: list[Failure]) -> RolloutError:
-    """One line on the first, and how many others there are."""
-    sure = [failure for failure in failures if not failure.flaky]
-    first = failures[-1] if failures[-1].final else [*sure, *failures][0]
-    words = first.error
-    if first.row is not None:
-        environments = job.environments
-        if first.wrong:
-            words = f"{first.error} (stream {environments.stream!r}, seed {environments.seed})"
-        elif not first.flaky:
-            words = (
-                f"the rollout of policy {first.column} in environment "
-                f"{environments.start + first.row} of stream {environments.stream!r} (seed "
-                f"{environments.seed}) failed, also when it was tried again: {first.error}"
-            )
-        if len(failures) > 1:
-            words += f"; {len(failures) - 1} others failed too"
-    error = RolloutError(words, failures)
-    if first.trace and first.cause is None:
-        error.add_note(first.trace)
-    error.__cause__ = first.cause
-    return error
