@@ -203,13 +203,13 @@ def test_the_version_is_printed(pbc: Pbc):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("0,nan\n0,1\n", "environment 0, policy 1 (line 1) is NaN"),
-        ("0,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 (line 2) is outside [0, 1]"),
-        ("0,1\n-1,1\n", "cost -1 at environment 1, policy 0 (line 2) is outside [0, 1]"),
+        ("0,nan\n0,1\n", "line 1, policy 1: the cost is missing"),
+        ("1,1\n0,1.5\n", "cost 1.5 at environment 1, policy 1 (line 2) is outside [0, 1]"),
+        ("1,1\n-1,1\n", "cost -1 at environment 1, policy 0 (line 2) is outside [0, 1]"),
         ("", "empty"),
-        ("0,1\n", "at least two rows"),
+        ("1,1\n", "at least two rows"),
         ("0,1\n1\n", "ragged: line 2"),
-        ("0,1\n1,zero\n", "line 2, policy 1: 'zero' is not a number"),
+        ("1,1\n1,zero\n", "line 2, policy 1: 'zero' is not a number"),
         ("site,a,b\nprior,0.5,0.4\nx,0,1\ny,0,1\n", "prior sums to 0.9"),
     ],
 )

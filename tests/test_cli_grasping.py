@@ -251,7 +251,7 @@ def test_the_same_command_leaves_the_same_run_on_any_number_of_workers(quick: Pb
         (("--candidates", 2), "--candidates is not for grasping"),
         (("--shared-draws",), "--shared-draws is not for grasping"),
         (("--policies", "some.csv"), "--policies is not for grasping"),
-        (("--mended",), "--mended is not for grasping"),
+        (("--allow-code-change",), "--allow-code-change is not for grasping"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )

@@ -28,7 +28,7 @@ KEYS = {
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with the bound of the paper's drone."""
-    rates = np.random.default_rng(0).random((300, 4)) < [0.05, 0.2, 0.4, 0.5]
+    rates = np.random.default_rng(0).random((1000, 4)) < [0.05, 0.2, 0.4, 0.5]
     learnt = learn_finite(rates, delta=0.02)
     certificate = replace(learnt.certificate, bound=0.114)
     return replace(learnt, certificate=certificate).save(tmp_path / "run")
@@ -218,9 +218,9 @@ def test_help_has_an_example(pbc: Pbc):
     [
         ("0\n1.5\n", "day.csv, line 2: a cost of 1.5 is outside [0, 1]"),
         ("cost\n0\n-1\n", "day.csv, line 3: a cost of -1 is outside [0, 1]"),
-        ("0\nnan\n", "day.csv, line 2: a cost of nan is outside [0, 1]"),
+        ("0\nnan\n", "day.csv, line 2: the cost is missing"),
         ("0\ncrash\n", "day.csv, line 2: 'crash' is no cost"),
-        ("n/a\n0\n", "day.csv, line 1: 'n/a' is no cost"),
+        ("n/a\n0\n", "day.csv, line 1: the cost is missing"),
         ("did it crash\n0\n", "day.csv, line 1: 'did it crash' is no cost"),
         ("success\n1\n0\n", "day.csv: 'success' stands among numbers"),
         ("0\n0_1\n", "day.csv, line 2: '0_1' is no cost"),
@@ -347,14 +347,6 @@ def test_a_state_that_is_cut_off_is_refused_and_left(quick: Pbc, run: Path, stat
     state.write_bytes(state.read_bytes()[:-40])
     before = state.read_bytes()
     assert "corrupt" in complaint(quick("monitor", run, "--outcome", 0, "--state", state))
-    assert state.read_bytes() == before
-
-
-def test_an_altered_run_is_refused(pbc: Pbc, run: Path, state: Path):
-    path, before = run / "certificate.json", state.read_bytes()
-    path.write_text(path.read_text().replace("0.114", "0.214"))
-    result = pbc("monitor", run, "--outcome", 0, "--state", state)
-    assert "certificate.json was altered" in complaint(result)
     assert state.read_bytes() == before
 
 

@@ -101,6 +101,17 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def but_for_incidents(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """A run's files without what tells of incidents, and the date; and the incidents."""
+    content: dict[str, Any] = files(folder)
+    manifest = json.loads(content.pop("manifest.json"))
+    certificate = json.loads(content.pop("certificate.json"))
+    incidents = certificate.pop("incidents")
+    assert manifest["origin"].pop("incidents", {}) == incidents
+    del certificate["sentence"]
+    return content | {"certificate": certificate, "origin": manifest["origin"]}, incidents
+
+
 def left_over(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if "checkpoint" in path.name)
 
@@ -117,9 +128,9 @@ def test_check_tells_of_kept_promises_and_exits_with_0(pbc: Pbc, robot: Path, tm
     record = json.loads((tmp_path / "c.json").read_text())
     assert record.keys() == {"passed", "checks"}
     assert record["passed"] is True
-    assert len(record["checks"]) == 10
+    assert len(record["checks"]) == 11
     for check in record["checks"]:
-        assert check.keys() == {"name", "passed", "detail"}
+        assert check.keys() == {"name", "passed", "detail", "warning"}
         assert check["passed"] is True
         assert check["detail"]
         assert check["name"].split()[0] in result.stdout
@@ -136,7 +147,7 @@ def test_check_tells_of_broken_promises_and_exits_with_1(quick: Pbc, tmp_path: P
     assert result.returncode == 1
     record = json.loads(result.stdout)  # alone: the words are on standard error
     assert record["passed"] is False
-    assert [check["passed"] for check in record["checks"]] == [True, True] + [False] * 7
+    assert [check["passed"] for check in record["checks"]] == [True, True] + [False] * 8
     assert "is outside [0, 1]" in record["checks"][2]["detail"]
     assert "FAILED" in result.stderr
     assert "worth nothing: mend it first" in result.stderr
@@ -297,16 +308,16 @@ def test_a_run_is_named_after_its_module(text: str, name: str):
 def test_policies_are_read_from_numpy_and_csv_files(tmp_path: Path):
     rows = np.array([[0.5, -1e-17], [3, 4]])
     np.save(tmp_path / "p.npy", rows)
-    np.testing.assert_array_equal(read_policies(tmp_path / "p.npy"), rows)
+    np.testing.assert_array_equal(read_policies(tmp_path / "p.npy")[0], rows)
     np.save(tmp_path / "whole.npy", np.array([[1, 2], [3, 4]]))
-    assert read_policies(tmp_path / "whole.npy").dtype == np.float64
-    for text in ("0.5,-1e-17\n3,4\n", "0.5;-1e-17\n3;4", "0.5\t-1e-17\n\n3\t4\n"):
+    assert read_policies(tmp_path / "whole.npy")[0].dtype == np.float64
+    for text in ("0.5,-1e-17\n3,4\n", "0.5;-1e-17\n3;4", "0.5\t-1e-17\n3\t4\n"):
         (tmp_path / "p.csv").write_text(text)
-        np.testing.assert_array_equal(read_policies(tmp_path / "p.csv"), rows)
+        np.testing.assert_array_equal(read_policies(tmp_path / "p.csv")[0], rows)
 
 
 WRONG_POLICIES = {
-    "text.csv": (b"left,right\n1,2\n", "text.csv: policies are rows of numbers, and nothing else"),
+    "text.csv": (b"left,right\n1,2\n", "text.csv: policies are rows of numbers"),
     "gap.csv": (b"1,\n2,3\n", "gap.csv: policies are rows of numbers"),
     "nan.csv": (b"1,nan\n2,3\n", "nan.csv: policies are rows of finite numbers"),
     "ragged.csv": (b"1,2\n3\n", "ragged.csv is ragged"),
@@ -355,7 +366,7 @@ def test_words_that_stand_for_costs_are_no_parameters(tmp_path: Path):
 def test_endings_may_be_in_capitals(tmp_path: Path):
     with (tmp_path / "p.NPY").open("wb") as file:
         np.save(file, np.ones((2, 1)))
-    assert read_policies(tmp_path / "p.NPY").shape == (2, 1)
+    assert read_policies(tmp_path / "p.NPY")[0].shape == (2, 1)
 
 
 # ---- pbc learn: what it learns ------------------------------------------------------------------
@@ -483,8 +494,8 @@ def test_one_and_two_workers_leave_the_same_bytes(
     del robot
     for workers in (1, 2):
         learnt(quick, f"robot.py:{task}", "--workers", workers, *options, "--out", f"run{workers}")
-    one, two = files(tmp_path / "run1"), files(tmp_path / "run2")
-    assert {"costs.npy", "certificate.json"} <= one.keys()
+    one, two = (but_for_incidents(tmp_path / run) for run in ("run1", "run2"))
+    assert {"costs.npy", "certificate"} <= one[0].keys()
     assert one == two
 
 
@@ -583,7 +594,9 @@ def test_a_killed_command_goes_on_where_it_was(
     assert quick("verify", "run").returncode == 0
 
     assert quick(*command, "--out", "whole").returncode == 0
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    resumed, whole = but_for_incidents(tmp_path / "run"), but_for_incidents(tmp_path / "whole")
+    assert resumed == (whole[0], {"resumed": 1})
+    assert whole[1] == {}
 
 
 def test_a_killed_search_goes_on_where_it_was(quick: Pbc, tmp_path: Path, slow: Path):
@@ -603,7 +616,7 @@ def test_a_killed_search_goes_on_where_it_was(quick: Pbc, tmp_path: Path, slow: 
     before = lines(slow)
     assert quick(*command, "--out", "whole").returncode == 0
     assert went_on < 0.7 * (lines(slow) - before)
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    assert but_for_incidents(tmp_path / "run") == but_for_incidents(tmp_path / "whole")
 
 
 def test_workers_end_when_their_command_is_killed(tmp_path: Path, slow: Path):
@@ -660,15 +673,52 @@ def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     assert "the code of the task has changed since run.checkpoint.rollouts was begun" in complaint(
         quick(*command)
     )
-    result = quick(*command, "--mended")
+    result = quick(*command, "--allow-code-change")
     assert result.returncode == 0, result.stderr
     assert left_over(tmp_path) == []
     assert quick("verify", "run").returncode == 0
     assert quick(*command[:-1], "whole").returncode == 0
-    mended, whole = files(tmp_path / "run"), files(tmp_path / "whole")
-    assert b'"earlier code"' in mended.pop("manifest.json")  # which a reviewer is to know
-    assert b'"earlier code"' not in whole.pop("manifest.json")
-    assert mended == whole
+    mended, whole = but_for_incidents(tmp_path / "run"), but_for_incidents(tmp_path / "whole")
+    assert mended == (whole[0], {"code changes": 1, "resumed": 1})
+    assert whole[1] == {}
+
+
+FLAKY = """
+import itertools
+calls = itertools.count()
+
+def flaky(policy, environment):
+    if next(calls) in (100, 130):
+        raise RuntimeError("robot fell over")
+    return miss(policy, environment)
+
+task = made(flaky, policies=grid)
+continuous = made(flaky, prior=pbc.DiagonalGaussian([0.2], 0.05))
+"""
+
+
+@pytest.mark.parametrize("task", ["task", "continuous --steps 2 --draws 4 --certify posterior"])
+def test_a_rollout_that_fails_only_once_is_refused_without_retries_and_told_with_them(
+    quick: Pbc, tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "bad.py").write_text(ROBOT + FLAKY)
+    monkeypatch.setattr("pacbayes_control.conformance.refuse_broken", lambda *_: None)
+    name, *options = task.split()
+    command = "learn", f"bad.py:{name}", "--environments", 60, "--workers", 1, *options
+    for _ in range(2):
+        line = complaint(quick(*command, "--out", "run"))
+        assert "failed at first (RuntimeError: robot fell over), but not when it was run" in line
+        assert "allow retries (retries=1, --retries 1), which the certificate will say" in line
+    result = quick(*command, "--retries", 1, "--out", "allowed")
+    assert result.returncode == 0, result.stderr
+    certificate = json.loads((tmp_path / "allowed" / "certificate.json").read_text())
+    if name == "task":
+        assert certificate["incidents"] == {"retries": 2}
+        assert "2 rollouts count that had failed before they" in " ".join(result.stdout.split())
+        result = quick(*command, "--retries", 1, "--out", "run")  # kept, and still told
+        assert result.returncode == 0, result.stderr
+        certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+        assert certificate["incidents"]["retries"] >= 2
 
 
 def test_a_task_that_was_changed_meanwhile_is_not_continued(quick: Pbc, tmp_path: Path):
@@ -678,7 +728,7 @@ def test_a_task_that_was_changed_meanwhile_is_not_continued(quick: Pbc, tmp_path
     complaint(quick(*command))
     mended = STUCK.format(guard="False").replace("return distance", "return 0.9 * distance")
     bad.write_text(ROBOT + mended)
-    line = complaint(quick(*command, "--mended"))  # so it says, and is not believed
+    line = complaint(quick(*command, "--allow-code-change"))  # so it says, and is not believed
     assert "run.checkpoint.rollouts cannot be continued: the rollout of policy" in line
     assert "not the same; try pbc check on it, or delete the folder" in line
 
@@ -709,8 +759,13 @@ def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
             "--draws is for --certify posterior",
         ),
         (("robot.py:continuous", "--certify", "one", "--steps", 3), "--steps has no use"),
-        (("robot.py:continuous", "--mended"), "--mended is for a list of policies"),
-        (("vehicle", "--mended"), "--mended is for tasks of yours"),
+        (
+            ("robot.py:continuous", "--allow-code-change"),
+            "--allow-code-change is for a list of policies",
+        ),
+        (("vehicle", "--allow-code-change"), "--allow-code-change is for tasks of yours"),
+        (("vehicle", "--retries", 1), "--retries is for tasks of yours"),
+        (("robot.py:task", "--retries", -1), "--retries"),
         (("vehicle", "--policies", "p.csv"), "--policies is for tasks of yours"),
         (("vehicle", "--workers", 2), "uses all cores by itself: leave out the number of workers"),
         (("vehicle", "--workers", 1), "uses all cores by itself: leave out the number of workers"),

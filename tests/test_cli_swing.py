@@ -150,7 +150,8 @@ def test_noisy_rays_go_with_any_gains(quick: Pbc, written: Path, tmp_path: Path)
         ("--shared-draws",),
         ("--sampling-delta", 0.001),
         ("--wheel-slip", 0.1),
-        ("--mended",),
+        ("--allow-code-change",),
+        ("--retries", 1),
     ],
     ids=lambda options: options[0],
 )

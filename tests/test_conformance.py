@@ -28,11 +28,12 @@ SAME = "the same seed gives the same cost"
 COMPANY = "a cost does not depend on its company"
 OWN = "policies of their own cost the same"
 GLOBAL = "no global random state is used"
+DIFFER = "environments differ"
 ELSEWHERE = "other processes give the same costs"
 TOLD = "it can be told from other tasks"
 SPEED = "speed"
-ALL = [REPEAT, STREAMS, RANGE, SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, TOLD, SPEED]
-NOT_TRIED = [SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, TOLD]
+ALL = [REPEAT, STREAMS, RANGE, SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, DIFFER, TOLD, SPEED]
+NOT_TRIED = [SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, DIFFER, TOLD]
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -85,6 +86,8 @@ def test_a_task_that_keeps_every_promise_passes_every_check(check: Checks):
     assert "18 rollouts" in checks[SAME].detail
     assert "two other processes agree; the task takes" in checks[ELSEWHERE].detail
     assert "nor torch's" in checks[GLOBAL].detail
+    assert checks[DIFFER].detail == "costs differ with goal, obstacles"
+    assert not any(check.warning for check in checks.values())
     assert checks[SPEED].detail.endswith("rollouts a second")
 
 

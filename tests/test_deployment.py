@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,17 @@ def test_a_seed_repeats_the_draws_and_none_does_not(make: Any):
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, chance)
+
+
+@POSTERIORS
+def test_without_a_seed_one_is_drawn_from_the_system_and_kept(make: Any):
+    run = make()
+    robots = [DeployedPolicy(run, Parrot()) for _ in range(2)]
+    assert robots[0].seed != robots[1].seed
+    assert DeployedPolicy(run, Parrot(), seed=7).seed == 7
+    drawn, other = (episodes(robot, 30) for robot in robots)
+    assert not np.array_equal(drawn, other)
+    assert np.array_equal(drawn, episodes(DeployedPolicy(run, Parrot(), robots[0].seed), 30))
 
 
 def test_the_draws_follow_the_categorical_posterior():
@@ -268,3 +280,11 @@ def test_an_observation_that_is_none_is_an_error():
         robot.predict(np.ones(3))
     with pytest.raises(ValueError, match="depths lie between 0 and 5 m"):
         robot.predict(np.full(20, np.nan))
+
+
+def test_no_page_deploys_the_same_draws_in_every_process():
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *root.glob("docs/*.md"), *root.glob("examples/*.py")]
+    for page in [*pages, *root.glob("src/**/*.py")]:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"DeployedPolicy\([^\n]*seed=\d", text), page

@@ -23,7 +23,8 @@ from pacbayes_control.certificate import Certificate
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor, Promise, Report
-from pacbayes_control.monitor.state import Batch, certificate_digest, sha
+from pacbayes_control.monitor.state import Batch, certificate_digest, sha, stride_of
+from pacbayes_control.run import seal
 
 VIOLATED = "violated at level 0.05"
 
@@ -388,7 +389,7 @@ def test_evidence_beyond_what_a_number_can_hold_is_still_a_number(certificate: C
 
 @pytest.fixture
 def few_points(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("pacbayes_control.monitor.watching.POINTS", 16)
+    monkeypatch.setattr("pacbayes_control.monitor.state.POINTS", 16)
     return 16
 
 
@@ -407,7 +408,7 @@ def test_the_history_is_thinned_and_never_long(certificate: Certificate, few_poi
     assert at == sorted(set(at))
     assert len(at) > few_points // 2
     monitor.observe([0])
-    assert all(n % monitor.stride == 0 for n, _, _ in monitor.history[:-2])
+    assert all(n % stride_of(monitor.trials) == 0 for n, _, _ in monitor.history[:-2])
     whole.observe(costs)
     sums, path = np.cumsum(costs), {n: e for n, _, e in whole.history}
     for n, total, log_e in monitor.history[:-1]:
@@ -422,7 +423,7 @@ def test_the_history_is_thinned_one_by_one_as_at_once(certificate: Certificate, 
         one_by_one.observe(cost)
         assert len(one_by_one.history) <= few_points + 2
     at_once = watched(certificate, costs)
-    assert one_by_one.stride == at_once.stride
+    assert stride_of(one_by_one.trials) == stride_of(at_once.trials)
     assert [n for n, _, _ in one_by_one.history if n != 299] == [n for n, _, _ in at_once.history]
 
 
@@ -600,11 +601,20 @@ def test_alpha_is_fixed_from_the_start(state: Path, certificate: Certificate):
             Monitor.load(state, certificate, alpha)
 
 
-def refused(path: Path, text: str | bytes, certificate: Certificate) -> None:
+def refused(
+    path: Path, text: str | bytes, certificate: Certificate, message: str = r"state\.json"
+) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ValueError, match=r"state\.json") as error:
+    with pytest.raises(ValueError, match=message) as error:
         Monitor.load(path, certificate)
+    assert "state.json" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    """The same state in format 1, in which no seal hides what else is checked."""
+    record = json.loads(path.read_text())
+    return {k: v for k, v in record.items() if k not in ("seal", "verified")} | {"format": 1}
 
 
 def test_a_state_that_is_cut_off_anywhere_is_refused(state: Path, certificate: Certificate):
@@ -635,29 +645,27 @@ NAMES = [
 def test_a_state_with_a_field_that_is_missing_or_strange_is_refused(
     state: Path, certificate: Certificate, name: str
 ):
-    record = json.loads(state.read_text())
+    sealed, record = json.loads(state.read_text()), unsealed(state)
     assert set(record) == set(NAMES)
-    refused(state, json.dumps({k: v for k, v in record.items() if k != name}), certificate)
-    allowed = {
-        "format": [True],  # it equals 1
-        "binary": [True],
-        "log_e": [-1.0],
-        "largest": [-1.0],
-        "alarm_at": [None, 2],
-        "stride": [2],
-        "batches": [[]],
-        "history": [[]],
-    }
+    assert set(sealed) == {*NAMES, "verified", "seal"}
+    allowed = {"alarm_at": [None], "batches": [[]]}
+    for original in (sealed, record):
+        without = {k: v for k, v in original.items() if k != name}
+        refused(state, json.dumps(without), certificate)
     for value in STRANGE:
         if value in allowed.get(name, []):
             continue
         refused(state, json.dumps({**record, name: value}), certificate)
+        if value not in (10**400, sealed[name]):
+            tampered = {**sealed, name: value}
+            refused(state, json.dumps(tampered | {"seal": seal(tampered)}), certificate)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("format", 2),
+        ("format", 3),
+        ("format", True),
         ("alpha", 0.0),
         ("alpha", 1.0),
         ("trials", 3.0),
@@ -694,11 +702,11 @@ def test_a_state_with_a_field_that_is_missing_or_strange_is_refused(
         ("batches", [1]),
         ("batches", ["a" * 64]),
         ("batches", [["day.csv", 3]]),
-        ("batches", [["day.csv", 0, "a" * 64]]),
-        ("batches", [["day.csv", 3.0, "a" * 64]]),
-        ("batches", [["day.csv", True, "a" * 64]]),
-        ("batches", [[3, 3, "a" * 64]]),
-        ("batches", [["day.csv", 3, None]]),
+        ("batches", [["day.csv", 0, "a" * 64, False]]),
+        ("batches", [["day.csv", 3.0, "a" * 64, False]]),
+        ("batches", [["day.csv", True, "a" * 64, False]]),
+        ("batches", [[3, 3, "a" * 64, False]]),
+        ("batches", [["day.csv", 3, None, False]]),
         ("batches", [{"name": "day.csv", "trials": 3, "sha": "a" * 64}]),
         ("history", [[1, 0.0]]),
         ("history", [[1, 0.0, None]]),
@@ -720,8 +728,9 @@ def test_a_state_with_a_field_that_is_missing_or_strange_is_refused(
 def test_a_state_with_an_impossible_value_is_refused(
     state: Path, certificate: Certificate, name: str, value: Any
 ):
-    record = json.loads(state.read_text())
+    record = unsealed(state)
     assert len(record["wealth"]) == 24
+    state.write_text(json.dumps(record))
     assert Monitor.load(state, certificate).trials == 30  # as it is, it can be loaded
     text = json.dumps({**record, name: "HERE"})
     written = value if isinstance(value, str) else json.dumps(value)
@@ -747,8 +756,293 @@ def test_a_state_with_a_number_that_cannot_be_worked_with_is_refused(
     state: Path, certificate: Certificate, name: str, value: str
 ):
     """JSON may hold 1e999, which Python reads as infinite, and integers of any length."""
-    text = json.dumps({**json.loads(state.read_text()), name: "HERE"})
+    text = json.dumps({**unsealed(state), name: "HERE"})
     refused(state, text.replace('"HERE"', value), certificate)
+
+
+def resealed(path: Path, **changes: Any) -> str:
+    """A state with some fields changed, and a seal that matches them."""
+    record = json.loads(path.read_text()) | changes
+    return json.dumps(record | {"seal": seal(record)})
+
+
+@pytest.mark.parametrize("name", [*NAMES, "verified"])
+def test_a_state_of_which_any_field_was_changed_breaks_its_seal(
+    state: Path, certificate: Certificate, name: str
+):
+    """Also by a value that the other fields allow."""
+    record = json.loads(state.read_text())
+    values = {
+        "format": 1,
+        "certificate": "a" * 64,
+        "alpha": 0.04,
+        "trials": 31,
+        "total": record["total"] - 0.25,
+        "binary": True,
+        "log_e": record["log_e"] - 1e-15,
+        "largest": record["largest"] + 1e-15,
+        "alarm_at": 30,
+        "stride": 2,
+        "wealth": record["wealth"][::-1],
+        "scale": 1e-15,
+        "batches": [],
+        "history": record["history"][1:],
+        "verified": {"manifest": "a" * 64, "version": "0.1.0"},
+    }
+    assert record[name] != values[name]
+    text = json.dumps(record | {name: values[name]})
+    if name == "format":  # then there is no seal, and what remains of the state is consistent
+        state.write_text(text)
+        assert Monitor.load(state, certificate).verified is None
+    else:
+        refused(state, text, certificate, r"was altered: its seal does not match")
+
+
+def test_a_state_that_was_sealed_is_read_with_its_seal_only(state: Path, certificate: Certificate):
+    assert Monitor.load(state, certificate).trials == 30
+    record = json.loads(state.read_text())
+    for value in (None, "", "a" * 64, record["seal"].upper()):
+        refused(state, json.dumps(record | {"seal": value}), certificate, "seal does not match")
+
+
+def tampered(name: str, record: dict[str, Any]) -> list[Any]:
+    """Values for a field that contradict the others, near to the one that it has or far from it."""
+    history, wealth = record["history"], record["wealth"]
+    batch, middle = record["batches"][0], len(history) // 2
+    n, total, log_e = history[middle]
+
+    def moved(*point: float) -> list[Any]:
+        return [*history[:middle], list(point), *history[middle + 1 :]]
+
+    values: dict[str, list[Any]] = {
+        "alpha": [math.exp(-record["largest"]) * (1 - 1e-3), 1e-9],
+        "trials": [record["trials"] + 1, record["trials"] + 1000],
+        "total": [record["total"] + 1e-6, record["total"] + 1, record["total"] - 1],
+        "binary": [not record["binary"]],
+        "log_e": [record["log_e"] + 1e-6, record["log_e"] - 1e-6, 0.0],
+        "largest": [record["largest"] + 1e-6, record["largest"] - 1e-6, 0.0, 600.0],
+        "alarm_at": [None, record["alarm_at"] - 1, record["alarm_at"] + 1, 1, record["trials"]],
+        "stride": [record["stride"] * 2, 3],
+        "scale": [record["scale"] + 1e-6, record["scale"] + 1],
+        "wealth": [
+            [x * (1 + 1e-6) for x in wealth],
+            [*wealth[:-1], wealth[-1] + 1e-6 * max(wealth)],
+            [0.0, *wealth[1:]],
+            wealth[::-1],
+        ],
+        "batches": [
+            [[*batch[:1], record["trials"] + 1, *batch[2:]]],
+            [[*batch[:3], True]],
+            [batch, batch],
+            [batch, ["next.csv", record["trials"], "a" * 64, False]],
+        ],
+        "history": [
+            [],
+            history[:-1],
+            history[::-1],
+            [*history, history[-1]],
+            moved(n, total + 1e-6, log_e),
+            moved(n, total, log_e + 1e-6),
+            moved(n, total, log_e - 1e-6),
+            moved(n, 0.0, log_e),
+            moved(n - 1, total, log_e),
+            moved(record["trials"], total, log_e),
+        ],
+    }
+    return values[name]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("format", "certificate")])
+def test_a_field_that_contradicts_the_others_is_refused_whatever_the_seal(
+    tmp_path: Path, certificate: Certificate, name: str
+):
+    path = tmp_path / "state.json"
+    monitor = Monitor(certificate)
+    monitor.observe_file("day.csv", outcomes(60, 0.4))
+    monitor.observe_counts(5, 9)
+    monitor.save(path)
+    whole = path.read_bytes()
+    for value in tampered(name, json.loads(whole)):
+        path.write_bytes(whole)
+        refused(path, resealed(path, **{name: value}), certificate, "contradicts itself: ")
+    path.write_bytes(whole)
+    path.write_text(resealed(path))
+    assert Monitor.load(path, certificate).report() == monitor.report()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("alpha", 0.9999),
+        ("alarm_at", 30),
+        ("largest", 0.5),
+        ("binary", True),
+        ("wealth", [0.8] * 24),
+    ],
+)
+def test_a_state_without_an_alarm_calls_for_none(
+    state: Path, certificate: Certificate, name: str, value: Any
+):
+    assert Monitor.load(state, certificate).alarm_at is None
+    text = resealed(state, **{name: value})
+    refused(state, text, certificate, "contradicts itself: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("trials", lambda r: r["trials"] + 16),
+        ("total", lambda r: r["total"] - 1),
+        ("log_e", lambda r: r["log_e"] - 1e-4),
+        ("largest", lambda r: max(e for _, _, e in r["history"]) - 1e-6),
+        ("largest", lambda r: r["largest"] + 1000),
+        ("alarm_at", lambda _: None),
+        ("alarm_at", lambda r: r["trials"]),
+        ("alpha", lambda r: math.exp(-r["largest"]) / 2),
+        ("stride", lambda r: r["stride"] // 2),
+        ("wealth", lambda r: [2 * x for x in r["wealth"]]),
+        ("scale", lambda r: r["scale"] + 1),
+        ("batches", lambda r: [["day.csv", r["trials"] + 1, "a" * 64, False]]),
+        ("history", lambda r: r["history"][:-1]),
+        ("history", lambda r: [[3, 1.0, 0.0], [5, 2.0, 0.0], *r["history"]]),
+        ("history", lambda r: [*r["history"][:-2], [*r["history"][-2][:2], 1e3], r["history"][-1]]),
+        ("binary", lambda _: True),
+    ],
+)
+@pytest.mark.usefixtures("few_points")
+def test_a_state_with_a_thinned_history_must_agree_with_it_too(
+    tmp_path: Path, certificate: Certificate, name: str, change: Any
+):
+    path = tmp_path / "state.json"
+    monitor = Monitor(certificate)
+    monitor.observe_file("day.csv", np.minimum(outcomes(500, 0.3) + 0.001, 1))
+    monitor.save(path)
+    record = json.loads(path.read_text())
+    assert record["stride"] == 32
+    assert Monitor.load(path, certificate).report() == monitor.report()
+    text = resealed(path, **{name: change(record)})
+    refused(path, text, certificate, "contradicts itself: ")
+
+
+@pytest.mark.parametrize("bound", [0.0, 1e-6, 0.114, 0.9, 1 - 1e-12, 1.0])
+@pytest.mark.parametrize("points", [16, 2048])
+def test_what_was_observed_in_whatever_way_does_not_contradict_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: float, points: int
+):
+    monkeypatch.setattr("pacbayes_control.monitor.state.POINTS", points)
+    rng, path = np.random.default_rng(int(1e6 * bound) + points), tmp_path / "state.json"
+    promise = Promise(bound, 0.01)
+    for _ in range(4):
+        path.unlink(missing_ok=True)
+        monitor = Monitor(promise, 0.3)
+        for step in range(8):
+            n, rate = int(rng.integers(1, 60)), rng.choice([0, bound, rng.random()])
+            kind = rng.integers(4)
+            if kind == 0:
+                monitor.observe(rng.random(n) < rate)
+            elif kind == 1:
+                monitor.observe(rng.choice([0, 1, 1e-17, 1 - 1e-16, rate], n))
+            elif kind == 2:
+                monitor.observe_counts(int(rng.binomial(n, rate)), n)
+            else:
+                monitor.observe_file(f"{step % 3}.csv", rng.random(n) ** 9, "again")
+            monitor.save(path)
+            loaded = Monitor.load(path, promise)
+            assert loaded.report() == monitor.report()
+            monitor = loaded
+
+
+def test_a_monitor_whose_bets_have_lost_everything_can_be_loaded(
+    tmp_path: Path, certificate: Certificate
+):
+    monitor, path = Monitor(certificate), tmp_path / "state.json"
+    monitor.observe_counts(0, 10**12)
+    assert not monitor.purse.wealth.any()
+    monitor.save(path)
+    assert Monitor.load(path, certificate).report() == monitor.report()
+
+
+def test_a_cost_too_small_to_be_summed_is_taken_for_none_whatever_came_with_it(
+    tmp_path: Path, certificate: Certificate
+):
+    """Otherwise the state could not be told from one with a false claim."""
+    monitor, path = watched(certificate, [1, 1e-20, 0]), tmp_path / "state.json"
+    assert monitor.binary
+    monitor.save(path)
+    assert Monitor.load(path, certificate).report() == monitor.report()
+
+
+# ---- states of earlier versions -----------------------------------------------------------------
+
+EARLIER: dict[str, Any] = {
+    "format": 1,
+    "certificate": "5eb348b2330e8867b4ff7872535c38aa433ec7f190534ed74f6c9d802d83153b",
+    "alpha": 0.05,
+    "trials": 6,
+    "total": 4.5,
+    "binary": False,
+    "log_e": 0.47034577595799265,
+    "largest": 0.47034577595799265,
+    "alarm_at": None,
+    "stride": 1,
+    "scale": 0.8328094500366114,
+    "wealth": [
+        0.4059535109806201, 0.40619090595229795, 0.4069145670813457, 0.40912276044782514,
+        0.41588127003639147, 0.4367476646314039, 0.5025911994251435, 0.5186496814380275,
+        0.5374354232403726, 0.5594089015882032, 0.5850919161338201, 0.6150588031288176,
+        0.6499094714878926, 0.6902077309611001, 0.7363548270614996, 0.7883434636783359,
+        0.8452925928475246, 0.904580530255943, 0.960240846668999, 1.0, 0.9997992640243168,
+        0.9136277480185868, 0.6545547755881787, 0.05912180620609119,
+    ],
+    "batches": [
+        ["day.csv", 2, "7ded32179961d3df64ab9071d95eed3a7b5efc1750a16bdc02db400678278fab", False],
+    ],
+    "history": [
+        [1, 1.0, 0.24917425468950274], [2, 1.5, 0.24917425468950294], [6, 4.5, 0.47034577595799265],
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """As it was written before states were sealed."""
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(EARLIER))
+    return path
+
+
+def test_a_state_of_format_1_is_read_and_written_as_format_2(earlier: Path):
+    promise, monitor = Promise(0.5, 0.01), Monitor(Promise(0.5, 0.01))
+    monitor.observe_file("day.csv", [1, 0.5])
+    monitor.observe_counts(3, 4)
+    loaded = Monitor.load(earlier, promise)
+    assert same(loaded.report(), monitor.report())
+    assert loaded.batches == monitor.batches
+    loaded.observe([0])
+    loaded.save(earlier)
+    record = json.loads(earlier.read_text())
+    assert (record["format"], record["verified"]) == (2, None)
+    assert record["seal"] == seal(record)
+    assert Monitor.load(earlier, promise).trials == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("total", 4.0), ("log_e", 0.4), ("largest", 0.6), ("binary", True), ("alpha", 0.7)],
+)
+def test_a_state_of_format_1_must_not_contradict_itself(earlier: Path, name: str, value: Any):
+    earlier.write_text(json.dumps(EARLIER | {name: value}))
+    with pytest.raises(ValueError, match=r"state\.json contradicts itself: "):
+        Monitor.load(earlier, Promise(0.5, 0.01))
+
+
+def test_fields_that_certificates_get_later_do_not_make_them_others(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+):
+    before, to_dict = certificate_digest(certificate), Certificate.to_dict
+    later = {"format": 99, "of_a_later_version": 3}
+    monkeypatch.setattr(Certificate, "to_dict", lambda c: to_dict(c) | later)
+    assert certificate_digest(certificate) == before
 
 
 def test_a_state_that_is_not_a_plain_file_is_refused(tmp_path: Path, certificate: Certificate):

@@ -1,7 +1,7 @@
 """What a task says, checked, in chunks: costs of policies, of draws, and their means."""
 
 import tracemalloc
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -526,6 +526,10 @@ def test_the_sampled_mean_refuses_environments_that_were_seen():
     training = task.environments(100, stream="train")
     with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
         sampled_mean(task, POSTERIOR, training[50:60], seen=[training])
+    learnt = POSTERIOR.with_data_used(training.range)
+    with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
+        sampled_mean(task, learnt, training[50:60])
+    assert 0 < sampled_mean(task, learnt, task.environments(10, stream="test")) < 1
 
 
 def test_the_true_cost_is_estimated_of_what_the_run_certifies():
@@ -549,7 +553,9 @@ def test_the_true_cost_is_estimated_of_what_the_run_certifies():
     certificate = issue_sampled(drawn, POSTERIOR, POSTERIOR, "kl", budget, provenance)
     sampled = Run(certificate, drawn, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, sampled, test) == sampled_mean(task, POSTERIOR, test)
-    one = evaluate(task, policies[:1], train)
+    rolled_out = evaluate(task, policies[:1], train)
+    origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": 0}}
+    one = Costs(rolled_out.values, origin=origin, parameters=policies[:1])
     certificate = issue_single_draw(one, POSTERIOR, POSTERIOR, budget, provenance)
     single = Run(certificate, one, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, single, test) == pytest.approx(means[0])
@@ -559,8 +565,22 @@ def test_the_true_cost_is_not_estimated_on_what_was_seen_nor_without_parameters(
     task = Meeting()
     train = task.environments(50, stream="train")
     run = learn_finite(evaluate(task, np.eye(2), train))
-    with pytest.raises(ValueError, match="was used for training"):
-        estimate_true_cost(task, run, train[10:20], seen=[train])
+    with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
+        estimate_true_cost(task, run, train[10:20])
+    draws = certifying_draws(task, POSTERIOR, train, draws=2)
+    sampled = replace(run, costs=draws, prior=POSTERIOR, posterior=POSTERIOR)
+    with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
+        estimate_true_cost(task, sampled, train[49:])
+    elsewhere = task.environments(50, stream="elsewhere")
+    for field_name in ("prior", "posterior"):
+        learnt = replace(run, **{field_name: run.prior.with_data_used([elsewhere.range])})
+        with pytest.raises(ValueError, match="stream 'elsewhere' with seed 0 was used for train"):
+            estimate_true_cost(task, learnt, elsewhere)
+    origin = {**run.costs.origin, "data_used": [list(elsewhere.range)]}
+    trained = Costs(run.costs.values, origin=origin, parameters=run.costs.parameters)
+    with pytest.raises(ValueError, match="stream 'elsewhere' with seed 0 was used for training"):
+        estimate_true_cost(task, replace(run, costs=trained), elsewhere)
+    assert 0 <= estimate_true_cost(task, run, elsewhere) <= 1
     bare = learn_finite(Costs(run.costs.values))
     with pytest.raises(ValueError, match="the run holds no parameters of its policies"):
         estimate_true_cost(task, bare, task.environments(50, stream="test"))

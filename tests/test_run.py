@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.issuing import Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.run import AlteredRun, Run
+from pacbayes_control.run import AlteredRun, Run, read_json
 
 
 @pytest.fixture
@@ -323,3 +324,15 @@ def test_a_manifest_that_does_not_say_what_the_draws_were_is_refused(tmp_path: P
 def test_a_gaussian_run_says_what_it_is_in_one_line():
     assert repr(sampled_run().costs) == "Costs(30 environments × 3 fresh draws, 0/1)"
     assert repr(single_draw_run()).startswith("Run(single-draw, bound 0.")
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b"0.1,", b'"a",'])
+def test_a_file_that_would_fill_the_memory_is_not_parsed(tmp_path: Path, part: bytes):
+    path = tmp_path / "prior.json"
+    path.write_bytes(b"[" + part * 8_000_001 + b"0]")
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="has more parts than any record"):
+        read_json(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * path.stat().st_size

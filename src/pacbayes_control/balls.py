@@ -158,7 +158,8 @@ def ball_of_samples(
     not; or edges: where to cut a number into cells. Neither may depend on the samples, which are
     independent of each other, and each i.i.d. For D' and D to be no further apart than their cells
     are, they must differ in nothing but how often each cell occurs: within a cell, environments are
-    drawn alike. All divergences hold at once, so the best of them may be chosen.
+    drawn alike. For the same cells and δ all divergences hold at once, so the best of them may be
+    chosen, even after a look at the samples.
 
     >>> rng = np.random.default_rng(0)
     >>> city, country = rng.choice(["dry", "wet"], 500), rng.choice(["dry", "wet"], 2000)
@@ -182,8 +183,9 @@ def ball_of_samples(
     radius = divergence_of_samples(there, here, delta, divergence)
     if not math.isfinite(radius):
         raise ValueError(
-            "a cell was never met in one of the samples, or too rarely, so that the shift may be "
-            "infinite: merge it with others, or choose total-variation or hellinger"
+            f"a cell was never met in one of the samples, or too rarely, so that {divergence} may "
+            "be infinite: choose total-variation or hellinger, which hold at once with it; other "
+            "cells need new samples, as these have been seen"
         )
     words = f"estimated from {sum(there)} and {sum(here)} environments in {len(here)} cells"
     return Ball(divergence, radius, words, float(delta), (there, here))
@@ -196,7 +198,10 @@ def _in_cells(sample: NDArray, cells: Sequence[Any]) -> Counts:
     labels, counts = np.unique(sample.astype(str), return_counts=True)
     for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
         if label not in known:
-            raise ValueError(f"{label!r} is none of the cells that were declared")
+            raise ValueError(
+                f"{label!r} is none of the cells that were declared: correct it if it is misspelt; "
+                "other cells need new samples, as these have been seen"
+            )
         known[label] = count
     return tuple(known.values())
 

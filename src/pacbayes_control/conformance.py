@@ -14,6 +14,8 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.differences import Unread, Warned, environments_differ
+from pacbayes_control.differences import equal_costs as equal_costs
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.pools import ProcessPool, Workers
@@ -24,6 +26,7 @@ from pacbayes_control.tasks.identity import identity
 
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
 STREAM = "conformance"
+DIFFER = "environments differ"
 Table = NDArray[np.float64 | np.uint8]
 
 
@@ -34,6 +37,7 @@ class Check:
     name: str
     passed: bool
     detail: str
+    warning: bool = False  # whether the detail needs a look, although nothing is proved broken
 
 
 class _Broken(Exception):  # noqa: N818 - a promise, not the program
@@ -81,6 +85,7 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
         "policies of their own cost the same": _own_as_shared,
         "no global random state is used": _leaves_global_state,
         "other processes give the same costs": _elsewhere_the_same,
+        DIFFER: environments_differ,
         "it can be told from other tasks": lambda job, _: identity(job.task),
     }
     for name, promise in promises.items():
@@ -94,28 +99,33 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
     return checks
 
 
-def refuse_broken(task: Task, policies: NDArray, executor: Workers = None) -> None:
-    """An error for a task that breaks a promise within a few rollouts; `check_task` tries more."""
-    with _global_states():
-        checks = [
-            _tried("environments repeat", lambda: _environments_repeat(task)),
-            _tried("streams look independent", lambda: _streams_differ(task)),
-        ]
-        broken = next((check for check in checks if not check.passed), None)
-        if broken is None:
-            here = task.environments(4, stream=STREAM)
-            job = Job(task, here, policies[:3], noise_of(task, here, None))
-            table = table_of(job, executor=executor)
-            check = _tried(
-                "the same seed gives the same cost",
-                lambda: _compare(table_of(job, executor=executor), table, "the second time"),
+def refuse_broken(task: Task, policies: NDArray, executor: Workers = None) -> str | None:
+    """An error for a task that breaks a promise within a few rollouts; `check_task` tries more.
+
+    Returns a line to warn with where rollouts may ignore what is drawn.
+    """
+
+    def keep(name: str, promise: Callable[[], str]) -> Check:
+        check = _tried(name, promise)
+        if not check.passed:
+            raise ValueError(
+                f"task {task.name} breaks a promise that a certificate rests on ({name}): "
+                f"{check.detail}; see pbc check"
             )
-            broken = None if check.passed else check
-    if broken:
-        raise ValueError(
-            f"task {task.name} breaks a promise that a certificate rests on ({broken.name}): "
-            f"{broken.detail}; see pbc check"
+        return check
+
+    with _global_states():
+        keep("environments repeat", lambda: _environments_repeat(task))
+        keep("streams look independent", lambda: _streams_differ(task))
+        here = task.environments(4, stream=STREAM)
+        job = Job(task, here, policies[:3], noise_of(task, here, None))
+        table = table_of(job, executor=executor)
+        keep(
+            "the same seed gives the same cost",
+            lambda: _compare(table_of(job, executor=executor), table, "the second time"),
         )
+        shown = keep(DIFFER, lambda: environments_differ(job, table, executor, each=False))
+    return shown.detail if shown.warning else None
 
 
 def some_policies(task: Task, count: int = 3) -> NDArray:
@@ -138,11 +148,12 @@ def some_policies(task: Task, count: int = 3) -> NDArray:
 
 def _tried(name: str, promise: Callable[[], str]) -> Check:
     try:
-        return Check(name, True, promise())
-    except (_Broken, RolloutError) as broken:
+        detail = promise()
+    except (_Broken, Unread, RolloutError) as broken:
         return Check(name, False, " ".join(str(broken).split()))
     except Exception as error:  # of whatever somebody brings
         return Check(name, False, in_a_line(error))
+    return Check(name, True, str(detail), isinstance(detail, Warned))
 
 
 def _environments_repeat(task: Task) -> str:

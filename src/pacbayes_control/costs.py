@@ -274,7 +274,10 @@ def checked_costs(
             where = f"at environment {first + start + i}, policy {first_policy + j}"
             if np.isnan(part[i, j]):
                 raise ValueError(f"the cost {where} is NaN: every rollout needs a cost")
-            raise ValueError(f"cost {part[i, j]:g} {where} is outside [0, 1]: rescale the costs")
+            raise ValueError(
+                f"cost {part[i, j]:g} {where} is outside [0, 1]: rescale the costs by limits known "
+                "beforehand"
+            )
         binary = binary and bool(np.all((part == 0) | (part == 1)))
     dtype = np.uint8 if binary else np.float64
     if isinstance(array, np.memmap) and not array.flags.writeable:
@@ -354,7 +357,8 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
-        f"({len(shared)} different rows); if they are others, name the environments in both tables to tell"
+        f"({len(shared)} different rows); if they are others, name the environments in both tables "
+        "to tell"
     )
 
 

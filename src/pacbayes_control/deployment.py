@@ -33,11 +33,14 @@ class DeployedPolicy:
     `reset` when an episode begins, and a policy is drawn and kept until the next. The mean of the
     posterior is another policy, for which nothing was proved.
 
+    The draws come from a seed of the system's, another one after each restart: the promise is about
+    fresh draws. It is kept as `seed`: note it down to repeat the draws by giving it again.
+
     >>> import pacbayes_control as pbc
     >>> from pacbayes_control.tasks import Vehicle
     >>> task = Vehicle()
     >>> costs = pbc.evaluate(task, task.gain_grid(), task.environments(100, stream="train"))
-    >>> robot = DeployedPolicy(pbc.learn_finite(costs), task, seed=0)
+    >>> robot = DeployedPolicy(pbc.learn_finite(costs), task)
     >>> robot.reset()
     >>> action, _ = robot.predict(np.full(20, 5.0))  # depths along the rays: turn or go straight
     """
@@ -45,7 +48,7 @@ class DeployedPolicy:
     def __init__(
         self, run: Run[Any] | str | Path, task: Actor | Any, seed: int | None = None
     ) -> None:
-        """Deploy a run, or the run in a folder; a seed repeats the draws."""
+        """Deploy a run, or the run in a folder; a seed of an earlier one repeats its draws."""
         self.run = run if isinstance(run, Run) else Run.load(run)
         self.task = task
         if not hasattr(task, "act") and not hasattr(task, "controller"):
@@ -56,7 +59,8 @@ class DeployedPolicy:
             raise ValueError(f"the run is about {trained} policies, and the task has {mine} ones")
         if isinstance(self.run.posterior, Categorical) and self.run.costs.parameters is None:
             raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
-        self._rng = np.random.default_rng(seed)
+        self.seed: Any = np.random.SeedSequence().entropy if seed is None else seed
+        self._rng = np.random.default_rng(self.seed)
         self._policy: NDArray | None = None
         self._act: Callable[[Any], Any] = lambda _: None
         if self.deterministic:

@@ -326,7 +326,7 @@ def ranges_from(record: Any, name: str) -> tuple[Seen, ...]:
     if not isinstance(record, list) or not all(_is_range(part) for part in record):
         raise ValueError(
             f"{name} does not say which environments it has seen: add "
-            '"seen": [], or a list of [stream, seed, start, stop]'
+            '"seen", a list of [stream, seed, start, stop]; empty only if it has learnt from none'
         )
     return tuple(Seen(*part) for part in record)
 

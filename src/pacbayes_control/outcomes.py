@@ -9,7 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.reading import DELIMITERS, WORDS, Sheet, read_sheet
+from pacbayes_control.cost_tables import is_summary
+from pacbayes_control.sheets import (
+    DELIMITERS,
+    MISSING_TRIAL,
+    WORDS,
+    Sheet,
+    read_sheet,
+    read_text,
+)
+from pacbayes_control.text import quoted
 
 HEADERS = ("cost", "costs", "outcome", "outcomes", "result")
 Floats = NDArray[np.float64]
@@ -28,13 +37,14 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
         return checked_outcomes(plain[0], path.name, plain[1])
     sheet = read_sheet(path)
     index, has_header = _chosen(sheet, column, HEADERS)
+    _check_last(sheet, index)
     if has_header and sheet.rows[0][index].lower().startswith(("success", "succeed", "pass")):
         raise ValueError(f"{path.name}: costs are wanted, 1 for failure, and these are successes")
     cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:
         raise ValueError(f"{path.name}: there are no outcomes below the header")
     values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
-    worded = [cell.lower() in WORDS for cell in cells]
+    worded = [cell.casefold() in WORDS for cell in cells]
     if any(worded) and not all(worded):
         word = cells[worded.index(True)]
         raise ValueError(
@@ -46,10 +56,17 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
 def read_feature(
     path: str | Path, column: str | None = None, numeric: bool = False
 ) -> list[str] | list[float]:
-    """The cells of one column, such as the weather at each site; below a header if it is named."""
+    """The cells of one column, such as the weather at each site; below a header if it is named.
+
+    A cell that is missing is refused with its line; `none` is a word like others, for no rain.
+    """
     sheet = read_sheet(_existing(path))
     index, has_header = _chosen(sheet, column, ())
+    _check_last(sheet, index)
     cells = [row[index] for row in sheet.rows[has_header:]]
+    for cell, line in zip(cells, sheet.lines[has_header:], strict=True):
+        if sheet.is_missing(cell) and (numeric or cell.casefold() != "none"):
+            raise ValueError(f"{sheet.file}, line {line}: the value is missing; {MISSING_TRIAL}")
     if numeric and sheet.delimiter != ",":
         cells = [cell.replace(",", ".") for cell in cells]
     return numbers(cells, sheet.file) if numeric else cells
@@ -102,15 +119,10 @@ def _existing(path: str | Path) -> Path:
 
 def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | None:
     """A file of one number a line, perhaps of millions, and their lines; None for any other."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        return None
+    text = read_text(path)
     if any(mark in text for mark in (*DELIMITERS, '"', " ", "_")):
         return None
-    cells = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    if "" in cells:  # a blank line: count with care
-        return None
+    cells = text.removesuffix("\n").split("\n")
     has_header = cells[0].lower() in HEADERS
     if column and not (has_header and cells[0] == column):
         return None
@@ -118,7 +130,9 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
         values = np.array(cells[has_header:], dtype=np.float64)
     except ValueError:
         return None
-    return (values, range(1 + has_header, 1 + len(cells))) if values.size else None
+    if not values.size or np.isnan(values).any():
+        return None
+    return values, range(1 + has_header, 1 + len(cells))
 
 
 def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
@@ -144,8 +158,21 @@ def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int
     )
 
 
+def _check_last(sheet: Sheet, index: int) -> None:
+    """An error if the first column says of the last row, and of no other, that it is a summary."""
+    names = [row[0].casefold() for row in sheet.rows]
+    last = names[-1]
+    if index and is_summary(last) and last not in WORDS and names.count(last) == 1:
+        raise ValueError(
+            f"{sheet.file}: line {sheet.lines[-1]}, {quoted(sheet.rows[-1][0])}, is a summary: "
+            "remove it, or rename it if it is not"
+        )
+
+
 def _outcome(sheet: Sheet, cell: str, line: int) -> float:
-    value = sheet.number(cell)
+    value = sheet.cost(cell)
+    if sheet.is_missing(cell):
+        raise ValueError(f"{sheet.file}, line {line}: the cost is missing; {MISSING_TRIAL}")
     if value is None:
         hint = f"; if it is the header, say --column {cell}" if line == sheet.lines[0] else ""
         raise ValueError(

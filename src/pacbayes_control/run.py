@@ -26,6 +26,7 @@ FORMAT = 3  # format 1 knew no draws, and format 2 no sites and no date
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 LARGEST_JSON = 1 << 27  # bytes; a posterior over a million policies takes a fifth of it
 MOST_PARTS = 1_000_000  # lists and objects in it: each takes far more memory than its brackets
+MOST_VALUES = 8_000_000
 FILES = (  # all that a run may own beside its manifest
     *(*REQUIRED, "policies.npy", "picture.svg"),
     *("objects.png", "views.png", "film.png", "failures.png"),
@@ -218,11 +219,11 @@ def read_json(path: Path) -> Any:
     _check_regular(path)
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path} is larger than any record of a run")
+    content = path.read_bytes()
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS or content.count(b",") > MOST_VALUES:
+        raise ValueError(f"{path} has more parts than any record of a run")
     try:
-        text = path.read_text(encoding="utf-8")
-        if text.count("[") + text.count("{") > MOST_PARTS:
-            raise ValueError("it has too many parts")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is corrupt: it is not JSON") from None
 

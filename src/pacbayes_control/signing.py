@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from pacbayes_control.run import SIGNATURE, AlteredRun, read_manifest
+from pacbayes_control.text import printable, shortened
 
 NAMESPACE = "pacbayes-control"  # what a key signs elsewhere, such as a commit, does not count here
 LARGEST = 1 << 20  # bytes of a signature or a file of keys
@@ -189,4 +190,4 @@ def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     """The complaint of ssh-keygen in one line, without its frame of @ and control characters."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith("@"))
-    return "".join(c if c.isprintable() else "?" for c in text)[:300]
+    return shortened(printable(text), 300)

@@ -114,13 +114,32 @@ def test_a_worker_that_is_killed_halfway_makes_no_difference(client: Client, tmp
         executor=client.get_executor(),
         out=out,
         progress=progress,
+        retries=1,
     )
+    assert costs.incidents["retries"] >= 1
     assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train).digests
     assert costs.values.tobytes() == np.load(out / "costs.npy").tobytes()
     assert len(state["done"]) >= 300
     after = {(row, number) for row, number, _ in rolled_out(log, train, state["lines"])}
     assert not after & state["done"]
     assert {pid for *_, pid in rolled_out(log, train)} != {state["pid"]}
+
+
+def test_a_worker_that_is_killed_is_refused_although_dask_hides_it(client: Client, tmp_path: Path):
+    log, out = tmp_path / "log", tmp_path / "out"
+    train = TASKS["hit"].environments(30, stream="train")
+    at = (goal(train, 13), 2)
+    task = robot_task(log, trouble=(at,), kind="once killed")
+    given: Any = client
+    words = r"failed at first \(its worker died\), but not when it was run again"
+    with pytest.raises(RolloutError, match=words) as caught:
+        evaluate(task, policies(COLUMNS), train, executor=given, out=out)
+    assert "150 of 150 rollouts are kept" in str(caught.value)
+    costs = evaluate(task, policies(COLUMNS), train, out=out, retries=1)
+    assert costs.incidents["retries"] >= 1
+    assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train).digests
+    calm = evaluate(robot_task(log), policies(COLUMNS), train, executor=given)
+    assert calm.incidents == {}
 
 
 # ---- a cluster of processes that this test starts -----------------------------------------------

@@ -96,7 +96,7 @@ def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_bytes(
     expected = evaluate(TASKS["hit"], policies(COLUMNS), train(log), out=tmp_path / "whole")
     table = (tmp_path / "whole" / "costs.npy").read_bytes()
     rng = np.random.default_rng(2)
-    kills, ended, early, late = 0, 0, 0, 0
+    kills, killed_here, ended, early, late = 0, 0, 0, 0, 0
     while kills < KILLS or not ended:
         before, done = lines_of(log), kept(out) if out.exists() else set()
         process = start(log, out, 1, 0.003)
@@ -115,7 +115,7 @@ def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_bytes(
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            kills += 1
+            kills, killed_here = kills + 1, killed_here + 1
             early, late = early + (lines_of(log) == before), late + (lines_of(log) > before)
         again = [(row, number) for row, number, _ in rolled_out(log, train(log), before)]
         assert len(again) == len(set(again))
@@ -127,6 +127,9 @@ def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_bytes(
             assert len(kept(out)) == N * COLUMNS
             again = evaluate(robot_task(log, seconds=0.003), policies(COLUMNS), train(log), out=out)
             assert again.digests == expected.digests
+            assert again.incidents.get("resumed", 0) <= killed_here
+            assert set(again.incidents) <= {"resumed"}
+            killed_here = 0
             shutil.rmtree(out)
             log.unlink()
     assert early > 2
@@ -148,6 +151,7 @@ def test_killed_with_two_workers_it_goes_on_and_ends_with_the_same_bytes(log: Pa
         assert done < kept(out)
     costs = evaluate(robot_task(log, seconds=0.008), policies(COLUMNS), train(log), out=out)
     assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train(log)).digests
+    assert costs.incidents == {"resumed": 3}
 
 
 def test_workers_of_a_killed_process_are_gone_soon(log: Path, out: Path):

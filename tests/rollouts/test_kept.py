@@ -338,7 +338,8 @@ def test_draws_from_a_posterior_are_kept_too(tmp_path: Path, workers: int | None
     with ThreadPoolExecutor(2) as executor:
         kept = sample_costs(*arguments, out=out, executor=executor if workers else None)
     assert kept.digests == expected.digests
-    assert kept.origin == {**expected.origin, "code": kept.origin["code"]}
+    more = {"code": kept.origin["code"], "incidents": {"resumed": 1}}
+    assert kept.origin == {**expected.origin, **more}
     with pytest.raises(ValueError, match="holds rollouts of another list of policies"):
         sample_costs(task, DiagonalGaussian([1.0, 2.0], 0.6), environments(task), 5, out=out)
     with pytest.raises(ValueError, match="holds rollouts of another list of policies"):

@@ -67,7 +67,7 @@ def assembled(job: Job, pace: Pace | None, executor: Scrambled | None = None) ->
     total = job.shape[0] * job.shape[1]
     crew = Crew(executor)
     todo = pieces(job, [(0, total)], pace, crew.limit)
-    for piece, part in roll_out(job, todo, crew, pace):
+    for piece, part, _ in roll_out(job, todo, crew, pace):
         assert np.isnan(values[piece.rows, piece.columns]).all()
         values[piece.rows, piece.columns] = part
     return values

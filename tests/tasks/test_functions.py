@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import RolloutError, evaluate
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from pacbayes_control.tasks.identity import identity
 
 
 def draw(rng: np.random.Generator) -> dict[str, Any]:
@@ -343,3 +345,96 @@ def test_a_partial_function_leaves_no_address_in_words():
     task = FunctionTask(partial(still), partial(draw), "partial", 2)
     assert " at 0x" not in repr(task)
     assert " at 0x" not in str(task.environments(5, stream="train").origin)
+
+
+# ---- declared failures --------------------------------------------------------------------------
+
+
+class RobotFell(Exception):  # noqa: N818 - an event, not a mistake
+    """A failure of the robot, which a rollout may raise."""
+
+
+class FellBackwards(RobotFell):
+    """One kind of it."""
+
+
+def falling(policy: NDArray, environment: Any) -> float:
+    if environment["fall"] < policy[0]:
+        raise FellBackwards("over")
+    return 0.25
+
+
+def with_falls(rng: np.random.Generator) -> dict[str, float]:
+    return {"fall": rng.random()}
+
+
+FALLS = np.array([[0.0], [0.4], [1.0]])
+
+
+def test_a_declared_failure_costs_1_and_is_counted_and_the_others_go_on():
+    task = FunctionTask(falling, with_falls, "toy", failures=(RobotFell,))
+    here = task.environments(20, stream="s")
+    fell = here.arrays()["fall"][:, None] < FALLS[:, 0]
+    assert 0 < fell[:, 1].sum() < 20
+    costs, raised = task.costs_and_raised(FALLS, here)
+    np.testing.assert_array_equal(costs, np.where(fell, 1, 0.25))
+    assert raised == fell.sum()
+    np.testing.assert_array_equal(task.costs(FALLS, here), costs)
+    np.testing.assert_array_equal(evaluate(task, FALLS, here).values, costs)
+    own, again = task.costs_and_raised(np.repeat(FALLS[None], 20, axis=0), here)
+    np.testing.assert_array_equal(own, costs)
+    assert again == raised
+
+
+def test_noise_after_a_declared_failure_is_what_it_is_without_one():
+    def noisy(policy: NDArray, environment: Any, rng: np.random.Generator) -> float:
+        rng.random(int(policy[0] * 10))
+        falling(policy, environment)
+        return rng.random()
+
+    task = FunctionTask(noisy, with_falls, "toy", failures=(RobotFell,))
+    here = task.environments(6, stream="s")
+    costs, raised = task.costs_and_raised(FALLS, here)
+    assert raised >= 6
+    np.testing.assert_array_equal(task.costs(FALLS[:1], here), costs[:, :1])
+
+
+@pytest.mark.parametrize("failures", [(), (KeyError,), (KeyError, ZeroDivisionError)])
+def test_what_is_not_declared_is_an_error(failures: Any):
+    task = FunctionTask(falling, with_falls, "toy", failures=failures)
+    with pytest.raises(RolloutError, match="FellBackwards: over"):
+        evaluate(task, FALLS, task.environments(3, stream="s"))
+
+
+def test_a_cost_that_is_none_is_no_declared_failure():
+    rollout: Any = lambda _policy, _environment: "?"  # noqa: E731
+    task = FunctionTask(rollout, with_falls, "toy", failures=(TypeError, ValueError))
+    with pytest.raises(RolloutError, match="TypeError: a rollout came to"):
+        evaluate(task, FALLS, task.environments(3, stream="s"))
+
+
+@pytest.mark.parametrize(
+    ("failures", "words"),
+    [
+        ((Exception,), "would count mistakes in the code as failures too"),
+        ((RobotFell, BaseException), "would count mistakes in the code as failures too"),
+        ((KeyboardInterrupt,), r"must be a tuple of exceptions: \(RobotFell,\)"),
+        (RobotFell, "must be a tuple of exceptions"),
+        ([RobotFell], "must be a tuple of exceptions"),
+        (("RobotFell",), "must be a tuple of exceptions"),
+        ((RobotFell(),), "must be a tuple of exceptions"),
+    ],
+)
+def test_failures_are_a_tuple_of_exceptions_that_are_no_mistakes(failures: Any, words: str):
+    with pytest.raises(ValueError, match=words):
+        FunctionTask(falling, with_falls, "toy", failures=failures)
+
+
+def test_declared_failures_tell_a_task_from_others_and_stand_in_its_rule():
+    plain = FunctionTask(falling, with_falls, "toy")
+    task = FunctionTask(falling, with_falls, "toy", failures=(RobotFell, KeyError))
+    assert identity(task) != identity(plain)
+    assert identity(task) != identity(replace(task, failures=(RobotFell,)))
+    assert identity(task) == identity(replace(task, failures=(KeyError, RobotFell)))
+    raised = f"1 where it raises builtins.KeyError or {__name__}.RobotFell"
+    assert task.cost_rule == f"cost by falling of {__name__}, {raised}"

@@ -310,15 +310,29 @@ def test_termination_is_a_failure_or_a_success_whatever_the_clock_says(
 
 @pytest.mark.parametrize(("value", "cost"), [(True, 0), (np.False_, 1), (0.25, 0.75), (1, 0)])
 def test_a_value_of_the_last_info_is_a_cost(value: Any, cost: float):
-    assert once(scripted(FromInfo("is_success"), is_success=value)) == cost
+    assert once(scripted(FromInfo("is_success", worst=0, best=1), is_success=value)) == cost
+
+
+@pytest.mark.parametrize("ends", [(), (0,)])
+def test_a_value_of_the_last_info_needs_both_ends_so_that_none_is_turned_round(ends: Any):
+    with pytest.raises(TypeError, match="'best'"):
+        FromInfo("crashed", *ends)
+    assert once(scripted(FromInfo("crashed", worst=1, best=0), crashed=True)) == 1
+    assert once(scripted(FromInfo("crashed", worst=1, best=0), crashed=False)) == 0
+
+
+@pytest.mark.parametrize("success", ["False", None, 0])
+def test_whether_termination_is_a_success_is_true_or_false(success: Any):
+    with pytest.raises(ValueError, match="must be True or False"):
+        FromTermination(success)
 
 
 def test_a_missing_key_is_an_error_that_names_what_there_is():
     with pytest.raises(RolloutError, match="info has no 'success': it has score, crashed") as error:
-        once(scripted(FromInfo("success"), score=1, crashed=False))
+        once(scripted(FromInfo("success", worst=0, best=1), score=1, crashed=False))
     assert "policy 0 in environment 0 of stream 's'" in str(error.value)
     with pytest.raises(RolloutError, match="info has no 'success': it has nothing"):
-        once(scripted(FromInfo("success")))
+        once(scripted(FromInfo("success", worst=0, best=1)))
 
 
 @pytest.mark.parametrize(
@@ -942,3 +956,99 @@ def test_another_distribution_has_another_name():
     words = {drift_task(options=o).environments(3, stream="s").task for o in (physics, calm, None)}
     assert len(words) == 3
     assert drift_task(policy=STEER).environments(3, stream="s").task in words
+
+
+# ---- declared failures --------------------------------------------------------------------------
+
+
+class Diverged(Exception):  # noqa: N818 - an event, not a mistake
+    """What a simulator may raise."""
+
+
+class Diverging(Drift):
+    """A simulator that gives up where the point gets far, and can then not be reset."""
+
+    broken = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        assert not self.broken, "reset after an exception"
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        shown = super().step(action)
+        if abs(self.x) > 0.6:
+            self.broken = True
+            raise Diverged(f"at {self.x}")
+        return shown
+
+
+def test_a_declared_failure_of_a_simulator_costs_1_and_the_next_episode_has_a_fresh_one():
+    task = drift_task(make=Diverging, failures=(Diverged,), cost=FromReturn(worst=-80, best=0))
+    costs, raised = task.costs_and_raised(GAINS, TRAIN)
+    assert 0 < raised < costs.size
+    assert raised == (costs == 1).sum()
+    plain = drift_task(cost=FromReturn(worst=-80, best=0)).costs(GAINS, TRAIN)
+    np.testing.assert_array_equal(costs[costs < 1], plain[costs < 1])
+    np.testing.assert_array_equal(evaluate(task, GAINS, TRAIN).values, costs)
+    with pytest.raises(RolloutError, match="Diverged"):
+        evaluate(drift_task(make=Diverging, failures=(KeyError,)), GAINS, TRAIN)
+
+
+def test_a_rule_that_raises_is_no_declared_failure():
+    def rule(episode: Episode) -> float:
+        raise Diverged(f"in the rule, after {episode.steps} steps")
+
+    with pytest.raises(RolloutError, match="Diverged: in the rule"):
+        evaluate(drift_task(cost=rule, failures=(Diverged,)), GAINS, TRAIN)
+
+
+@pytest.mark.parametrize("failures", [(Exception,), (BaseException,), Diverged, ("Diverged",)])
+def test_failures_that_are_too_broad_or_no_exceptions_are_refused(failures: Any):
+    with pytest.raises(ValueError, match=r"failures (must name|=)"):
+        drift_task(failures=failures)
+
+
+def test_failures_tell_a_task_from_others_and_stand_in_its_rule():
+    task = drift_task(failures=(Diverged,))
+    assert identity(task) != identity(drift_task())
+    assert task.cost_rule.endswith(f", 1 where it raises {__name__}.Diverged")
+
+
+def test_failures_in_a_vector_are_refused_since_an_exception_ends_all_of_its_episodes():
+    words = "failures are not told apart in a vector"
+    with pytest.raises(ValueError, match=words):
+        drift_task(failures=(Diverged,), vector=2)
+    own = drift_task(make=lambda: episodes.PlainVector([Drift] * 2), failures=(Diverged,))
+    with pytest.raises(ValueError, match=words):
+        own.costs(GAINS, TRAIN)
+
+
+# ---- what is seen of an environment -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vector", [0, 3])
+@pytest.mark.parametrize("pad", [False, True])
+def test_what_is_observed_differs_where_environments_or_policies_do(vector: int, pad: bool):
+    act = FunctionPolicy(steer_pad if pad else steer, parameters=2)
+    task = drift_task(make=lambda: Drift(pad=pad), policy=act, vector=vector)
+    seen = task.observed(GAINS[:2], TRAIN)
+    assert seen.shape == (N, 2)
+    assert ((seen >= 0) & (seen < 1)).all()
+    assert len(np.unique(seen[:, 0])) == N
+    np.testing.assert_array_equal(task.observed(GAINS[:2], TRAIN), seen)
+    np.testing.assert_array_equal(task.observed(GAINS[1:2], TRAIN)[:, 0], seen[:, 1])
+
+
+def test_no_more_steps_are_observed_than_asked_for():
+    events: list[Any] = []
+    task = drift_task(make=lambda: Drift(events), options=None)
+    task.observed(GAINS[:1], TRAIN, steps=2)
+    assert {len(episode) for episode in episodes_in(events)} <= {2, 3}
+    events.clear()
+    drift_task(make=lambda: Drift(events), steps=1).observed(GAINS[:1], TRAIN)
+    assert {len(episode) for episode in episodes_in(events)} == {2}
+
+
+def test_a_declared_failure_may_happen_while_observing():
+    task = drift_task(make=Diverging, failures=(Diverged,))
+    assert len(np.unique(task.observed(GAINS, TRAIN))) > N

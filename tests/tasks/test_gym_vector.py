@@ -43,8 +43,8 @@ DISABLED = AutoresetMode.DISABLED
 RULES = {
     "return": RETURN,
     "termination": FromTermination(success=False),
-    "success": FromInfo("success"),  # which only the last step tells
-    "score": FromInfo("score"),
+    "success": FromInfo("success", worst=0, best=1),  # which only the last step tells
+    "score": FromInfo("score", worst=0, best=1),
     "x": x_at_the_end,
 }
 
@@ -218,7 +218,7 @@ def words(number: int) -> dict[str, Any]:
         ),
         pytest.param(
             sometimes_whole,
-            FromInfo("score"),
+            FromInfo("score", worst=0, best=1),
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_an_environment_says_is_the_same_in_a_vector(say: Any, rule: Any):
 
 def test_a_key_that_other_places_have_is_still_missing():
     with pytest.raises(Exception, match="the last step's info has no 'success': it has nothing"):
-        talking(some_success, FromInfo("success"), vector=4)
+        talking(some_success, FromInfo("success", worst=0, best=1), vector=4)
 
 
 # ---- one episode for each environment and policy ------------------------------------------------

@@ -24,9 +24,10 @@ def divergence_of_samples(
     convex, so it lies below its chords between corners; under the chords the maximum over p' with
     Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
 
-    The cells must not depend on either sample. A cell that the training sample never met leaves kl,
-    chi-squared and Rényi's divergences of order 1 and more unbounded, and one that the shifted
-    sample never met reverse-kl: merge it with others.
+    The limits do not depend on the divergence: for the same cells and δ, all divergences hold at
+    once. The cells must not depend on either sample. A cell that the training sample never met
+    leaves kl, chi-squared and Rényi's divergences of order 1 and more unbounded, and one that the
+    shifted sample never met reverse-kl; total-variation and hellinger stay finite.
 
     >>> round(divergence_of_samples([210, 390, 400], [200, 400, 400], 0.01), 3)
     0.048

@@ -15,6 +15,7 @@ from pacbayes_control.cli import (
     pretraining,
     reporting,
     signing,
+    verifying,
 )
 from pacbayes_control.cli.app import app, main
 
@@ -31,4 +32,5 @@ __all__ = [
     "pretraining",
     "reporting",
     "signing",
+    "verifying",
 ]

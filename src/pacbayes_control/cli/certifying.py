@@ -1,4 +1,4 @@
-"""`pbc certify` and `pbc verify`."""
+"""`pbc certify`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.app import app, complain
+from pacbayes_control.cli.app import app
 from pacbayes_control.cli.options import (
     METHODS,
     BallOption,
@@ -18,22 +18,23 @@ from pacbayes_control.cli.options import (
     check_json,
     write_json,
 )
-from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
 
 
 @app.command()
 def certify(
     costs_file: Annotated[
-        Path, typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .npy or .npz.")
+        Path,
+        typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
     ],
     delta: Delta = 0.01,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=f"The certificate to use, decided on beforehand: {METHODS} "
-            "With --ball kl:B and graded costs, tilted."
+            "With --ball kl:B and graded costs, tilted. Default: occam where the table has a "
+            "single policy, kl otherwise."
         ),
-    ] = "kl",
+    ] = None,
     prior: Prior = None,
     at_least: Annotated[
         list[str] | None,
@@ -55,6 +56,21 @@ def certify(
         ),
     ] = None,
     ball: BallOption = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line is a header, where the table does not tell.",
+        ),
+    ] = None,
+    graded: Annotated[
+        bool,
+        typer.Option(
+            "--graded",
+            help="The few rows with fractions in a table of 0 and 1 are environments, not a "
+            "header or a summary.",
+        ),
+    ] = False,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
     ] = None,
@@ -79,7 +95,7 @@ def certify(
     check_json(json_file, costs_file)
     if out_folder:
         check_free(out_folder, force)
-    campaign = read_campaign(costs_file)
+    campaign = read_campaign(costs_file, header=header, graded=graded)
     costs, weights = campaign.costs, campaign.prior
     if prior and weights:
         raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
@@ -92,7 +108,7 @@ def certify(
     say(f"{costs_file}: {campaign.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")
-    show_comparison(comparison, method)
+    show_comparison(comparison, method or comparison.chosen.certificate.method)
     if out_folder:
         comparison.chosen.save(out_folder, overwrite=force)
         say(f"\nThe run is in {out_folder}.")
@@ -106,38 +122,3 @@ def certify(
             "posterior": shares,
         },
     )
-
-
-@app.command()
-def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    key: KeyOption = None,
-    signer: SignerOption = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Recompute a certificate from its files.
-
-    Exit code 0 if it holds, 1 if it does not, a file was altered or the key did not sign it, 2 if
-    the run cannot be read.
-
-    Example: pbc verify runs/vehicle
-    """
-    from pacbayes_control.report.terminal import say
-    from pacbayes_control.run import AlteredRun
-    from pacbayes_control.verification import InvalidCertificate
-    from pacbayes_control.verification import verify as verify_run
-
-    check_json(json_file, run)
-    try:
-        verification = verify_run(run)
-        signed = signature_of(run, key, signer)
-    except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
-    say(str(verification))
-    if signed.words:
-        say(signed.words)
-    record = verification.certificate.to_dict()
-    record |= {"verified": True, "recomputed": verification.recomputed, "signature": signed.record}
-    write_json(json_file, record)

@@ -20,6 +20,8 @@ from pacbayes_control.cli.options import (
     check_picture,
     check_writable,
     refuse_given,
+    run_folder,
+    verified,
     write_json,
 )
 
@@ -47,7 +49,10 @@ def shift(
         typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
     ] = None,
     cells: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="All values that the feature can take.")
+        str | None,
+        typer.Option(
+            metavar="A,B,…", help="All values that it can take, declared before the samples."
+        ),
     ] = None,
     edges: Annotated[
         str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
@@ -75,13 +80,14 @@ def shift(
     """How much a promise is worth when the world shifts.
 
     Shows the guarantee as a function of the shift B. With --ball, or with two samples to estimate
-    one from, it is certified for every distribution in that ball.
+    one from, it is certified for every distribution in that ball. The run is verified first: exit
+    code 1 if it does not hold.
 
     Example: pbc shift runs/vehicle --ball kl:0.08 --out runs/vehicle-robust
     """
     from pacbayes_control.balls import Ball
     from pacbayes_control.report.terminal import say, show_certificate, show_curve
-    from pacbayes_control.run import Run, check_free
+    from pacbayes_control.run import check_free
     from pacbayes_control.shifting import curve, under_shift
 
     sampled = shifted is not None or training is not None
@@ -96,6 +102,7 @@ def shift(
     refuse_given(context, unused)
     if out_folder and ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
+    run = run_folder(run)
     inputs = [run, *(file for file in (shifted, training) if file)]
     check_json(json_file, *inputs)
     check_picture(plot, *inputs)
@@ -108,7 +115,7 @@ def shift(
     where = Ball.parse(ball) if ball is not None else None
     if sampled:
         where = _estimated(shifted, training, shift_delta, divergence, cells, edges, column)
-    source = Run.load(run)
+    source = verified(run, json_file)
     result = curve(source.certificate, where.divergence if where else divergence, limit=limit)
     reach = result.tolerable if math.isfinite(result.tolerable) else None
     record = {**asdict(result), "bound": result.bounds[0], "tolerable": reach}
@@ -207,14 +214,16 @@ def monitor(
     """Is the promise still holding out there?
 
     Weighs the outcomes of a deployment against a certificate. The verdict and the interval may be
-    watched after every outcome; with --state, each day's outcomes are added to those before.
+    watched after every outcome; with --state, each day's outcomes are added to those before. The
+    run is verified first: exit code 1 if it does not hold. The state tells which run was verified,
+    so that this is not repeated for as long as the run stays the same.
 
     Example: pbc monitor runs/vehicle flights.csv --state vehicle.json --plot vehicle.svg
     """
     from pacbayes_control.monitor import Monitor, Promise
+    from pacbayes_control.monitor.state import fingerprint, read_state
     from pacbayes_control.outcomes import checked_outcomes, read_outcomes
     from pacbayes_control.report.terminal import say, show_report
-    from pacbayes_control.run import Run
 
     if again and grown:
         raise ValueError("--again counts all of a file, --grown a part: give one of them")
@@ -232,6 +241,7 @@ def monitor(
         raise ValueError(f"the run comes first: pbc monitor {outcomes} {run}")
     if outcomes is None and (again or grown or column is not None):
         raise ValueError("--again, --grown and --column are for a file of outcomes: give one")
+    run = run_folder(run) if run else None
     check_apart(plot, json_file)
     inputs = [path for path in (run, outcomes, state) if path]
     check_json(json_file, *inputs)
@@ -241,12 +251,14 @@ def monitor(
         certificate = Promise(bound, 0.01 if delta is None else delta)
     else:
         assert run is not None
-        certificate = Run.load(run).certificate
+        known = read_state(state)["verified"] if state and state.exists() else None
+        certificate = verified(run, json_file, known).certificate
     if state and state.exists():
         watched = Monitor.load(state, certificate, alpha)
     else:
         watched = Monitor(certificate, 0.05 if alpha is None else alpha)
-    seen = watched.trials
+    before = watched.trials, watched.verified
+    watched.verified = fingerprint(run) if run else None
     if state:
         watched.check_unchanged(state)
     if outcomes:
@@ -269,7 +281,7 @@ def monitor(
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")
     write_json(json_file, report.to_dict())
-    if state and watched.trials > seen:  # last: what fails before it can be repeated
-        watched.save(state)
+    if state and before != (watched.trials, watched.verified):
+        watched.save(state)  # last: what fails before it can be repeated
     if state:
-        say(f"{state}: {watched.trials - seen:,} outcomes added, {watched.trials:,} in all.")
+        say(f"{state}: {watched.trials - before[0]:,} outcomes added, {watched.trials:,} in all.")

@@ -18,6 +18,7 @@ from pacbayes_control.cli.options import (
     check_json,
     check_writable,
     refuse_given,
+    run_folder,
     verified,
     write_json,
 )
@@ -93,6 +94,7 @@ def fly(
     from pacbayes_control.flight.settings import check_flyable
     from pacbayes_control.report.terminal import say, show_report
 
+    run = run_folder(run)
     check_json(json_file, run)
     check_writable(draw, run)
     flying = drone != SIMULATED or tracker != SIMULATED

@@ -55,7 +55,9 @@ def grasping_task(
     return Grasping(controller, tabletop, robots[robot], Surrogate(surrogate))
 
 
-def labelled(task: Grasping, environments: Any, grid: Any, executor: Any) -> Grasping:
+def labelled(
+    task: Grasping, environments: Any, grid: Any, executor: Any, retries: int = 0
+) -> Grasping:
     """The task with labels for the objects to train on, made once and kept in the cache."""
     from pacbayes_control.recipes.grasping import label
     from pacbayes_control.report.terminal import bar
@@ -63,7 +65,8 @@ def labelled(task: Grasping, environments: Any, grid: Any, executor: Any) -> Gra
 
     folder = cache_folder() / "grasping"
     with bar("labelling grasps", len(environments) * len(grid.grasps)) as progress:
-        return task.with_labels(label(task, environments, grid, folder, progress, executor))
+        labels = label(task, environments, grid, folder, progress, executor, retries)
+        return task.with_labels(labels)
 
 
 def learn(task: Grasping, environments: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
@@ -74,7 +77,7 @@ def learn(task: Grasping, environments: Any, recipe: Any, executor: Any, checkpo
 
     network: Any = task.controller
     prior_for(network, recipe.prior, recipe.seed).check_unseen(environments)
-    ready = labelled(task, environments, recipe.grid, executor)
+    ready = labelled(task, environments, recipe.grid, executor, recipe.retries)
     file = checkpoint.with_name(f"{checkpoint.name}.search")
     with watch() as watching, bar("certifying grasps", ROLLOUTS) as certifying:
         searching = watching("learning the posterior")

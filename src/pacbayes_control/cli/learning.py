@@ -42,11 +42,18 @@ def learn(
         typer.Option(help="vehicle: class of policies: grid (the paper's 50), linear or network."),
     ] = "grid",
     policies: PoliciesFile = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="Names of the policies, such as checkpoints, in their order, for the certificate.",
+        ),
+    ] = None,
     environments: Annotated[
         int, typer.Option(min=2, max=MOST, help="Training environments.")
     ] = 1000,
     delta: Delta = 0.01,
-    method: Annotated[str, typer.Option(help=f"The certificate: {METHODS}")] = "kl",
+    method: Annotated[str | None, typer.Option(help=f"The certificate: {METHODS}")] = None,
     objective: Annotated[
         str | None, typer.Option(help="What to minimise, if not the method's own bound.")
     ] = None,
@@ -160,11 +167,21 @@ def learn(
     ball: BallOption = None,
     workers: WorkersOption = None,
     scheduler: Scheduler = None,
-    mended: Annotated[
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="How often a rollout that failed may be run again and still count, where machines "
+            "fail and not the task: the certificate tells how many did.",
+        ),
+    ] = 0,
+    allow_code_change: Annotated[
         bool,
         typer.Option(
-            "--mended",
-            help="Go on although the task's code has changed: what is finished stays so.",
+            "--allow-code-change",
+            help="Go on although the task's code has changed: finished rollouts are kept, and the "
+            "certificate tells it.",
         ),
     ] = False,
     seed: Seed = 0,
@@ -195,14 +212,15 @@ def learn(
         attachments,
         candidates_of,
         drawn,
+        estimated,
         learn_continuous,
         learn_listed,
         remove,
         swing_for,
         vehicle_for,
     )
-    from pacbayes_control.report.terminal import bar, say, show_certificate
-    from pacbayes_control.rollouts import estimate_true_cost
+    from pacbayes_control.differences import equal_costs
+    from pacbayes_control.report.terminal import bar, say, show_certificate, warn
     from pacbayes_control.run import check_free
     from pacbayes_control.shifting import under_shift
 
@@ -233,11 +251,11 @@ def learn(
     train = drawn(chosen, environments, "train", seed)
     with workers_for(chosen, workers, scheduler) as executor:
         if recipe is None:
-            rows, names = candidates_of(chosen, policies)
+            rows, known = candidates_of(chosen, policies)
             run = learn_listed(
                 chosen,
                 rows,
-                names,
+                [name.strip() for name in names.split(",")] if names is not None else known,
                 train,
                 delta,
                 method,
@@ -245,7 +263,8 @@ def learn(
                 prior,
                 executor,
                 checkpoint,
-                mended,
+                retries=retries,
+                allow_code_change=allow_code_change,
             )
         elif task == "grasping":
             run = grasping.learn(chosen, train, recipe, executor, checkpoint)
@@ -254,6 +273,10 @@ def learn(
         if where:
             run = under_shift(run, where)
         test = drawn(chosen, max(3, test_environments), "test", seed)
+        if test_environments:
+            with bar("test rollouts", test_environments) as progress:
+                new = test[:test_environments]
+                run = estimated(run, chosen, new, progress, executor, retries)
         run.save(folder, force, attachments(chosen, run, test))
         remove(checkpoint)  # the run holds what they led to
 
@@ -262,17 +285,14 @@ def learn(
         single, parameters = run.certificate.policy, run.costs.parameters
         if own is not None and single is not None and parameters is not None:
             say(f"Its parameters: {parameters[single].tolist()}")
-        if test_environments:
-            with bar("test rollouts", test_environments) as progress:
-                new = test[:test_environments]
-                result["true_cost"] = estimate_true_cost(
-                    chosen, run, new, [train], progress, executor
-                )
+        if run.certificate.test_estimate is not None:
+            result["true_cost"] = run.certificate.test_estimate.cost
             result["test_environments"] = test_environments
             say(
                 f"Estimated on {test_environments:,} environments that it has never seen: "
                 f"{result['true_cost']:.4f}."
             )
+        warn(equal_costs(run.costs.values))
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
@@ -284,6 +304,7 @@ BUILT_IN = {"vehicle": 20_000, "swing": 20_000, "grasping": 1000}  # and their n
 VEHICLES = ("policy", "family", "share", "prior_steps", "wheel_slip", "range_noise")
 SWINGS = ("model", "gains")
 GRASPS = ("robot", "meshes", "skip_broken", "extractor", "weights", "head", "surrogate")
+REPEATED = ("retries", "allow_code_change")
 SAMPLED = ("draws", "shared_draws", "sampling_delta")
 SEARCHED = ("family", "estimator", "steps", "objective", "method")
 
@@ -293,8 +314,9 @@ def _recipe(task: str, context: typer.Context) -> Any:
     given = context.params
     common = {
         name: given[name]
-        for name in ("delta", "method", "objective", "draws", "sampling_delta", "seed")
+        for name in ("delta", "objective", "draws", "sampling_delta", "seed", "retries")
     }
+    common["method"] = given["method"] or "kl"
     if task == "grasping":
         from dataclasses import replace
 
@@ -325,16 +347,18 @@ def _refuse_unused(
     unused: dict[str, str] = {}
     if task == "grasping":
         names = (*VEHICLES, *SWINGS, "estimator", "certify", "candidates", "shared_draws")
-        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for grasping")
+        names += ("policies", "names", "allow_code_change")
+        unused |= dict.fromkeys(names, "is not for grasping")
         return refuse_given(context, unused)
     unused |= dict.fromkeys(GRASPS, "is for grasping")
     if task == "swing":
         names = (*SAMPLED, *SEARCHED[:3], "certify", "candidates", *VEHICLES[:-1])
-        unused |= dict.fromkeys((*names, "policies", "mended"), "is not for the Swing")
+        unused |= dict.fromkeys((*names, "policies", "names", *REPEATED), "is not for the Swing")
         return refuse_given(context, unused)
     unused |= dict.fromkeys(SWINGS, "is for the Swing")
     if not finite:
-        unused["mended"] = "is for a list of policies: a search begins again"
+        unused["allow_code_change"] = "is for a list of policies: a search begins again"
+        unused["names"] = "is for a list of policies"
         if not own:
             unused["scheduler"] = "is for --policy grid, and for tasks of yours"
     if finite:
@@ -359,5 +383,5 @@ def _refuse_unused(
     if own:
         unused |= dict.fromkeys(VEHICLES, "is for the vehicle")
     else:
-        unused |= dict.fromkeys(("policies", "mended"), "is for tasks of yours")
+        unused |= dict.fromkeys(("policies", "names", *REPEATED), "is for tasks of yours")
     return refuse_given(context, unused)

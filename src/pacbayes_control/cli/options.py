@@ -30,7 +30,9 @@ Prior = Annotated[
 ]
 PoliciesFile = Annotated[
     Path | None,
-    typer.Option("--policies", metavar="FILE", help="Policies, one a row: .npy or .csv."),
+    typer.Option(
+        "--policies", metavar="FILE", help="Policies, one a row: .npy, or .csv, with names first."
+    ),
 ]
 WorkersOption = Annotated[
     int | None,
@@ -117,17 +119,31 @@ def write_json(json_file: Path | None, record: Any) -> None:
         json_file.write_text(text, encoding="utf-8")
 
 
-def verified(folder: Path, json_file: Path | None) -> Run[Any]:
-    """A run, if it holds; otherwise the reason in a line, and exit code 1."""
+def run_folder(path: Path) -> Path:
+    """The folder of a run, given as that or as the path of its certificate.json."""
+    folder = path.parent if path.name == "certificate.json" and path.is_file() else path
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no run at {path}")
+    return folder
+
+
+def verified(
+    folder: Path, json_file: Path | None, known: Mapping[str, str] | None = None
+) -> Run[Any]:
+    """A run, if it holds; otherwise the reason in a line, and exit code 1.
+
+    known: the fingerprint of a run that was verified before, for which no bound is recomputed.
+    """
+    from pacbayes_control.monitor.state import fingerprint
     from pacbayes_control.run import AlteredRun, Run
     from pacbayes_control.verification import InvalidCertificate, verify
 
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no run at {folder}")
     try:
-        verify(folder)
+        run = Run.load(folder)
+        if known is None or known != fingerprint(folder):
+            verify(folder)
     except (AlteredRun, InvalidCertificate) as error:
         write_json(json_file, {"verified": False, "reason": str(error)})
         complain(f"NOT VERIFIED: {error}")
         raise typer.Exit(1) from None
-    return Run.load(folder)
+    return run

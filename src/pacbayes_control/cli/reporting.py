@@ -13,6 +13,7 @@ from pacbayes_control.cli.options import (
     beside,
     check_json,
     check_writable,
+    run_folder,
     verified,
     write_json,
 )
@@ -48,10 +49,8 @@ def report(
     """
     from pacbayes_control.report.terminal import say, working
 
-    check_json(json_file, run)
-    folder = run.parent if run.name == "certificate.json" and run.is_file() else run
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no run at {run}")
+    folder = run_folder(run)
+    check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
     page = out_file or beside(folder, ".html")
     _check_page(page, folder, force)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import JsonFile, check_json, verified, write_json
+from pacbayes_control.cli.options import JsonFile, check_json, run_folder, verified, write_json
 
 KeyOption = Annotated[
     Path | None,
@@ -50,11 +50,12 @@ def sign(
     from pacbayes_control.signing import needs_touch
     from pacbayes_control.signing import sign as sign_run
 
-    check_json(json_file, run)
-    verified(run, json_file)
+    folder = run_folder(run)
+    check_json(json_file, folder)
+    verified(folder, json_file)
     if needs_touch(key):
         say("Touch the security key when it blinks.")
-    signature = sign_run(run, key, overwrite=force)
+    signature = sign_run(folder, key, overwrite=force)
     say(f"{run} is {signature}.")
     say(f"To check it: pbc verify {run} --key PUBLIC_KEY")
     write_json(json_file, {"signature": vars(signature)})
@@ -67,12 +68,11 @@ class Signed(NamedTuple):
     record: dict[str, Any] | None
 
 
-def signature_of(run: Path, key: Path | None, signer: str | None) -> Signed:
+def signature_of(folder: Path, key: Path | None, signer: str | None) -> Signed:
     """The signature of a run, checked where a key is given; an error if it is not by that key."""
     from pacbayes_control.run import SIGNATURE
     from pacbayes_control.signing import check_signature
 
-    folder = run.parent if run.is_file() else run
     if key is not None:
         signature = check_signature(folder, key, signer)
         return Signed(str(signature), {"checked": True, **vars(signature)})

@@ -44,7 +44,9 @@ def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:
 
     if hasattr(task, "gain_grid"):
         return task.gain_grid(), task.gain_names()
-    return (read_policies(file) if file else task.policies), []
+    if file:
+        return read_policies(file)
+    return task.policies, list(getattr(task, "policy_names", ()))
 
 
 def learn_listed(
@@ -53,33 +55,44 @@ def learn_listed(
     names: list[str],
     train: Any,
     delta: float,
-    method: str,
+    method: str | None,
     objective: str | None,
     prior: str | None,
     executor: Any,
     checkpoint: Path,
-    mended: bool,
+    retries: int = 0,
+    allow_code_change: bool = False,
 ) -> Any:
     """Choose among finitely many policies."""
     from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.learn import learn_best, learn_finite
-    from pacbayes_control.learn.finite import check_method
+    from pacbayes_control.learn.finite import check_method, usual_method
     from pacbayes_control.reading import read_prior
-    from pacbayes_control.report.terminal import bar
+    from pacbayes_control.report.terminal import bar, warn
     from pacbayes_control.rollouts import evaluate
     from pacbayes_control.rollouts.evaluation import checked_policies
 
     if method == "best" and objective:
         raise ValueError("best takes no objective: it minimises each method's own bound")
     if method != "best":
-        check_method(method, objective)
+        check_method(method or usual_method(len(policies)), objective)
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
+    if weights and any(train.range.overlaps(part) for part in weights.seen or ()):
+        raise ValueError(f"{prior} was learnt from some of these environments: it is no prior")
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
-        refuse_broken(task, checked_policies(task, policies), executor)
+        warn(refuse_broken(task, checked_policies(task, policies), executor))
     with bar("training rollouts", len(train) * len(policies)) as progress:
         costs = evaluate(
-            task, policies, train, names, progress, executor=executor, out=out, mended=mended
+            task,
+            policies,
+            train,
+            names,
+            progress,
+            executor=executor,
+            out=out,
+            retries=retries,
+            allow_code_change=allow_code_change,
         )
     if method == "best":
         return learn_best(costs, delta, weights)
@@ -90,7 +103,7 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
     """Search for a distribution over infinitely many."""
     from pacbayes_control.conformance import refuse_broken
     from pacbayes_control.recipes.vehicle import OWN, learn_from, learn_vehicle, own_prior
-    from pacbayes_control.report.terminal import watch
+    from pacbayes_control.report.terminal import warn, watch
     from pacbayes_control.rollouts import spread
     from pacbayes_control.rollouts.evaluation import checked_policies
     from pacbayes_control.tasks.base import generator
@@ -101,8 +114,22 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
         prior = own_prior(task, recipe.prior)
         if not list(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
             few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
-            refuse_broken(task, checked_policies(task, few), executor)
+            warn(refuse_broken(task, checked_policies(task, few), executor))
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
+
+
+def estimated(
+    run: Any, task: Any, environments: Any, progress: Any, executor: Any, retries: int
+) -> Any:
+    """The same run, whose certificate also tells an estimate on environments never seen."""
+    from dataclasses import replace
+
+    from pacbayes_control.certificate import HeldOutEstimate
+    from pacbayes_control.rollouts import estimate_true_cost
+
+    cost = estimate_true_cost(task, run, environments, progress, executor, retries)
+    estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
+    return replace(run, certificate=replace(run.certificate, test_estimate=estimate))
 
 
 def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:

@@ -128,10 +128,15 @@ class Campaign:
         if path.is_file():
             text = path.read_text(encoding="utf-8").strip()
             if not re.fullmatch(r"[0-9]{1,19}", text):
-                raise ValueError(f"{path} is damaged: choose another folder (--out)")
+                raise ValueError(
+                    f"{path} is damaged: restore it, or report these flights and begin anew"
+                )
             return int(text)
         if self.numbers:
-            raise ValueError(f"{path} is gone, and flights are drawn with it: choose another --out")
+            raise ValueError(
+                f"{path} is gone, and flights are drawn with it: restore it, or report these "
+                "flights and begin another folder"
+            )
         unfinished = path.with_name(".secret.part")
         unfinished.unlink(missing_ok=True)
         found = secrets.randbits(63)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.flight.pilot import FlyingTask
 from pacbayes_control.outcomes import numbers
-from pacbayes_control.reading import read_sheet
+from pacbayes_control.sheets import read_sheet
 
 COLUMNS = ("x", "y", "radius")
 FORGIVEN = 1e-3  # m by which a cylinder may be outside its range: nobody places it better

@@ -22,10 +22,10 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pacbayes_control.identification.residuals import whitened
+from pacbayes_control.tasks.compiling import compiled_once
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class Noise:
         return np.append(np.full(lost, found[0]), found)
 
 
-@njit(cache=True)
+@compiled_once()
 def _filtered(time: Floats, columns: Floats, rate: float, ratio: float) -> tuple[Floats, float]:
     samples, width = columns.shape
     white = np.empty_like(columns)
@@ -96,7 +96,7 @@ def _filtered(time: Floats, columns: Floats, rate: float, ratio: float) -> tuple
     return white, scale
 
 
-@njit(cache=True)
+@compiled_once()
 def _products(time: Floats, columns: Floats, rate: float, ratios: Floats) -> tuple[Floats, Floats]:
     samples, width = columns.shape
     products, scales = np.zeros((len(ratios), width, width)), np.zeros(len(ratios))
@@ -132,7 +132,7 @@ def _products(time: Floats, columns: Floats, rate: float, ratios: Floats) -> tup
     return products, scales
 
 
-@njit(cache=True)
+@compiled_once()
 def _smoothed(time: Floats, residuals: Floats, rate: float, ratio: float) -> Floats:
     samples = len(time)
     state, spread = np.empty(samples), np.empty(samples)

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from pacbayes_control.tasks.compiling import compiled_once
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +47,7 @@ def lagged(times: Floats, since: Floats, commands: Floats, rate: float, latency:
     return Lagged(commands[at] - decay * start, moved, -rate * decay * start)
 
 
-@njit(cache=True)
+@compiled_once()
 def _carried(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Floats]:
     """After each change, u - X, and its slope by the rate, turned round."""
     behinds, moments = np.empty_like(gaps), np.empty_like(gaps)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.identification.lag import lagged
-from pacbayes_control.reading import WORDS, Sheet, read_sheet
+from pacbayes_control.sheets import Sheet, read_sheet
 from pacbayes_control.tasks.base import generator
 
 Floats = NDArray[np.float64]
@@ -102,7 +102,7 @@ def _numbers(sheet: Sheet, name: str, index: int) -> Floats:
     for row, line in zip(sheet.rows[1:], sheet.lines[1:], strict=True):
         cell = row[index]
         lost = not cell and name in POSE
-        value = math.nan if lost else None if cell.lower() in WORDS else sheet.number(cell)
+        value = math.nan if lost else sheet.number(cell)
         if value is None:
             what = f"{cell!r} is no number" if cell else "the cell is empty"
             hint = "; leave the cell empty where the tracker lost the drone" if name in POSE else ""

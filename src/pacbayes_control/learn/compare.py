@@ -41,9 +41,9 @@ def compare(
 
     `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
     smaller of kl and occam with δ shared between them; as for `learn_finite` where none is given.
-    A solver, or constraints on the posterior, lead through the paper's relative entropy programmes; constraints leave the methods for
-    distributions only. ball: certify on every distribution in it; for graded costs and kl balls
-    there is then one method more, "tilted".
+    A solver, or constraints on the posterior, lead through the paper's relative entropy programmes;
+    constraints leave the methods for distributions only. ball: certify on every distribution in it;
+    for graded costs and kl balls there is then one method more, "tilted".
     """
     method = method or ("kl" if constraints or solver else usual_method(costs.policies))
     if method == TILTED and (ball is None or constraints or solver):

@@ -40,6 +40,7 @@ def learn_gaussian(
     checkpoint: str | Path | None = None,
     progress: Watch | None = None,
     certifying: Progress | None = None,
+    retries: int = 0,
 ) -> Run[DiagonalGaussian]:
     """Learn a Gaussian posterior over policies and certify it: δ in all, δ' of it for sampling.
 
@@ -49,7 +50,7 @@ def learn_gaussian(
     these: an overlap is an error. draws: policies for each environment to certify with, shared by
     all environments if `shared`. checkpoint: a file to go on from, and to write as the search goes;
     the rollouts of the certifying draws are kept in a folder beside it. progress: is told of the
-    search after each step; certifying: of the rollouts that certify.
+    search after each step; certifying: of the rollouts that certify. retries: as for `evaluate`.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -67,7 +68,7 @@ def learn_gaussian(
     search = GaussianSearch(
         prior.distribution, len(environments), budget.spent[method], objective, settings, seed
     )
-    search_posterior(task, environments, search, checkpoint, progress)
+    search_posterior(task, environments, search, checkpoint, progress, retries)
     return certify_posterior(
         task,
         environments,
@@ -81,6 +82,7 @@ def learn_gaussian(
         seed,
         certifying,
         out=_beside(checkpoint, f"draws-{draws}"),
+        retries=retries,
     )
 
 
@@ -98,6 +100,7 @@ def learn_family(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     progress: Watch | None = None,
+    retries: int = 0,
 ) -> Run[DiagonalGaussian]:
     """Learn from the best of several priors that were declared in advance, such as variances.
 
@@ -119,7 +122,8 @@ def learn_family(
         search = GaussianSearch(
             prior.distribution, len(environments), share, objective, settings, seed, stream
         )
-        search_posterior(task, environments, search, _beside(checkpoint, str(index)), progress)
+        file = _beside(checkpoint, str(index))
+        search_posterior(task, environments, search, file, progress, retries)
         searches.append(search)
     best = min(range(len(priors)), key=lambda index: searches[index].best_value)
     chosen = replace(
@@ -138,6 +142,7 @@ def learn_family(
         shared,
         seed,
         out=_beside(checkpoint, f"draws-{draws}"),
+        retries=retries,
     )
 
 
@@ -196,17 +201,20 @@ def certify_posterior(
     seed: int = 0,
     progress: Progress | None = None,
     out: str | Path | None = None,
+    retries: int = 0,
 ) -> Run[DiagonalGaussian]:
     """The final bound (paper: eq. 24) on a posterior that is fixed by now, from new draws.
 
     To certify several posteriors, or with several numbers of draws, and keep the best is choosing
     by the data: divide δ' by how many there are. out: a folder to keep finished rollouts in, unless
-    the draws are shared.
+    the draws are shared; retries: as for `evaluate`.
     """
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
     posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)
-    costs = certifying_draws(task, posterior, environments, draws, seed, shared, progress, out=out)
+    costs = certifying_draws(
+        task, posterior, environments, draws, seed, shared, progress, out=out, retries=retries
+    )
     provenance = Provenance(objective, prior.origin)
     certificate = issue_sampled(costs, prior.distribution, posterior, method, budget, provenance)
     return Run(certificate, costs, prior.distribution, posterior)

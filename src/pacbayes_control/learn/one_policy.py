@@ -33,12 +33,14 @@ def learn_one(
     seed: int = 0,
     progress: Progress | None = None,
     out: str | Path | None = None,
+    retries: int = 0,
 ) -> Run[Categorical]:
     """The best of a few policies: the prior's mean, and others drawn from it.
 
     The mean has half of the weight and the draws share the other half; alone, it has all, and the
     bound is that of a policy chosen in advance. method: "occam" for one policy, or one of
-    `learn_finite` for a posterior over the candidates. out: a folder to keep finished rollouts in.
+    `learn_finite` for a posterior over the candidates. out: a folder to keep finished rollouts in;
+    retries: as for `evaluate`.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
@@ -56,7 +58,7 @@ def learn_one(
     policies = np.concatenate([gaussian.mean[None], drawn])
     weights = np.append(0.5, np.full(others, 0.5 / others)) if others else np.ones(1)
     names = ["mean of the prior", *(f"draw {i + 1} from the prior" for i in range(others))]
-    costs = evaluate(task, policies, environments, names, progress, out=out)
+    costs = evaluate(task, policies, environments, names, progress, out=out, retries=retries)
     return learn_finite(
         costs,
         delta,
@@ -75,11 +77,13 @@ def certify_draw(
     objective: str = "kl",
     seed: int = 0,
     out: str | Path | None = None,
+    retries: int = 0,
 ) -> Run[DiagonalGaussian]:
     """Draw one policy from a posterior, keep it for good, and certify it (Rivasplata's bound).
 
     The draw is a function of the seed. To draw again because a draw turned out badly voids the
-    confidence: that is choosing by the data. out: a folder to keep finished rollouts in.
+    confidence: that is choosing by the data. out: a folder to keep finished rollouts in; retries:
+    as for `evaluate`.
     """
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
@@ -89,7 +93,7 @@ def certify_draw(
     budget.spend("single-draw")
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
     noise = Noise("single draw noise", seed)
-    rolled_out = evaluate(task, policy, environments, noise=noise, out=out)
+    rolled_out = evaluate(task, policy, environments, noise=noise, out=out, retries=retries)
     origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": seed}}
     costs = Costs(rolled_out.values, origin=origin, parameters=policy)
     provenance = Provenance(objective, prior.origin)

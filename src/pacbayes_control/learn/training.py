@@ -35,12 +35,14 @@ def search_posterior(
     search: GaussianSearch,
     checkpoint: str | Path | None = None,
     progress: Watch | None = None,
+    retries: int = 0,
 ) -> None:
     """Run a search to its end, with the task's rollouts.
 
     environments: to train on, or a function from the step to those of that step. The search is
     saved as it goes, and taken up where a checkpoint left it: to be killed at any moment changes
     nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
+    retries: as for `evaluate`.
     """
     if not isinstance(environments, Environments) and not callable(environments):
         raise ValueError("a search needs Environments, or a function from the step to some")
@@ -62,7 +64,7 @@ def search_posterior(
         here = at(search.step)
         policies = search.ask()
         try:
-            costs, gradients = _training_costs(task, policies, here, search)
+            costs, gradients = _training_costs(task, policies, here, search, retries)
         except (ValueError, KeyboardInterrupt) as error:
             kept = ""
             if checkpoint and search.step:
@@ -81,7 +83,11 @@ def search_posterior(
 
 
 def _training_costs(
-    task: Task, policies: NDArray, environments: Environments, search: GaussianSearch
+    task: Task,
+    policies: NDArray,
+    environments: Environments,
+    search: GaussianSearch,
+    retries: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """The mean training cost of each policy; noise of the rollouts is drawn anew in each step."""
     estimator = search.settings.estimator
@@ -102,5 +108,7 @@ def _training_costs(
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and hasattr(task, "surrogate")
     of = rescaled_exponential if exponential else None
-    costs = mean_costs(task, policies, environments, noise=noise, surrogate=surrogate, of=of)
+    costs = mean_costs(
+        task, policies, environments, noise=noise, surrogate=surrogate, of=of, retries=retries
+    )
     return costs, None

@@ -20,19 +20,20 @@ from pacbayes_control.bounds.sequential import (
     wager_on_counts,
 )
 from pacbayes_control.certificate import Certificate
+from pacbayes_control.monitor.consistency import alarm_threshold, check_consistent
 from pacbayes_control.monitor.reports import HOLDING, OPEN, Promise, Report, sentence
 from pacbayes_control.monitor.state import (
     FORMAT,
     MOST_TRIALS,
     Batch,
     certificate_digest,
-    is_state,
+    read_state,
     sha,
+    stride_of,
 )
 from pacbayes_control.outcomes import checked_outcomes
-from pacbayes_control.run import hash_file, json_bytes, read_json
+from pacbayes_control.run import hash_file, json_bytes, seal
 
-POINTS = 2048  # of the history, at most
 LARGEST_LOG = 690.0  # of an e-value that is shown: e⁶⁹⁰ ≈ 1e299
 
 
@@ -59,8 +60,8 @@ class Monitor:
         self.purse = Purse.full(certificate.bound)
         self.log_e, self.largest, self.alarm_at = 0.0, 0.0, None
         self.batches: list[Batch] = []  # the files that outcomes were read from
+        self.verified: dict[str, str] | None = None  # the `fingerprint` of the run, once verified
         self._kept: str | None = None  # SHA-256 of the state as it was last read or written
-        self.stride = 1
         self.history: list[tuple[int, float, float]] = []  # trials, sum of costs, ln e-value
 
     # ---- outcomes -------------------------------------------------------------------------------
@@ -70,9 +71,10 @@ class Monitor:
         values = checked_outcomes(np.atleast_1d(costs) if np.isscalar(costs) else costs)
         self._check_room(len(values))
         self.purse, path = wager(self.purse, values, self.certificate.bound)
-        self.binary = self.binary and bool(np.all((values == 0) | (values == 1)))
-        trials = self.trials + 1 + np.arange(len(values))
-        self._weigh(trials, self.total + np.cumsum(values), path)
+        trials, sums = self.trials + 1 + np.arange(len(values)), self.total + np.cumsum(values)
+        # By the sums, as a state tells it: a cost of 1e-20 is lost in them, and taken for 0.
+        self.binary = self.binary and bool(np.all(sums == np.floor(sums)))
+        self._weigh(trials, sums, path)
 
     def observe_file(self, name: str, costs: ArrayLike, repeated: str | None = None) -> None:
         """Take in the outcomes of a file, and remember them: to count missions twice is an error.
@@ -114,8 +116,8 @@ class Monitor:
         other = next((batch for batch in reversed(self.batches) if batch.begins(values)), None)
         if other:
             raise ValueError(
-                f"{name} begins with the {other.trials} outcomes of {other.name}: append it under "
-                "that name, or say --again if all are new"
+                f"{name} begins with the {other.trials} outcomes of {other.name!r}: append it "
+                "under that name, or say --again if all are new"
             )
         return 0
 
@@ -125,7 +127,7 @@ class Monitor:
             return
         for batch in self.batches:
             if batch.trials == len(values) and batch.begins(values):
-                raise ValueError(f"{name} is a copy of {batch.name}: if it is not, say --again")
+                raise ValueError(f"{name} is a copy of {batch.name!r}: if it is not, say --again")
 
     def observe_counts(self, failures: int, trials: int) -> None:
         """Take in 0/1 outcomes of which only the numbers are known."""
@@ -144,16 +146,11 @@ class Monitor:
     def _weigh(self, trials: NDArray, sums: NDArray, path: NDArray) -> None:
         """Go on to the last of some looks: trials, sum of costs and ln of the e-value at each."""
         self.trials, self.total = int(trials[-1]), float(sums[-1])
-        alarms = np.flatnonzero(path >= self._threshold)
+        alarms = np.flatnonzero(path >= alarm_threshold(self.alpha, self.trials))
         if self.alarm_at is None and alarms.size:
             self.alarm_at = int(trials[alarms[0]])
         self.log_e, self.largest = float(path[-1]), max(self.largest, float(path.max()))
         self._remember(trials, sums, path)
-
-    @property
-    def _threshold(self) -> float:
-        """ln 1/α, and a little more for what sums of logarithms lose."""
-        return -math.log(self.alpha) + 1e-9 * (1 + math.sqrt(self.trials))
 
     def _check_room(self, trials: int) -> None:
         if self.trials + trials > MOST_TRIALS:
@@ -161,11 +158,10 @@ class Monitor:
 
     def _remember(self, trials: NDArray, sums: NDArray, path: NDArray) -> None:
         """Points for a picture of the evidence over time; fewer of them as they become many."""
-        while self.trials // self.stride > POINTS:
-            self.stride *= 2
-        kept = [point for point in self.history[:-1] if point[0] % self.stride == 0]
+        stride = stride_of(self.trials)
+        kept = [point for point in self.history[:-1] if point[0] % stride == 0]
         kept += self.history[-1:]
-        chosen = np.flatnonzero((trials % self.stride == 0) | (trials == self.trials))
+        chosen = np.flatnonzero((trials % stride == 0) | (trials == self.trials))
         rows = zip(trials[chosen], sums[chosen], path[chosen], strict=True)
         self.history = kept + [(int(n), float(total), float(e)) for n, total, e in rows]
 
@@ -223,10 +219,11 @@ class Monitor:
             "largest": self.largest,
             "alarm_at": self.alarm_at,
             "batches": [list(batch) for batch in self.batches],
-            "stride": self.stride,
+            "stride": stride_of(self.trials),
             "history": [list(point) for point in self.history],
+            "verified": self.verified,
         }
-        content = json_bytes(record)
+        content = json_bytes(record | {"seal": seal(record)})
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         with _alone(path):
             self.check_unchanged(path)
@@ -243,24 +240,24 @@ class Monitor:
     def load(
         cls, path: str | Path, certificate: Certificate | Promise, alpha: float | None = None
     ) -> Monitor:
-        """Go on from a state; an error if it is of another certificate or another α."""
+        """Go on from a state; an error if it is of another certificate or α, or altered."""
         path = Path(path)
         kept = hash_file(path) if path.is_file() else ""
-        record = read_json(path)
+        record = read_state(path)
         if hash_file(path) != kept:
             raise ValueError(f"{path} is being written by somebody else: try again")
-        if not is_state(record):
-            raise ValueError(f"{path} is not the state of a monitor")
         if record["certificate"] != certificate_digest(certificate):
             raise ValueError(f"{path} belongs to another certificate: choose another file")
         if alpha is not None and alpha != record["alpha"]:
             raise ValueError(
                 f"{path} was begun with alpha = {record['alpha']:g}: it is fixed from the start"
             )
+        try:
+            check_consistent(record, certificate.bound)
+        except ValueError as error:
+            raise ValueError(f"{path} contradicts itself: {error}") from None
         monitor = cls(certificate, record["alpha"])
-        if len(record["wealth"]) != len(monitor.purse.wealth):
-            raise ValueError(f"{path} is not the state of a monitor of this version")
-        for name in ("trials", "total", "binary", "log_e", "largest", "alarm_at", "stride"):
+        for name in ("trials", "total", "binary", "log_e", "largest", "alarm_at", "verified"):
             setattr(monitor, name, record[name])
         monitor.batches = [Batch(*entry) for entry in record["batches"]]
         wealth = np.array(record["wealth"], float)

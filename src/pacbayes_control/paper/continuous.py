@@ -176,7 +176,7 @@ def _fingerprint(recipe: Recipe) -> str:
 def _one(truths: _Truths, train: Environments, recipe: Recipe, watch: Titles) -> dict[str, Any]:
     """One draw of the training environments, learnt from and certified."""
     run = learn_vehicle(truths.task, train, recipe, watch=watch)
-    c, true_cost = run.certificate, truths.of(run, train)
+    c, true_cost = run.certificate, truths.of(run)
     linear = isinstance(run.posterior, DiagonalGaussian) and len(run.posterior) <= 20
     mean = run.posterior.mean.tolist() if linear else None
     return {"bound": c.bound, "true_cost": true_cost, "kl": c.kl, "prior": c.prior, "mean": mean}
@@ -189,12 +189,12 @@ class _Truths:
         self.task, self.test = task, test
         self.known: dict[str, float] = {}
 
-    def of(self, run: Run[Any], train: Environments) -> float:
+    def of(self, run: Run[Any]) -> float:
         key = run.certificate.hashes.get("policies", "")
         if isinstance(run.posterior, DiagonalGaussian):
             key += run.posterior.mean.tobytes().hex() + run.posterior.variance.tobytes().hex()
         if key not in self.known:
-            self.known[key] = estimate_true_cost(self.task, run, self.test, [train])
+            self.known[key] = estimate_true_cost(self.task, run, self.test)
         return self.known[key]
 
 

@@ -52,6 +52,7 @@ class Recipe:
     grid: Grid = field(default_factory=Grid)
     settings: Settings | None = None  # of the search; by default those of the prior
     seed: int = 0
+    retries: int = 0  # how often a rollout that failed may be run again and still count
 
     def __post_init__(self) -> None:
         split_budget(self.delta, self.method, self.sampling_delta)
@@ -84,6 +85,7 @@ def label(
     folder: Path | None = None,
     progress: Progress | None = None,
     executor: Workers = None,
+    retries: int = 0,
 ) -> Labels:
     """Try every grasp of a grid on every object: an evaluation of policies that do not look.
 
@@ -99,7 +101,8 @@ def label(
             done = (part.start - environments.start) * columns
             counted = counting_on(progress, done, len(environments) * columns)
             job, out = Job(blind, part, grid.grasps), _part_of(kept, part)
-            parts.append(np.array(table_of(job, counted, crew.executor, out), np.uint8))
+            table = table_of(job, counted, crew.executor, out, retries=retries)
+            parts.append(np.array(table, np.uint8))
     return Labels(environments, np.concatenate(parts), grid)
 
 
@@ -156,6 +159,7 @@ def learn_grasping(
             checkpoint=checkpoint,
             progress=watch,
             certifying=certifying,
+            retries=recipe.retries,
         )
 
 

@@ -65,6 +65,7 @@ class Recipe:
     shared_draws: bool = False
     settings: Settings = field(default_factory=Settings)
     seed: int = 0
+    retries: int = 0  # how often a rollout that failed may be run again and still count
 
     def __post_init__(self) -> None:
         if self.policy not in (*CONTROLLERS, OWN):
@@ -134,7 +135,14 @@ def learn_from(
     rollouts = _named(checkpoint, "rollouts")
     if recipe.certify == "one":
         return learn_one(
-            task, counted, prior, recipe.delta, recipe.candidates, seed=recipe.seed, out=rollouts
+            task,
+            counted,
+            prior,
+            recipe.delta,
+            recipe.candidates,
+            seed=recipe.seed,
+            out=rollouts,
+            retries=recipe.retries,
         )
     common: dict[str, Any] = {
         "delta": recipe.delta,
@@ -144,6 +152,7 @@ def learn_from(
         "sampling_delta": recipe.sampling_delta,
         "draws": recipe.draws,
         "seed": recipe.seed,
+        "retries": recipe.retries,
         "progress": watch("learning the posterior") if watch else None,
     }
     if recipe.certify == "posterior":
@@ -158,9 +167,17 @@ def learn_from(
     search = GaussianSearch(
         prior.distribution, len(counted), recipe.delta, objective, recipe.settings, recipe.seed
     )
-    search_posterior(task, counted, search, file, common["progress"])
+    search_posterior(task, counted, search, file, common["progress"], recipe.retries)
     return certify_draw(
-        task, counted, prior, search.posterior, recipe.delta, objective, recipe.seed, rollouts
+        task,
+        counted,
+        prior,
+        search.posterior,
+        recipe.delta,
+        objective,
+        recipe.seed,
+        rollouts,
+        recipe.retries,
     )
 
 

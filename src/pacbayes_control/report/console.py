@@ -66,6 +66,12 @@ def say(text: str, style: str | None = None) -> None:
     out.print(text, style=style)
 
 
+def warn(text: str | None) -> None:
+    """A line that should not be overlooked, where there is one."""
+    if text:
+        say(f"WARNING: {text}", style="bold")
+
+
 def show(table: Table) -> None:
     """A table; on a terminal that is too narrow for it, cell by cell. No number is ever cut."""
     for column in table.columns[:-1]:

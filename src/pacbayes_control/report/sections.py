@@ -180,7 +180,8 @@ def outlook(run: Run[Any]) -> str:
         more = _rounded(count - c.environments)
         text += (
             f"About {more:,} more environments would bring the bound from {round_up(c.bound)} to "
-            f"{round_up(bound)}, half of the way to where it ends. "
+            f"{round_up(bound)}, half of the way to where it ends; "
+            "their number is to be fixed beforehand, and certifying twice takes a share of δ each. "
         )
     # A number that the page shows elsewhere is not repeated here with another rounding.
     goal, better = "the observed cost", "better policies are needed"

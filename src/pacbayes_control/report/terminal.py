@@ -14,7 +14,17 @@ from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.certificate import Certificate, confidence_percent, round_up
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.monitor import shown
-from pacbayes_control.report.console import bar, err, key_values, out, say, show, watch, working
+from pacbayes_control.report.console import (
+    bar,
+    err,
+    key_values,
+    out,
+    say,
+    show,
+    warn,
+    watch,
+    working,
+)
 from pacbayes_control.report.environments import hardest
 from pacbayes_control.text import quoted
 
@@ -38,6 +48,7 @@ __all__ = [
     "show_comparison",
     "show_curve",
     "show_report",
+    "warn",
     "watch",
     "working",
 ]
@@ -48,6 +59,8 @@ def show_checks(checks: Sequence[Check]) -> None:
     table = key_values()
     for check in checks:
         mark = Text("passed", "green") if check.passed else Text("FAILED", "bold red")
+        if check.warning:
+            mark = Text("WARNING", "bold yellow")
         if check.detail.startswith("not tried"):
             mark = Text("skipped")
         table.add_row(mark, check.name, check.detail)

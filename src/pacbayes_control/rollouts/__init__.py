@@ -3,14 +3,20 @@
 evaluation   every policy in every environment: the table of costs, or its means
 sampling     policies drawn from a posterior
 jobs         what is to be rolled out, and the pieces of it
-workers      pieces handed out, retried, and collected in any order
+workers      pieces handed out, and collected in any order
+failures     the error for rollouts that failed
+retries      rollouts that failed, and whether they did not when they were run again
 pools        who rolls out: threads, processes, a cluster
 description  what a folder of rollouts is of: all that its costs depend on
 sources      the code that a task consists of, in a digest
 kept         costs on disk as they come, taken up where they were
+spans        ranges of rollouts
+again        recorded rollouts, run again and compared
 """
 
+from pacbayes_control.rollouts.again import Again, recorded_noise, roll_out_again
 from pacbayes_control.rollouts.evaluation import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK
 from pacbayes_control.rollouts.pools import Workers, cluster, pool
 from pacbayes_control.rollouts.sampling import (
@@ -20,10 +26,10 @@ from pacbayes_control.rollouts.sampling import (
     sampled_mean,
 )
 from pacbayes_control.rollouts.spreading import spread
-from pacbayes_control.rollouts.workers import RolloutError
 
 __all__ = [
     "CHUNK",
+    "Again",
     "Progress",
     "RolloutError",
     "Workers",
@@ -33,6 +39,8 @@ __all__ = [
     "evaluate",
     "mean_costs",
     "pool",
+    "recorded_noise",
+    "roll_out_again",
     "sample_costs",
     "sampled_mean",
     "spread",

@@ -12,10 +12,10 @@ import numpy as np
 import pacbayes_control
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
 from pacbayes_control.rollouts.sources import code_digest
-from pacbayes_control.run import json_bytes, read_json
+from pacbayes_control.run import read_json
 from pacbayes_control.tasks.identity import identity
 
-FORMAT = 1
+FORMAT = 2
 
 
 def described_job(job: Job) -> dict[str, Any]:
@@ -48,8 +48,11 @@ def described_job(job: Job) -> dict[str, Any]:
     }
 
 
-def check_same(path: Path, description: dict[str, Any], mended: bool) -> None:
-    """An error where a folder was begun for something else; otherwise it is begun for this."""
+def known_job(path: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """The description that a folder was begun with, empty where it is new.
+
+    An error where it is of something else; its code may be another.
+    """
     known: Any = read_json(path) if path.exists() else {}
     if not isinstance(known, dict):
         raise ValueError(f"{path} is corrupt: choose another folder")
@@ -59,19 +62,7 @@ def check_same(path: Path, description: dict[str, Any], mended: bool) -> None:
                 f"{path.parent} holds rollouts of another {_words(key)}: {_short(known.get(key))}, "
                 f"not {_short(value)}; choose another folder, or delete it to begin again"
             )
-    if known and known.get("code") != description["code"] and not mended:
-        raise ValueError(
-            f"the code of the task has changed since {path.parent} was begun: if that leaves what "
-            "is finished as it is, say so (mended=True, or --mended); otherwise delete the folder"
-        )
-    if known:
-        changed = known.get("code") != description["code"]
-        earlier = [*known.get("earlier code", []), *([known.get("code")] if changed else [])]
-        description = description | ({"earlier code": earlier} if earlier else {})
-    if known != description:
-        new = path.with_suffix(".new")
-        new.write_bytes(json_bytes(description))
-        new.replace(path)
+    return known
 
 
 def _words(key: str) -> str:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs, check_names
+from pacbayes_control.distributions import Seen
+from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
+from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
-from pacbayes_control.rollouts.workers import RolloutError, roll_out
+from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import noise_of
+from pacbayes_control.tasks.base import noise_of, versions_of
+from pacbayes_control.text import printable
 
 HERE = 0.25  # s that a piece should take in this process
 PROBES, PROBING = 16, 10.0  # finished rollouts that are run again before more is done, and s for it
@@ -34,7 +40,8 @@ def evaluate(
     noise: Noise | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
-    mended: bool = False,
+    retries: int = 0,
+    allow_code_change: bool = False,
 ) -> Costs:
     """Roll out every policy in every environment.
 
@@ -45,10 +52,14 @@ def evaluate(
     executor: any `concurrent.futures.Executor`, a Dask client, or a number of workers, which are
     threads where the task says that it releases Python's lock and processes otherwise; this
     process if none is given. out: a folder to keep finished rollouts in: killed at any moment, the
-    same call goes on where it was; mended: also where the task's code has changed since, in a way
-    that leaves what is finished as it is. The costs are the same, bit for bit, whoever computed
-    them. A rollout that fails is tried once more, and one that does not fail then is counted in the
-    origin of the costs, as `retried`.
+    same call goes on where it was; allow_code_change: also where the task's code has changed since,
+    in a way that leaves the costs of finished rollouts as they are. The costs are the same, bit for
+    bit, whichever worker computed them.
+
+    A rollout that fails is run once more; it is an error if it fails again, and also if it does
+    not: costs that depend on which rollouts succeed are no sample. retries: how often a rollout may
+    be run again and still count, where machines fail and not the task. Retries, interruptions and
+    changes of the code are counted in `costs.incidents`, and a certificate tells them.
 
     >>> from pacbayes_control.tasks import Vehicle
     >>> task = Vehicle()
@@ -64,7 +75,16 @@ def evaluate(
         raise ValueError("the policies' parameters hold a NaN or an infinity")
     origin = origin_of(task, environments, noise)
     job = Job(task, environments, policies, noise)
-    return Costs(table_of(job, progress, executor, out, origin, mended), names, origin, policies)
+    table = table_of(
+        job,
+        progress,
+        executor,
+        out,
+        origin=origin,
+        retries=retries,
+        allow_code_change=allow_code_change,
+    )
+    return Costs(table, names, origin, policies)
 
 
 def mean_costs(
@@ -77,12 +97,13 @@ def mean_costs(
     surrogate: bool = False,
     of: Callable[[NDArray], NDArray] | None = None,
     executor: Workers = None,
+    retries: int = 0,
 ) -> NDArray[np.float64]:
     """Mean cost of each policy over environments that may be too many to keep; shape (policies,).
 
     An estimate of the true cost is worth nothing on environments that the policy was learnt from:
     name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost; of: a
-    function of each cost to average in its place.
+    function of each cost to average in its place. retries: as for `evaluate`.
     """
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
@@ -93,7 +114,7 @@ def mean_costs(
         for chunk in environments.chunks(CHUNK):  # added up alike, whoever is faster
             counted = counting_on(progress, done * len(policies), len(environments) * len(policies))
             job = Job(task, chunk, policies, noise, surrogate)
-            part = table_of(job, counted, crew.executor)
+            part = table_of(job, counted, crew.executor, retries=retries)
             total += (of(part) if of else part).sum(axis=0, dtype=float)
             done += len(chunk)
     return total / len(environments)
@@ -104,12 +125,14 @@ def table_of(
     progress: Progress | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
+    *,
     origin: dict[str, object] | None = None,
-    mended: bool = False,
+    retries: int = 0,
+    allow_code_change: bool = False,
 ) -> NDArray[np.float64 | np.uint8]:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
-    origin: a record to which the number of rollouts is added that were tried twice.
+    origin: a record to which incidents are added, and the digest of the code of kept rollouts.
     """
     _check_some(job.environments)
     pace: Pace | None = None
@@ -121,33 +144,36 @@ def table_of(
         pace = Pace(HERE if executor is None else ELSEWHERE)
     with gathered(job.task, executor) as crew:
         if out is None:
-            table = _table_in_memory(job, crew, pace, progress)
-            retried = len(crew.retried)
+            log = FailureLog(retries)
+            table, raised = _table_in_memory(job, crew, pace, progress, log)
+            incidents = Counter(retries=log.count, raised=raised)
         else:
-            with kept_costs(Path(out), job, mended) as kept:
+            with kept_costs(Path(out), job, retries, allow_code_change) as kept:
                 _complete(job, kept, crew, pace, progress)
-                table, retried = kept.table(), kept.retried
+                table, incidents = kept.table(), kept.incidents
                 if origin is not None:
-                    origin |= kept.code
-    if retried and origin is not None:
-        origin["retried"] = retried
+                    origin["code"] = kept.code
+    if origin is not None:
+        before: Any = origin.get("incidents", {})
+        origin |= {"incidents": dict(found)} if (found := Counter(before) + incidents) else {}
     return table
 
 
 def _table_in_memory(
-    job: Job, crew: Crew, pace: Pace | None, progress: Progress | None
-) -> NDArray[np.float64 | np.uint8]:
-    total, done = job.shape[0] * job.shape[1], 0
+    job: Job, crew: Crew, pace: Pace | None, progress: Progress | None, log: FailureLog
+) -> tuple[NDArray[np.float64 | np.uint8], int]:
+    """The costs, and how many of them stand for errors that were declared to be failures."""
+    total, done, raised = job.shape[0] * job.shape[1], 0, 0
     values = np.empty(job.shape, np.uint8)
     todo = pieces(job, [(0, total)], pace, crew.limit)
-    for piece, part in roll_out(job, todo, crew, pace):
+    for piece, part, count in roll_out(job, todo, crew, pace, log=log):
         if part.dtype != np.uint8 and values.dtype == np.uint8:
             values = values.astype(np.float64)  # of bytes, for as long as every cost is 0 or 1
         values[piece.rows, piece.columns] = part
-        done += part.size
+        done, raised = done + part.size, raised + count
         if progress:
             progress(done, total)
-    return values
+    return values, raised
 
 
 def _complete(
@@ -160,22 +186,26 @@ def _complete(
         _check_repeats(job, kept, crew)
     todo = pieces(job, kept.gaps, pace, crew.limit)
     try:
-        for piece, part in roll_out(job, todo, crew, pace, keep_going=True):
-            kept.keep(piece, part)
-            while crew.retried:
-                kept.keep_retried(crew.retried.pop())
+        for piece, part, raised in roll_out(job, todo, crew, pace, True, kept.failures):
+            kept.keep(piece, part, raised)
             if progress:
                 progress(kept.finished, kept.rollouts)
     except (RolloutError, LostWorkers) as error:
-        failed = isinstance(error, RolloutError) and error.failures[0].row is not None
-        then = (
-            "mend the task and do the same with mended=True (--mended)" if failed else "do the same"
-        )
         error.args = (
             f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "
-            f"{then} to go on",
+            f"{_remedy(error)} to go on",
         )
         raise
+
+
+def _remedy(error: RolloutError | LostWorkers) -> str:
+    """What to do after rollouts could not be completed."""
+    failures = error.failures if isinstance(error, RolloutError) else []
+    if any(failure.started and not failure.flaky for failure in failures):
+        return "mend the task and do the same with allow_code_change=True (--allow-code-change)"
+    if failures and not any(failure.started for failure in failures):
+        return "do the same"
+    return "do the same with retries=1 (--retries 1)"
 
 
 def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
@@ -193,7 +223,7 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
         if number == 0 or time.monotonic() < until
     )
     todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
-    for piece, part in roll_out(job, todo, crew):
+    for piece, part, _ in roll_out(job, todo, crew, log=FailureLog(kept.failures.allowed)):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
             raise ValueError(
@@ -204,10 +234,10 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
             )
 
 
-def check_unseen(environments: Environments, seen: Sequence[Environments]) -> None:
+def check_unseen(environments: Environments, seen: Iterable[Environments | Seen]) -> None:
     """An error where an estimate would be made on environments that were learnt from."""
     for other in seen:
-        if environments.overlaps(other):
+        if environments.range.overlaps(other if isinstance(other, Seen) else other.range):
             raise ValueError(
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"
@@ -230,6 +260,13 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         origin["policy_class"] = task.policy_class  # type: ignore[attr-defined]
     if getattr(task, "settings", None):
         origin["settings"] = task.settings  # type: ignore[attr-defined]
+    for name in ("cost_rule", "distribution"):
+        if words := getattr(task, name, None):
+            origin[name] = " ".join(printable(words).split())
+    if versions := versions_of(task):
+        origin["versions"] = versions
+    if used := getattr(task, "data_used", ()):
+        origin["data_used"] = [list(part) for part in used]
     if noise is not None:
         origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
     return origin

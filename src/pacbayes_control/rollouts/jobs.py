@@ -42,6 +42,11 @@ class Piece(NamedTuple):
         """How many rollouts it has."""
         return (self.last_row - self.first_row) * (self.last_column - self.first_column)
 
+    def span(self, columns: int) -> tuple[int, int]:
+        """Its rollouts, counted along the rows of a table of so many columns."""
+        first = self.first_row * columns + self.first_column
+        return first, first + self.rollouts
+
     def around(self, row: int, column: int) -> list[Piece]:
         """What is left of it without the one rollout, in at most four pieces."""
         parts = [
@@ -124,7 +129,11 @@ class Job:
         )
 
     def run(self) -> NDArray[np.float64 | np.uint8]:
-        """The checked costs, counted as in the whole table where one is wrong.
+        """The checked costs, counted as in the whole table where one is wrong."""
+        return self.run_counted()[0]
+
+    def run_counted(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
+        """The same, and how many of them stand for errors that were declared to be failures.
 
         The task gets a view that it cannot write to: what was drawn must stay what is recorded.
         """
@@ -133,9 +142,15 @@ class Job:
             policies.of(environments) if isinstance(policies, FreshDraws) else policies.view()
         )
         policies.setflags(write=False)
-        roll_out: Any = getattr(self.task, "surrogate" if self.surrogate else "costs")
-        noise = (self.noise,) if self.noise else ()
-        part = roll_out(policies, environments, *noise)
+        task: Any = self.task
+        arguments = (policies, environments, *((self.noise,) if self.noise else ()))
+        raised: Any = 0
+        if self.surrogate:
+            part = task.surrogate(*arguments)
+        elif hasattr(task, "costs_and_raised"):
+            part, raised = task.costs_and_raised(*arguments)
+        else:
+            part = task.costs(*arguments)
         if isinstance(part, np.ma.MaskedArray):
             raise WrongCosts(f"task {self.task.name} returned costs that are masked")
         part = np.asarray(part)
@@ -150,7 +165,7 @@ class Job:
                 + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
             )
         try:
-            return checked_costs(part, environments.start, self.first_column)
+            return checked_costs(part, environments.start, self.first_column), int(np.sum(raised))
         except ValueError as error:
             raise WrongCost(str(error)) from None
 

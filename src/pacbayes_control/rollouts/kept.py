@@ -2,10 +2,9 @@
 
 A folder holds `rollouts.json`, what is being rolled out; `costs.npy`, the table, or `graded.npy`
 once there is a cost between 0 and 1; `finished.jsonl`, a line for each piece that is done, with the
-SHA-256 of its costs; `retried.jsonl`, rollouts that had failed at first; and a lock. Costs are
-written before the line that tells of them, so that a piece counts if its line is whole and its
-costs match. They are written to the file, not to a map of it: a full disk is then an error and not
-a crash.
+SHA-256 of its costs; `failed.jsonl`, a line for each failure; and a lock. Costs are written before
+the line that tells of them, so that a piece counts if its line is whole and its costs match. They
+are written to the file, not to a map of it: a full disk is then an error and not a crash.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -24,13 +24,16 @@ import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.description import check_same, described_job
+from pacbayes_control.rollouts.description import described_job, known_job
+from pacbayes_control.rollouts.failures import rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.workers import Failure
-from pacbayes_control.run import read_json
+from pacbayes_control.rollouts.retries import FailureLog, append_line
+from pacbayes_control.rollouts.spans import Span, merged, without
+from pacbayes_control.run import json_bytes
 
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: of 0 and 1, and once there is another cost
 AT_A_TIME = 1 << 20  # costs
+COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
 
 
 class KeptCosts:
@@ -43,7 +46,10 @@ class KeptCosts:
         if self.graded:
             (folder / BYTES).unlink(missing_ok=True)
         self._file, self._offset = self._open_table()
-        self.done = self._read_finished()
+        self.done, self.raised = self._read_finished()
+        self.failures = FailureLog()
+        self.code = ""  # a digest of the task's
+        self._before: Counter[str] = Counter()  # incidents of earlier calls
 
     @property
     def finished(self) -> int:
@@ -51,49 +57,62 @@ class KeptCosts:
         return sum(last - first for first, last in self.done)
 
     @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """The rollouts that are to be done, as ranges along the rows."""
-        gaps, at = [], 0
-        for first, last in [*self.done, (self.rollouts, self.rollouts)]:
-            if first > at:
-                gaps.append((at, first))
-            at = max(at, last)
-        return gaps
+    def gaps(self) -> list[Span]:
+        """The rollouts that are to be done."""
+        return without([(0, self.rollouts)], self.done)
 
-    def keep(self, piece: Piece, costs: NDArray[np.float64 | np.uint8]) -> None:
+    @property
+    def incidents(self) -> Counter[str]:
+        """How often something went otherwise than planned, in this call and earlier ones."""
+        return self._before + Counter(retries=self.failures.count, raised=self.raised)
+
+    def keep(self, piece: Piece, costs: NDArray[np.float64 | np.uint8], raised: int = 0) -> None:
         """Write the costs of a piece, and then that it is done."""
-        columns = self.shape[1]
-        first = piece.first_row * columns + piece.first_column
-        try:
+        first, last = piece.span(self.shape[1])
+        line: dict[str, Any] = {"first": first, "last": last, "sha256": _digest(costs)}
+        with self._telling_what_survives():
             if costs.dtype != np.uint8 and not self.graded:
                 self._turn_to_floats()
             self._write(first, costs)
-            line = {"first": first, "last": first + costs.size, "sha256": _digest(costs)}
-            self._append(json.dumps(line))
-        except OSError as error:
-            raise OSError(
-                f"{self.folder}: {error.strerror or error}; the {self.finished:,} rollouts that "
-                "are finished survive there: make room and do the same again to go on"
-            ) from error
-        self.done = _merged([*self.done, (first, first + costs.size)])
+            line |= {"raised": raised} if raised else {}
+            append_line(self.folder / "finished.jsonl", line)
+        self.done = merged([*self.done, (first, last)])
+        self.raised += raised
 
-    def keep_retried(self, failure: Failure) -> None:
-        """Write down that a rollout had failed before it was tried again."""
-        record = {"environment": failure.row, "policy": failure.column, "error": failure.error}
-        with (self.folder / "retried.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+    def take_up(
+        self, known: dict[str, Any], job: Job, now: dict[str, Any], retries: int, changed: bool
+    ) -> None:
+        """Go on from where earlier calls left it, if the rollouts that are kept may be.
 
-    @property
-    def code(self) -> dict[str, object]:
-        """The digest of the task's code, and of what it was before it was mended."""
-        known = read_json(self.folder / "rollouts.json")
-        return {key: known[key] for key in ("code", "earlier code") if key in known}
-
-    @property
-    def retried(self) -> int:
-        """How many rollouts had failed before they were tried again."""
-        path = self.folder / "retried.jsonl"
-        return len(path.read_bytes().splitlines()) if path.exists() else 0
+        known: the description that it was begun with; now: that of this call; retries: how often a
+        rollout that failed may be run again; changed: whether the code may be another.
+        """
+        log, code = self.folder / "failed.jsonl", now["code"]
+        self._before = Counter({kind: known.get(kind, 0) for kind in COUNTED})
+        if known and known.get("code") != code and self.finished:
+            if not changed:
+                raise ValueError(
+                    f"the code of the task has changed since {self.folder} was begun: if that "
+                    "leaves the costs of the rollouts that are finished as they are, say so "
+                    "(allow_code_change=True, or --allow-code-change), which the certificate will "
+                    "tell; otherwise delete the folder"
+                )
+            earlier = FailureLog(retries, log, known.get("code", ""), self.done)
+            self._before += Counter({"retries": earlier.count, "code changes": 1})
+        self.failures, self.code = FailureLog(retries, log, code, self.done), code
+        if self.failures.refused:
+            raise rollout_error(job, [], self.failures)
+        if self._before["retries"] and not retries:
+            raise ValueError(
+                f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "
+                "they were run again: allow retries as before (retries=1, --retries 1)"
+            )
+        if known and self.gaps:
+            self._before["resumed"] += 1
+        described = now | dict(+self._before)
+        if (known or now) != described:
+            with self._telling_what_survives():
+                _describe(self.folder, described)
 
     def cost(self, rollout: int) -> float:
         """What a rollout that is done cost."""
@@ -114,6 +133,16 @@ class KeptCosts:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
+
+    @contextmanager
+    def _telling_what_survives(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                f"{self.folder}: {error.strerror or error}; the {self.finished:,} rollouts that "
+                "are finished survive there: make room and do the same again to go on"
+            ) from error
 
     @property
     def _path(self) -> Path:
@@ -155,12 +184,6 @@ class KeptCosts:
         content = os.pread(self._file, (last - first) * size, self._offset + first * size)
         return np.frombuffer(content, self._dtype)
 
-    def _append(self, line: str) -> None:
-        with (self.folder / "finished.jsonl").open("ab") as file:
-            torn = file.tell() and not self._ends_whole
-            file.write((("\n" if torn else "") + line + "\n").encode())
-        self._ends_whole = True
-
     def _turn_to_floats(self) -> None:
         """Another table takes over, with what is done so far: by its name, when it is complete."""
         bytes_file, offset = self._file, self._offset
@@ -180,40 +203,48 @@ class KeptCosts:
         self._file, self._offset = self._open_table()
         (self.folder / BYTES).unlink()
 
-    def _read_finished(self) -> list[tuple[int, int]]:
-        """The pieces whose line is whole and whose costs are those of which it tells."""
-        path, done = self.folder / "finished.jsonl", []
-        self._ends_whole = True
-        if not path.exists():
-            return done
-        with path.open("rb") as file:
-            for line in file:
-                self._ends_whole = line.endswith(b"\n")
-                piece = self._checked_line(line)
-                if piece:
-                    done.append(piece)
-        return _merged(done)
+    def _read_finished(self) -> tuple[list[Span], int]:
+        """The pieces whose line is whole and whose costs match, and how many rollouts raised.
 
-    def _checked_line(self, line: bytes) -> tuple[int, int] | None:
+        Where a piece was done again, the line of before may hold again too: the later one counts.
+        """
+        path, lines = self.folder / "finished.jsonl", []
+        if path.exists():
+            with path.open("rb") as file:
+                lines = [line for line in map(self._checked_line, file) if line]
+        done = merged(span for span, _ in lines)
+        raised = sum(count for _, count in lines)
+        if raised and sum(b - a for (a, b), _ in lines) > sum(b - a for a, b in done):
+            raised, counted = 0, np.zeros(self.rollouts, bool)
+            for (first, last), count in reversed(lines):
+                raised += 0 if counted[first:last].all() else count
+                counted[first:last] = True
+        return done, raised
+
+    def _checked_line(self, line: bytes) -> tuple[Span, int] | None:
         try:
             record = json.loads(line)
             first, last, digest = record["first"], record["last"], record["sha256"]
-        except (ValueError, TypeError, KeyError):  # half-written
+            raised = record.get("raised", 0)
+        except (ValueError, TypeError, KeyError, AttributeError):  # half-written
             return None
         if (
-            type(first) is not int
-            or type(last) is not int
+            [type(value) for value in (first, last, raised)] != [int, int, int]
             or not 0 <= first < last <= self.rollouts
+            or not 0 <= raised <= last - first
         ):
             return None
-        return (first, last) if _digest(self._read(first, last)) == digest else None
+        return ((first, last), raised) if _digest(self._read(first, last)) == digest else None
 
 
 @contextmanager
-def kept_costs(folder: Path, job: Job, mended: bool = False) -> Iterator[KeptCosts]:
+def kept_costs(
+    folder: Path, job: Job, retries: int = 0, allow_code_change: bool = False
+) -> Iterator[KeptCosts]:
     """A folder for a job's costs, new or as it was left; an error if it is of another job.
 
-    mended: the task's code may be another, which leaves what is finished as it is.
+    retries: how often a rollout that failed may be run again; allow_code_change: the task's code
+    may be another, which leaves the costs that are finished as they are.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
@@ -228,16 +259,26 @@ def kept_costs(folder: Path, job: Job, mended: bool = False) -> Iterator[KeptCos
         raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
     try:
         try:
-            check_same(folder / "rollouts.json", described_job(job), mended)
+            now = described_job(job)
+            known = known_job(folder / "rollouts.json", now)
+            if not known:
+                _describe(folder, now)
             kept = KeptCosts(folder, job)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         try:
+            kept.take_up(known, job, now, retries, allow_code_change)
             yield kept
         finally:
             kept.close()
     finally:
         lock.release()
+
+
+def _describe(folder: Path, description: dict[str, Any]) -> None:
+    new = folder / "rollouts.new"
+    new.write_bytes(json_bytes(description))
+    new.replace(folder / "rollouts.json")
 
 
 def _digest(costs: NDArray) -> str:
@@ -246,13 +287,3 @@ def _digest(costs: NDArray) -> str:
     for at in range(0, flat.size, AT_A_TIME):
         sha.update(np.ascontiguousarray(flat[at : at + AT_A_TIME], np.float64).data)
     return sha.hexdigest()
-
-
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], last)
-        else:
-            merged.append((first, last))
-    return merged

@@ -11,6 +11,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
+from uuid import uuid4
 
 import loky
 
@@ -67,6 +68,10 @@ class ProcessPool(Executor):
             self._pools[number] = _single()
         return number
 
+    def companions(self, future: Future[Any]) -> set[Future[Any]]:
+        """The calls that were given to the same process, with this one."""
+        return next((set(flying) for flying in self._flying if future in flying), {future})
+
     def forget(self, future: Future[Any]) -> None:
         """Count a call no longer, whatever becomes of it."""
         for flying in self._flying:
@@ -111,7 +116,8 @@ class Crew:
 
     def __init__(self, executor: Executor | None) -> None:
         self.executor = executor
-        self.retried: list[Any] = []  # failures of rollouts that did not fail when tried again
+        self._keys: dict[Future[Any], str] = {}  # of Dask's record of the calls in flight
+        self._deaths: dict[str, int] = {}  # by key: of workers that had the call, as far as known
         self.limit = 1 if executor is None else 2 * _size(executor)  # so that none ever waits
 
     def pickles(self, task: Task) -> bool:
@@ -130,14 +136,44 @@ class Crew:
         try:
             if isinstance(self.executor, ProcessPool):
                 return self.executor.submit_avoiding(avoid, fn, *args)
-            return self.executor.submit(fn, *args, **self._dask_options(avoid))
+            if self._client is None:
+                return self.executor.submit(fn, *args)
+            key = f"rollouts-{uuid4().hex}"
+            future = self.executor.submit(fn, *args, key=key, **self._dask_options(avoid))
+            self._keys[future] = key
+            return future
         except BrokenExecutor as error:
             raise LostWorkers(DIED) from error
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
 
+    def run_again(self, flying: Iterable[Future[Any]]) -> list[Future[Any]]:
+        """Calls whose worker died since this was last asked, which Dask runs again by itself.
+
+        It counts deaths for as long as a future is held, also of those that have landed.
+        """
+        if self._client is None:
+            return []
+
+        def deaths(keys: list[str], dask_scheduler: Any = None) -> dict[str, int]:
+            tasks = dask_scheduler.tasks  # nested, so that it is sent by value: nobody imports it
+            return {key: tasks[key].suspicious for key in keys if key in tasks}
+
+        keys = {self._keys[future]: future for future in flying if future in self._keys}
+        found: Any = self._client.run_on_scheduler(deaths, list(keys))
+        again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
+        self._deaths = found
+        return again
+
+    def companions(self, future: Future[Any]) -> set[Future[Any]]:
+        """The calls that a worker's death would end together with this one, as far as is known."""
+        if isinstance(self.executor, ProcessPool):
+            return self.executor.companions(future)
+        return {future}
+
     def landed(self, future: Future[Any], reported: str) -> Any:
         """The worker that a call was given to, to be avoided where it failed."""
+        self._keys.pop(future, None)
         if isinstance(self.executor, ProcessPool):
             return self.executor.landed(future)
         if isinstance(_exception(future), BrokenExecutor):
@@ -147,16 +183,20 @@ class Crew:
     def forget(self, futures: Iterable[Future[Any]]) -> None:
         """Give up calls that nobody waits for any more."""
         for future in futures:
+            self._keys.pop(future, None)
             if isinstance(self.executor, ProcessPool):
                 self.executor.forget(future)  # its result is dropped; to cancel it confuses loky
             else:
                 future.cancel()
 
+    @property
+    def _client(self) -> Any:
+        """Dask's, where the executor is."""
+        return getattr(self.executor, "_client", None)
+
     def _dask_options(self, avoid: Any) -> dict[str, Any]:
-        client = getattr(self.executor, "_client", None)
-        if client is None:
-            return {}
-        others = [address for address in client.nthreads() if address != avoid] if avoid else []
+        known = self._client.nthreads() if avoid else ()
+        others = [address for address in known if address != avoid]
         chosen = {"workers": others, "allow_other_workers": True} if others else {}
         return {"pure": False, **chosen}
 

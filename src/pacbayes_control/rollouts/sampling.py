@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
@@ -37,18 +38,19 @@ def sample_costs(
     progress: Progress | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
+    retries: int = 0,
 ) -> Costs:
     """Costs of policies drawn from a posterior; shape (environments, draws).
 
     A fresh policy for every environment and draw, or with `shared` the same `draws` policies in
     every environment: the record knows which, because the bound on what sampling misses differs.
-    For looking around: draws that a posterior was chosen by cannot certify it. executor and out: as
-    for `evaluate`; draws that are shared are not kept.
+    For looking around: draws that a posterior was chosen by cannot certify it. executor, out and
+    retries: as for `evaluate`; draws that are shared are not kept.
     """
     if stream in KEPT_STREAMS:
         raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
     return _sample(
-        task, posterior, environments, draws, stream, seed, shared, progress, executor, out
+        task, posterior, environments, draws, stream, seed, shared, progress, executor, out, retries
     )
 
 
@@ -62,13 +64,15 @@ def certifying_draws(
     progress: Progress | None = None,
     executor: Workers = None,
     out: str | Path | None = None,
+    retries: int = 0,
 ) -> Costs:
     """As `sample_costs`, for a certificate: from a stream that nothing else draws from.
 
     The posterior is fixed by now, and these are the first draws that are made from it.
     """
     return _sample(
-        task, posterior, environments, draws, "certify", seed, shared, progress, executor, out
+        *(task, posterior, environments, draws, "certify", seed, shared, progress, executor, out),
+        retries,
     )
 
 
@@ -83,6 +87,7 @@ def _sample(
     progress: Progress | None,
     executor: Workers,
     out: str | Path | None,
+    retries: int,
 ) -> Costs:
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
@@ -90,18 +95,26 @@ def _sample(
     origin = origin_of(task, environments, noise) | {"policies": {"stream": stream, "seed": seed}}
     if not shared:
         job = Job(task, environments, FreshDraws(posterior, draws, stream, seed), noise)
-        return Costs(table_of(job, progress, executor, out, origin), origin=origin, draws="fresh")
-    width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
+        table = table_of(job, progress, executor, out, origin=origin, retries=retries)
+        return Costs(table, origin=origin, draws="fresh")
     parts = []
     with gathered(task, executor) as crew:
-        for first in range(0, draws, width):
-            policies = posterior.sample(rng, min(width, draws - first))
+        for first, policies in shared_draws(posterior, draws, stream, seed):
             shifted = noise.shifted(first) if noise else None
             done, total = len(environments) * first, len(environments) * draws
             counted = counting_on(progress, done, total)
             job = Job(task, environments, policies, shifted)
-            parts.append(table_of(job, counted, crew.executor, origin=origin))
+            parts.append(table_of(job, counted, crew.executor, origin=origin, retries=retries))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
+
+
+def shared_draws(
+    posterior: DiagonalGaussian, draws: int, stream: str, seed: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Policies that all environments share, in parts that fit in memory."""
+    width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
+    for first in range(0, draws, width):
+        yield first, posterior.sample(rng, min(width, draws - first))
 
 
 def sampled_mean(
@@ -113,9 +126,13 @@ def sampled_mean(
     seed: int = 0,
     progress: Progress | None = None,
     executor: Workers = None,
+    retries: int = 0,
 ) -> float:
-    """An estimate of the true cost of a posterior: new policies for each chunk of environments."""
-    check_unseen(environments, seen)
+    """An estimate of the true cost of a posterior: new policies for each chunk of environments.
+
+    An error on environments that the posterior or the task has learnt from, or those in `seen`.
+    """
+    check_unseen(environments, [*posterior.seen, *getattr(task, "data_used", ()), *seen])
     if len(environments) == 0 or draws < 1:
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
@@ -125,7 +142,8 @@ def sampled_mean(
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)
             counted = counting_on(progress, done * draws, len(environments) * draws)
-            total += float(table_of(job, counted, crew.executor).sum(dtype=float))
+            table = table_of(job, counted, crew.executor, retries=retries)
+            total += float(table.sum(dtype=float))
             done += len(chunk)
     return total / (len(environments) * draws)
 
@@ -134,18 +152,24 @@ def estimate_true_cost(
     task: Task,
     run: Run[Any],
     environments: Environments,
-    seen: Sequence[Environments] = (),
     progress: Progress | None = None,
     executor: Workers = None,
+    retries: int = 0,
 ) -> float:
-    """An estimate of the expected cost of what a run certifies, on environments never seen."""
+    """An estimate of the expected cost of what a run certifies, on environments never seen.
+
+    An error on those that the run's costs are of, or that its prior, posterior or policies have
+    learnt from.
+    """
+    counted = [run.costs.range] if run.costs.range else []
+    learnt = [*(run.posterior.seen or ()), *(run.prior.seen or ()), *run.costs.policies_seen]
+    check_unseen(environments, [*counted, *learnt])
+    common: Any = {"progress": progress, "executor": executor, "retries": retries}
     if isinstance(run.posterior, DiagonalGaussian) and run.certificate.policy is None:
-        return sampled_mean(
-            task, run.posterior, environments, seen=seen, progress=progress, executor=executor
-        )
+        return sampled_mean(task, run.posterior, environments, **common)
     if run.costs.parameters is None:
         raise ValueError("the run holds no parameters of its policies: they cannot be rolled out")
-    means = mean_costs(task, run.costs.parameters, environments, seen, progress, executor=executor)
+    means = mean_costs(task, run.costs.parameters, environments, **common)
     if isinstance(run.posterior, DiagonalGaussian):
         return float(means[0])
     return float(run.posterior.probabilities @ means)

@@ -1,7 +1,8 @@
 """Pieces handed out to workers, and what comes back: in any order, and sometimes not at first.
 
 Workers are this process, a pool of threads or processes, or any Executor, such as Dask's. A rollout
-that raises comes back as data: it is tried once more, on another worker, and then reported.
+that raises comes back as data: it is tried once more, on another worker, and then reported: also if
+it does not fail again, unless retries are allowed.
 """
 
 from __future__ import annotations
@@ -23,41 +24,16 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
-from pacbayes_control.rollouts.pools import Crew
+from pacbayes_control.rollouts.pools import Crew, LostWorkers
+from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.tasks.base import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
-MOST_FAILURES, MOST_FAILING = 10, 0.1  # rollouts that may fail, and their share of all, before
-# the others are given up too
 KEPT_TASKS = 2  # that a worker keeps loaded
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A rollout that raised, or a piece where it is not known which of its rollouts did."""
-
-    error: str  # its type and message, in a line
-    worker: str = ""
-    row: int | None = None
-    column: int | None = None
-    trace: str = ""
-    final: bool = False  # no rollout of this task would do better
-    wrong: bool = False  # it came to what is no cost: to try it again would come to the same
-    died: bool = False  # it took its worker down, or was in flight when that died
-    cause: BaseException | None = None  # where it was raised in this process
-
-
-class RolloutError(ValueError):
-    """Rollouts that raised, also when they were tried again; `failures` has each of them."""
-
-    def __init__(self, message: str, failures: list[Failure]) -> None:
-        super().__init__(message)
-        self.failures = failures
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RolloutError, (str(self), [replace(f, cause=None) for f in self.failures])
+WORKER_DIED = "its worker died"
 
 
 @dataclass(frozen=True)
@@ -65,7 +41,7 @@ class Attempt:
     """A piece to be rolled out, and what went before."""
 
     piece: Piece
-    failure: Failure | None = None  # of the rollout, which is now tried once more
+    tries: int = 0  # how often this rollout has failed by itself
     failed_on: Any = None  # the worker that it failed on
     suspect: bool = False  # it was in flight when a worker died
 
@@ -75,6 +51,7 @@ class Outcome:
     """What a worker sends back: costs, or a failure."""
 
     costs: Costs | None = None
+    raised: int = 0  # costs that stand for errors that were declared to be failures
     seconds: float = 0.0
     failure: Failure | None = None
 
@@ -85,69 +62,93 @@ def roll_out(
     crew: Crew,
     pace: Pace | None = None,
     keep_going: bool = False,
-) -> Iterator[tuple[Piece, Costs]]:
-    """Roll out pieces, and yield each with its costs when it is done, in any order.
+    log: FailureLog | None = None,
+) -> Iterator[tuple[Piece, Costs, int]]:
+    """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
     todo is asked for a piece when there is room for one. keep_going: rollouts that fail are
-    reported after all others are done, unless there are too many. What is in flight when the
-    caller stops is given up.
+    reported after all others are done, unless there are too many. log: of failures, and how often
+    a rollout may be run again. What is in flight when the caller stops is given up.
     """
     waiting: deque[Attempt] = deque()
     flying: dict[Future[Outcome], Attempt] = {}
     failures: list[Failure] = []
     done = 0  # rollouts
+    columns, log = job.shape[1], log or FailureLog()
     send = _sender(job, crew)
     try:
         while True:
-            while not hopeless(failures, done) and _room(crew, waiting, flying):
+            while not hopeless(failures, done, log) and _room(crew, waiting, flying):
                 attempt = waiting.popleft() if waiting else _next(todo)
                 if attempt is None:
                     break
                 flying[send(attempt)] = attempt
             if not flying:
                 break
-            for attempt, outcome, worker in _landed(flying, crew):
+            for attempt, outcome, worker in _landed(flying, crew, log, columns):
                 if outcome.costs is not None:
-                    if attempt.failure:
-                        crew.retried.append(attempt.failure)
                     if pace:
                         pace.tell(attempt.piece.rollouts, outcome.seconds)
                     done += attempt.piece.rollouts
-                    yield attempt.piece, outcome.costs
+                    log.succeeded(attempt.piece.span(columns))
+                    if log.refused and not keep_going:
+                        raise rollout_error(job, failures, log)
+                    yield attempt.piece, outcome.costs, outcome.raised
                     continue
                 failure = outcome.failure or Failure("")
                 if failure.wrong and not keep_going:
-                    raise _error(job, [failure])
-                again, failed = _after(attempt, failure, worker)
+                    raise rollout_error(job, [failure])
+                again, failed = _after(attempt, failure, worker, max(1, log.allowed))
                 waiting.extendleft(reversed(again))
                 failures += failed
                 if failed and (not keep_going or failed[0].final):
-                    raise _error(job, failures)
+                    raise rollout_error(job, failures, log)
+    except LostWorkers:  # nobody can tell which of them is to blame
+        log.add([attempt.piece.span(columns) for attempt in flying.values()], WORKER_DIED)
+        raise
     finally:
         crew.forget(flying)
-    if failures:
-        raise _error(job, failures)
+    if failures or log.refused:
+        raise rollout_error(job, failures, log)
 
 
 def _landed(
-    flying: dict[Future[Outcome], Attempt], crew: Crew
+    flying: dict[Future[Outcome], Attempt], crew: Crew, log: FailureLog, columns: int
 ) -> list[tuple[Attempt, Outcome, Any]]:
-    """Those that are back, at least one, and the workers that they were with.
+    """Those that are back, at least one, and the workers that they were with; failures are logged.
 
     Their futures are let go of: for as long as somebody holds one, Dask computes it again when the
     worker dies that has its result.
     """
+    done = wait(flying, return_when=FIRST_COMPLETED).done
+    spans = {future: attempt.piece.span(columns) for future, attempt in flying.items()}
+    outcomes = {future: _outcome(future) for future in done}
+    if any(outcome.costs is not None for outcome in outcomes.values()):
+        try:
+            log.add([spans[future] for future in crew.run_again(flying)], WORKER_DIED)
+        except OSError as error:
+            outcomes = dict.fromkeys(done, _scheduler_lost(error))
     landed = []
-    for future in wait(flying, return_when=FIRST_COMPLETED).done:
-        attempt, outcome = flying.pop(future), _outcome(future)
-        reported = outcome.failure.worker if outcome.failure else ""
-        landed.append((attempt, outcome, crew.landed(future, reported)))
+    for future, outcome in outcomes.items():
+        failure = outcome.failure
+        companions = crew.companions(future)
+        worker = crew.landed(future, failure.worker if failure else "")
+        attempt = flying.pop(future)
+        if failure and failure.died and not attempt.suspect:
+            if not log.covers(spans[future]):
+                log.add([spans[other] for other in companions if other in spans], failure.error)
+        elif failure and failure.started:
+            log.add([_blamed(attempt.piece, failure).span(columns)], failure.error)
+        landed.append((attempt, outcome, worker))
     return landed
 
 
-def hopeless(failures: list[Failure], done: int) -> bool:
-    """Whether so many rollouts have failed that the others are given up too."""
-    return len(failures) >= MOST_FAILURES and len(failures) > MOST_FAILING * done
+def _blamed(piece: Piece, failure: Failure) -> Piece:
+    """The rollout that failed, or the whole piece where that is not known."""
+    row, column = failure.row, failure.column
+    if row is None or column is None:
+        return piece
+    return Piece(row, row + 1, column, column + 1)
 
 
 def _next(todo: Iterator[Piece]) -> Attempt | None:
@@ -192,7 +193,8 @@ def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome
         task, draw = _loaded(payload)
     except Exception as error:
         words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
-        return Outcome(failure=Failure(words, _me(), trace=traceback.format_exc(), final=True))
+        failure = Failure(words, _me(), trace=traceback.format_exc(), final=True, started=False)
+        return Outcome(failure=failure)
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
 
@@ -214,7 +216,8 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     """Costs of a piece, or the failure to get them."""
     started = time.perf_counter()
     try:
-        return Outcome(job.run(), time.perf_counter() - started)
+        costs, raised = job.run_counted()
+        return Outcome(costs, raised, time.perf_counter() - started)
     except RolloutFailed as failed:
         row, column = piece.first_row + failed.row, piece.first_column + failed.column
         error = failed.error
@@ -255,19 +258,28 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except BrokenExecutor:
-        return Outcome(failure=Failure("its worker died", died=True))
+        return Outcome(failure=Failure(WORKER_DIED, died=True))
     except CancelledError as error:
-        words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
-        return Outcome(failure=Failure(words, final=True))
+        return _scheduler_lost(error)
     except ModuleNotFoundError as error:
         words = f"a worker lacks a module ({error}): install there what the task needs"
-        return Outcome(failure=Failure(words, final=True, cause=error))
+        return Outcome(failure=Failure(words, final=True, started=False, cause=error))
     except Exception as error:  # of the executor itself, such as a worker that died too often
         return Outcome(failure=Failure(in_a_line(error), cause=error))
 
 
-def _after(attempt: Attempt, failure: Failure, worker: Any) -> tuple[list[Attempt], list[Failure]]:
-    """What to try again after a piece came back without costs, and what has failed for good."""
+def _scheduler_lost(error: BaseException) -> Outcome:
+    words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
+    return Outcome(failure=Failure(words, final=True, started=False))
+
+
+def _after(
+    attempt: Attempt, failure: Failure, worker: Any, tries: int
+) -> tuple[list[Attempt], list[Failure]]:
+    """What to try again after a piece came back without costs, and what has failed for good.
+
+    tries: how often a rollout is run again that fails by itself.
+    """
     if failure.died and not attempt.suspect:  # its fault, or not: alone, it will show
         return [replace(attempt, suspect=True)], []
     if failure.final:
@@ -280,30 +292,8 @@ def _after(attempt: Attempt, failure: Failure, worker: Any) -> tuple[list[Attemp
     else:  # not known which: halve it until it is
         return [replace(attempt, piece=half) for half in piece.halves()], []
     failure = replace(failure, row=row, column=column)
-    if attempt.failure or failure.wrong:
-        return [Attempt(rest) for rest in piece.around(row, column)], [failure]
+    rest = [Attempt(part) for part in piece.around(row, column)]
+    if attempt.tries >= tries or failure.wrong:
+        return rest, [failure]
     single = Piece(row, row + 1, column, column + 1)
-    once_more = Attempt(single, failure, worker, attempt.suspect)
-    return [once_more, *(Attempt(rest) for rest in piece.around(row, column))], []
-
-
-def _error(job: Job, failures: list[Failure]) -> RolloutError:
-    """One line on the first, and how many others there are."""
-    first = failures[-1] if failures[-1].final else failures[0]
-    words = first.error
-    if first.row is not None:
-        environments = job.environments
-        words = (
-            f"the rollout of policy {first.column} in environment "
-            f"{environments.start + first.row} of stream {environments.stream!r} (seed "
-            f"{environments.seed}) failed, also when it was tried again: {first.error}"
-        )
-        if first.wrong:
-            words = f"{first.error} (stream {environments.stream!r}, seed {environments.seed})"
-        if len(failures) > 1:
-            words += f"; {len(failures) - 1} others failed too"
-    error = RolloutError(words, failures)
-    if first.trace and first.cause is None:
-        error.add_note(first.trace)
-    error.__cause__ = first.cause
-    return error
+    return [Attempt(single, attempt.tries + 1, worker, attempt.suspect), *rest], []

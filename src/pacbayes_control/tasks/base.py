@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 import numpy as np
@@ -149,6 +151,14 @@ class Environments:
         return sha.hexdigest()
 
 
+def ranges_of(parts: Sequence[Environments | Seen]) -> tuple[Seen, ...]:
+    """Environments by their ranges, for records."""
+    ranges = [part.range if isinstance(part, Environments) else part for part in parts]
+    if not all(isinstance(part, Seen) for part in ranges):
+        raise ValueError("data_used lists the Environments that every policy was made with")
+    return tuple(ranges)
+
+
 @dataclass(frozen=True)
 class Noise:
     """The world's own randomness in rollouts: a stream with a part of its own for each rollout.
@@ -199,6 +209,15 @@ def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noi
     return replace(noise, kind=kind)
 
 
+def versions_of(task: Task) -> dict[str, str]:
+    """The installed versions of a task's `simulators`, for records; empty where it names none."""
+    versions = {}
+    for name in getattr(task, "simulators", ()):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
 @dataclass(frozen=True)
 class Scene:
     """An environment in the plane, for a reader to look at; lengths in m."""
@@ -219,9 +238,17 @@ class Task(Protocol):
     derivative, (policies,) and (policies, parameters); `act(policy, observation)`, for deployment;
     `policy_class`, a word for what a row of parameters means; `settings`, plain values for records
     that it can be made from again; `depends_on`, environments that its
-    distribution was made from. For the replays of a report: `scenes(environments)`, a `Scene` each,
-    and `paths(policies, environments, noise)`, for each environment a list with the path of each
-    policy, (points, 2) as x, y, or (points, 3) with the heading.
+    distribution was made from; `data_used`, ranges of environments that every policy was made with,
+    whatever its parameters, such as those that a feature extractor was trained on: no bound may
+    count these. For what a certificate says: `cost_rule` and `distribution`, a line
+    each on what a rollout costs and how environments are drawn; `simulators`, names of installed
+    distributions whose versions matter for the costs; `policy_names`, one for each of its
+    `policies`. `costs_and_raised(policies, environments, noise)`: the costs, and how many of them
+    are failures for an exception that was declared in advance; `observed(policies, environments)`,
+    a number in [0, 1] for each rollout that differs where what a policy sees does. For the replays
+    of a report: `scenes(environments)`, a `Scene` each, and `paths(policies, environments, noise)`,
+    for each environment a list with the path of each policy, (points, 2) as x, y, or (points, 3)
+    with the heading.
     """
 
     @property

@@ -11,18 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise
+from pacbayes_control.distributions import Seen
+from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise, ranges_of
+from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.identity import described, named
+from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
 
 FEW = 16  # environments drawn from one generator where each is drawn by a call in Python
-
-
-class RolloutFailed(Exception):  # noqa: N818 - an event of a rollout, told to whoever asked for it
-    """A rollout that raised: which of a batch, and what."""
-
-    def __init__(self, row: int, column: int, error: BaseException) -> None:
-        super().__init__(row, column, error)
-        self.row, self.column, self.error = row, column, error
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,7 +27,8 @@ class FunctionTask:
     draw: from a generator to one environment, numbers and arrays by name. rollout: the cost in
     [0, 1] of a policy, a row of parameters, in one of them. A rollout that takes an `rng` has
     noise of its own and must draw it from there and from nowhere else; one that takes two arguments
-    has none. To run in other processes, both are best defined in a module.
+    has none. To run in other processes, both are best defined in a module. A rollout that raises is
+    an error, unless its exception is one of `failures`, declared in advance: then its cost is 1.
 
     >>> def draw(rng):
     ...     return {"distance": rng.uniform(1, 5)}
@@ -50,6 +46,11 @@ class FunctionTask:
     noise: str = "its own randomness"  # of a rollout that takes an rng, in words for records
     policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
     prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
+    failures: tuple[type[Exception], ...] = ()  # exceptions of a rollout that count as cost 1
+    cost_rule: str = ""  # what a rollout costs, in a line for records; by default its function
+    distribution: str = ""  # of the environments, likewise
+    policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
@@ -62,10 +63,27 @@ class FunctionTask:
             self.rollout,
             "rollout(policy, environment), or rollout(policy, environment, rng) where it has noise",
         )
+        check_failures(self.failures)
+        object.__setattr__(self, "policy_names", checked_names(self.policy_names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
+        describe(
+            self,
+            cost_rule=f"cost by {name_of(self.rollout)}{failure_words(self.failures)}",
+            distribution=f"drawn by {name_of(self.draw)}",
+        )
 
     def __repr__(self) -> str:
         functions = f"{described(self.rollout)}, {described(self.draw)}"
-        return f"FunctionTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r})"
+        failures = failure_words(self.failures)
+        return (
+            f"FunctionTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r}"
+            f"{failures})"
+        )
+
+    @property
+    def simulators(self) -> tuple[str, ...]:
+        """Installed distributions that the costs depend on, as far as the functions show."""
+        return distributions_used(self.rollout, self.draw)
 
     @cached_property
     def noise_kind(self) -> str:
@@ -84,28 +102,38 @@ class FunctionTask:
         self, policies: NDArray, environments: Environments, noise: Noise | None = None
     ) -> NDArray[np.float64]:
         """The cost of each rollout, one after another; shape (environments, policies)."""
+        return self.costs_and_raised(policies, environments, noise)[0]
+
+    def costs_and_raised(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> tuple[NDArray[np.float64], int]:
+        """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
         arrays = environments.arrays()
         columns = policies.shape[-2]
-        costs = np.empty((len(environments), columns))
+        costs, raised = np.empty((len(environments), columns)), 0
         own = policies.ndim == 3
         rows = [] if own else list(policies)
         random = _Reseeded() if self.noise_kind else None
         keys = (noise or Noise("rollouts")).keys(environments, columns) if random else None
-        rollout, i, j = self.rollout, 0, 0
+        rollout, failures, i, j = self.rollout, self.failures, 0, 0
         try:
             for i in range(len(environments)):
                 drawn = {name: array[i] for name, array in arrays.items()}
                 if own:
                     rows = list(policies[i])
                 for j in range(columns):
-                    if random is None or keys is None:
-                        costs[i, j] = number(rollout(rows[j], dict(drawn)))
-                    else:
-                        costs[i, j] = number(rollout(rows[j], dict(drawn), random.at(keys[i, j])))
+                    try:
+                        if random is None or keys is None:
+                            cost = rollout(rows[j], dict(drawn))
+                        else:
+                            cost = rollout(rows[j], dict(drawn), random.at(keys[i, j]))
+                    except failures:
+                        cost, raised = 1.0, raised + 1
+                    costs[i, j] = number(cost)
         except (Exception, SystemExit) as error:
             raise RolloutFailed(i, j, error) from error
-        return costs
+        return costs, raised
 
     def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
         return stacked([self.draw(rng) for _ in range(n)])
@@ -138,6 +166,10 @@ class BatchTask:
     releases_gil: bool = False  # whether several threads can run it at once
     policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
     prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
+    cost_rule: str = ""  # what a rollout costs, in a line for records; by default its function
+    distribution: str = ""  # of the environments, likewise
+    policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     def __post_init__(self) -> None:
         if not callable(self.rollouts) or not callable(self.draw):
@@ -149,10 +181,22 @@ class BatchTask:
             "rollouts(policies, environments), or rollouts(policies, environments, bits) where "
             "they have noise",
         )
+        object.__setattr__(self, "policy_names", checked_names(self.policy_names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
+        describe(
+            self,
+            cost_rule=f"costs by {name_of(self.rollouts)}",
+            distribution=f"drawn by {name_of(self.draw)}",
+        )
 
     def __repr__(self) -> str:
         functions = f"{described(self.rollouts)}, {described(self.draw)}"
         return f"BatchTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r})"
+
+    @property
+    def simulators(self) -> tuple[str, ...]:
+        """Installed distributions that the costs depend on, as far as the functions show."""
+        return distributions_used(self.rollouts, self.draw)
 
     @cached_property
     def noise_kind(self) -> str:

@@ -74,3 +74,9 @@ def named(function: Any) -> str:
 def without_addresses(words: str) -> str:
     """Words without the places in memory that objects happen to have."""
     return re.sub(r" at 0x[0-9a-f]+", "", words)
+
+
+def names_used(code: CodeType) -> set[str]:
+    """The names that code looks up, also in functions that it defines."""
+    inner = [names_used(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inner)

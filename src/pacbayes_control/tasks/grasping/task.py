@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.distributions import Seen
 from pacbayes_control.tasks.base import Environments
 from pacbayes_control.tasks.functions import check_parameters, drawn
 from pacbayes_control.tasks.grasping.camera import View
@@ -17,6 +18,7 @@ from pacbayes_control.tasks.grasping.labels import Labels
 from pacbayes_control.tasks.grasping.policy import Controller, Network, Offsets
 from pacbayes_control.tasks.grasping.simulator import LIFTED, Robot, Simulator, physics
 from pacbayes_control.tasks.grasping.surrogates import Surrogate, gradients
+from pacbayes_control.tasks.words import one_line
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +64,33 @@ class Grasping:
         """Draw n objects at rest under a named stream."""
         words = f"grasping {self.tabletop!r}, {physics()}"
         return drawn(self.tabletop.draw, words, n, stream, seed, BLOCK)
+
+    @property
+    def cost_rule(self) -> str:
+        """What a rollout costs, in a line for records."""
+        return (
+            "0 where the object is lifted more than 2 cm, held by both fingers, clear of the table "
+            "and at rest, 1 otherwise"
+        )
+
+    @property
+    def distribution(self) -> str:
+        """How objects are drawn, in a line for records."""
+        (light, heavy), (low, high) = self.tabletop.mass, self.tabletop.friction
+        return one_line(
+            f"{type(self.tabletop.objects).__name__} objects, {light:g} to {heavy:g} kg, friction "
+            f"{low:g} to {high:g}, dropped on a table and at rest in the camera's sight"
+        )
+
+    @property
+    def simulators(self) -> tuple[str, ...]:
+        """Installed distributions that the costs depend on."""
+        return ("mujoco", "torch") if isinstance(self.controller, Network) else ("mujoco",)
+
+    @property
+    def data_used(self) -> tuple[Seen, ...]:
+        """The objects that the network's extractor was trained on, whatever the prior is."""
+        return self.controller.extractor.seen if isinstance(self.controller, Network) else ()
 
     @property
     def policy_class(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -64,6 +65,45 @@ def _at_the_limit(total: float, steps: int, limit: int | None, info: Mapping[str
     if limit is None:
         raise RuntimeError(f"an episode has no end after {steps:,} steps: give the task steps=…")
     return Episode(total, steps, False, True, info)
+
+
+class Recorded:
+    """An environment or a vector of them, and a digest of all that it shows in an episode."""
+
+    def __init__(self, env: gym.Env | VectorEnv) -> None:
+        self.env, self._sha = env, hashlib.sha256()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """A reset, whose observation is noted."""
+        observation, info = self.env.reset(**arguments)
+        self._note(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """A step, whose observation, reward and ending are noted."""
+        shown = self.env.step(action)
+        self._note(shown[:4])
+        return shown
+
+    @property
+    def number(self) -> float:
+        """The digest as a number in [0, 1)."""
+        return (int.from_bytes(self._sha.digest()[:8]) >> 11) / 2**53
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, Mapping):
+            value = [part for name in sorted(value) for part in (str(name), value[name])]
+        if isinstance(value, list | tuple):
+            for part in value:
+                self._note(part)
+        else:
+            array = np.asarray(value)
+            plain = array.dtype.kind in "biufcUS"
+            self._sha.update(f"{array.dtype} {array.shape}".encode())
+            self._sha.update(array.tobytes() if plain else repr(value).encode())
 
 
 class PlainVector(SyncVectorEnv):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.tasks.gym.episodes import Controller
 from pacbayes_control.tasks.identity import described
+from pacbayes_control.tasks.words import checked_names
 
 Floats = NDArray[np.float64]
 
@@ -106,17 +107,19 @@ class PredictPolicy:
 
     predict(observation, state=…, episode_start=…, deterministic=True) returns an action and a
     state, which is handed back in the next step; one that takes the observation alone will do.
+    names: one for each model, for records.
     """
 
     parameters = 1
 
-    def __init__(self, models: Sequence[Any]) -> None:
+    def __init__(self, models: Sequence[Any], names: Sequence[str] = ()) -> None:
         if not models:
             raise ValueError("there are no models to choose from")
         for number, model in enumerate(models):
             if not callable(getattr(model, "predict", None)):
                 raise TypeError(f"model {number} ({type(model).__name__}) has no method predict")
         self.models = list(models)
+        self.names = checked_names(names, self.models, of="models")
 
     def __repr__(self) -> str:
         return f"PredictPolicy({', '.join(map(_words, self.models))})"

@@ -20,7 +20,7 @@ def _scaled(value: float, worst: float, best: float, clipped: bool, what: str) -
     if not low <= value <= high:
         raise ValueError(
             f"{what} {value!r} lies outside the declared range from worst = {worst!r} to best = "
-            f"{best!r}: widen it, or declare clipped=True"
+            f"{best!r}: declare limits that no episode can exceed, or clipped=True"
         )
     return (best - value) / (best - worst)
 
@@ -28,6 +28,11 @@ def _scaled(value: float, worst: float, best: float, clipped: bool, what: str) -
 def _check_range(worst: float, best: float) -> None:
     if not (math.isfinite(worst) and math.isfinite(best)) or worst == best:
         raise ValueError(f"worst = {worst} and best = {best} must be two finite numbers")
+
+
+def _range_words(value: str, worst: float, best: float, clipped: bool) -> str:
+    beyond = ", and beyond either end as at that end" if clipped else ""
+    return f"from {value}: 0 at {best:.12g}, 1 at {worst:.12g}, in proportion between{beyond}"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ class FromReturn:
 
     def __post_init__(self) -> None:
         _check_range(self.worst, self.best)
+
+    @property
+    def words(self) -> str:
+        """The rule in a line, for records."""
+        return _range_words("the sum of rewards", self.worst, self.best, self.clipped)
 
     def __call__(self, episode: Episode) -> float:
         """What an episode cost."""
@@ -63,6 +73,16 @@ class FromTermination:
 
     success: bool  # whether termination is one
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.success, bool):
+            raise ValueError(f"success = {self.success!r} must be True or False")
+
+    @property
+    def words(self) -> str:
+        """The rule in a line, for records."""
+        ended, otherwise = (0, 1) if self.success else (1, 0)
+        return f"{ended} where the episode ends by itself before its limit, {otherwise} otherwise"
+
     def __call__(self, episode: Episode) -> float:
         """What an episode cost."""
         return float(episode.terminated != self.success)
@@ -70,19 +90,30 @@ class FromTermination:
 
 @dataclass(frozen=True)
 class FromInfo:
-    """A value of the last step's info, scaled: by default 1 costs nothing and 0 costs 1.
+    """A value of the last step's info, scaled: 0 for the best value and 1 for the worst.
 
-    >>> FromInfo("is_success")(Episode(0.0, 50, False, True, {"is_success": True}))
+    Whether 1 is good or bad depends on the key, so both ends must be given.
+
+    >>> ended = Episode(0.0, 50, False, True, {"is_success": True, "crashed": True})
+    >>> FromInfo("is_success", worst=0, best=1)(ended)
     0.0
+    >>> FromInfo("crashed", worst=1, best=0)(ended)
+    1.0
     """
 
     key: str
-    worst: float = 0.0
-    best: float = 1.0
+    worst: float
+    best: float
     clipped: bool = False  # whether values beyond either end count as that end
 
     def __post_init__(self) -> None:
         _check_range(self.worst, self.best)
+
+    @property
+    def words(self) -> str:
+        """The rule in a line, for records."""
+        value = f"{self.key!r} of the last step's info"
+        return _range_words(value, self.worst, self.best, self.clipped)
 
     def __call__(self, episode: Episode) -> float:
         """What an episode cost."""

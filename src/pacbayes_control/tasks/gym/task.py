@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
@@ -13,28 +14,36 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import Arrays, Environments
+from pacbayes_control.distributions import Seen
+from pacbayes_control.tasks.base import Arrays, Environments, ranges_of
+from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.functions import (
     FEW,
-    RolloutFailed,
     check_parameters,
     drawn,
     number,
     stacked,
 )
 from pacbayes_control.tasks.gym.episodes import (
+    ENDLESS,
     Controller,
     Episode,
     PlainVector,
+    Recorded,
     Start,
     check_autoreset,
     run_episode,
     run_episodes,
 )
-from pacbayes_control.tasks.gym.policies import Policy
+from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
 from pacbayes_control.tasks.identity import described, named, without_addresses
+from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
+VECTOR_FAILS = (
+    "failures are not told apart in a vector, where an exception ends all of its episodes: run "
+    "them one by one (vector=0)"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +52,8 @@ class GymTask:
 
     An environment of the task is a seed, which all of its randomness must come from, and the
     `options` of its reset, drawn from a generator by name: masses, friction, goals. Exactly one
-    episode is run for each (environment, policy).
+    episode is run for each (environment, policy). One that raises is an error, unless its exception
+    is one of `failures`, declared in advance: then its cost is 1.
 
     >>> from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy
     >>> push = FunctionPolicy(lambda gains, observation: int(gains @ observation > 0), 4)
@@ -63,6 +73,11 @@ class GymTask:
     name: str = ""  # for records; by default that of the environment
     policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
     prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
+    failures: tuple[type[Exception], ...] = ()  # exceptions of an episode that count as cost 1
+    cost_rule: str = ""  # what an episode costs, in a line for records; by default that of `cost`
+    distribution: str = ""  # of the environments, likewise
+    policy_names: Sequence[str] = ()  # one for each of `policies`
+    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
@@ -75,6 +90,10 @@ class GymTask:
             raise ValueError(f"{self.vector} episodes at a time: write 0 for one after another")
         if self.arguments and not isinstance(self.make, str):
             raise ValueError("arguments are for gymnasium.make: have the factory use its own")
+        check_failures(self.failures)
+        if self.failures and self.vector:
+            raise ValueError(VECTOR_FAILS)
+        self._describe()
         if isinstance(self.make, str):
             try:  # kept, so that workers know what was registered here alone
                 module, _, name = self.make.rpartition(":")
@@ -88,13 +107,32 @@ class GymTask:
                     "it, or write 'its_module:its_id'"
                 ) from None
 
+    def _describe(self) -> None:
+        """Fill in the words and names for records that were not given."""
+        models, names = self.policy, self.policy_names
+        if isinstance(models, PredictPolicy) and (not names or tuple(names) == models.names):
+            whole = self.policies is not None and np.array_equal(self.policies, models.rows)
+            names = models.names if whole else ()
+        object.__setattr__(self, "policy_names", checked_names(names, self.policies))
+        object.__setattr__(self, "data_used", ranges_of(self.data_used))
+        rule = getattr(self.cost, "words", None) or f"cost by {name_of(self.cost)}"
+        limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
+        made_by = self.make if isinstance(self.make, str) else name_of(self.make)
+        arguments = f" with {dict(self.arguments)}" if self.arguments else ""
+        options = f" and options by {name_of(self.options)}" if self.options else ""
+        describe(
+            self,
+            cost_rule=f"{rule}{limit}{failure_words(self.failures)}",
+            distribution=f"{made_by}{arguments} reset with random seeds{options}",
+        )
+
     def __repr__(self) -> str:
         options = described(self.options) if self.options else None
         rule = repr(self.cost) if " at 0x" not in repr(self.cost) else described(self.cost)
         made_by = self.make if isinstance(self.make, str) else described(self.make)
         return (
             f"GymTask({self.name!r}, {made_by}, {self.policy!r}, {rule}, {options}, {self.steps}, "
-            f"{dict(self.arguments)})"
+            f"{dict(self.arguments)}{failure_words(self.failures)})"
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,44 +165,92 @@ class GymTask:
         """The actions of one environment."""
         return getattr(self._env, "single_action_space", self._env.action_space)
 
+    @property
+    def simulators(self) -> tuple[str, ...]:
+        """Installed distributions that the costs depend on, as far as the classes in use show."""
+        parts: list[Any] = [gym.Env, self.cost, self.policy, *vars(self.policy).values()]
+        for model in getattr(self.policy, "models", []):
+            parts += [model, getattr(model, "policy", model)]
+        parts += [each for each in (self.make, self.options) if callable(each)]
+        with suppress(Exception):  # the simulator may be on other machines only
+            layer: Any = getattr(self._env, "envs", [self._env])[0]
+            while layer is not None and not any(layer is part for part in parts):
+                parts.append(layer)
+                layer = vars(layer).get("env")
+        return distributions_used(*parts)
+
     def costs(self, policies: NDArray, environments: Environments) -> NDArray[np.float64]:
         """Costs of one episode for each environment and policy; shape (environments, policies)."""
+        return self.costs_and_raised(policies, environments)[0]
+
+    def costs_and_raised(
+        self,
+        policies: NDArray,
+        environments: Environments,
+        noise: None = None,  # noqa: ARG002 - as other tasks have it: all randomness is the seed's
+    ) -> tuple[NDArray[np.float64], int]:
+        """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
-        costs = np.empty((len(environments), policies.shape[-2]))
+        costs, raised = np.empty((len(environments), policies.shape[-2])), 0
         for (i, j), episode in self._episodes(policies, environments):
             try:
-                costs[i, j] = number(self.cost(episode))
+                costs[i, j] = 1.0 if episode is None else number(self.cost(episode))
             except Exception as error:
                 raise RolloutFailed(i, j, error) from error
-        return costs
+            raised += episode is None
+        return costs, raised
+
+    def observed(
+        self, policies: NDArray, environments: Environments, steps: int | None = None
+    ) -> NDArray[np.float64]:
+        """A number in [0, 1] for each episode, from a digest of all that the environment shows.
+
+        Observations, rewards and endings, of so many steps at most: equal where they are all equal.
+        """
+        self.check_policies(policies)
+        numbers = np.empty((len(environments), policies.shape[-2]))
+        limit = min(steps or ENDLESS, self.steps or ENDLESS)
+        for (i, j), start in self._starts(policies, environments):
+            env = Recorded(self._env)
+            with suppress(*self.failures):
+                self._run(env, [start], limit)
+            numbers[i, j] = env.number
+        return numbers
+
+    def _starts(
+        self, policies: NDArray, environments: Environments
+    ) -> Iterator[tuple[tuple[int, int], Start]]:
+        """Each pair of row and column, and how its episode begins."""
+        for i, reset in enumerate(_resets(environments.arrays())):
+            for j, row in enumerate(policies[i] if policies.ndim == 3 else policies):
+                yield (i, j), Start(*reset, partial(self.policy.controller, row, self.action_space))
 
     def _episodes(
         self, policies: NDArray, environments: Environments
-    ) -> Iterator[tuple[tuple[int, int], Episode]]:
-        """Each pair of row and column with its episode."""
-        pairs = [(i, j) for i in range(len(environments)) for j in range(policies.shape[-2])]
-        resets = _resets(environments.arrays())
-
-        def start(i: int, j: int) -> Start:
-            row = policies[i, j] if policies.ndim == 3 else policies[j]
-            return Start(*resets[i], partial(self.policy.controller, row, self.action_space))
-
+    ) -> Iterator[tuple[tuple[int, int], Episode | None]]:
+        """Each pair with its episode, or with None where a declared failure was raised."""
         if isinstance(self._env, VectorEnv):
-            starts = [start(i, j) for i, j in pairs]
-            try:
-                episodes = run_episodes(self._env, starts, self.steps)
-            except BaseException:
-                self.__dict__.pop("_env", None)  # whatever state it is in
-                raise
-            yield from zip(pairs, episodes, strict=True)
+            pairs, starts = zip(*self._starts(policies, environments), strict=True)
+            yield from zip(pairs, self._run(self._env, starts, self.steps), strict=True)
             return
-        for i, j in pairs:
+        for (i, j), start in self._starts(policies, environments):
             try:
-                episode = run_episode(self._env, start(i, j), self.steps)
+                episode = self._run(self._env, [start], self.steps)[0]
+            except self.failures:
+                episode = None
             except (Exception, SystemExit) as error:
-                self.__dict__.pop("_env", None)  # whatever state it is in
                 raise RolloutFailed(i, j, error) from error
             yield (i, j), episode
+
+    def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
+        """Episodes in the simulator, which is made anew after an error: its state is unknown."""
+        try:
+            if isinstance(self._env, VectorEnv):
+                return run_episodes(env, starts, limit)
+            return [run_episode(env, start, limit) for start in starts]
+        except BaseException:
+            self.__dict__.pop("_env", None)
+            raise
 
     @cached_property
     def _env(self) -> gym.Env | VectorEnv:
@@ -176,6 +262,8 @@ class GymTask:
         env = PlainVector([make] * self.vector) if self.vector else make()
         if isinstance(env, VectorEnv):
             check_autoreset(env)
+            if self.failures:
+                raise ValueError(VECTOR_FAILS)
         elif not isinstance(env, gym.Env):
             raise TypeError(
                 f"{described(self.make)} made {env!r}, which is no Gymnasium environment"

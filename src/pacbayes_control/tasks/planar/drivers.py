@@ -12,6 +12,8 @@ import numpy as np
 from numba import jit, njit
 
 from pacbayes_control.tasks.base import in_a_line
+from pacbayes_control.tasks.compiling import compiled_once
+from pacbayes_control.tasks.identity import names_used
 from pacbayes_control.tasks.planar import kernel
 
 
@@ -42,13 +44,14 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
 
 
 def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
-    name, kept = f"{digest or 'unknown'}_{constants}", digest is not None
+    name = f"{digest or 'unknown'}_{constants}"
+    compiled: Any = compiled_once if digest else njit  # what cannot be told is not kept
     rules: dict[str, Any] = {"robot_moves": _given(rule, constants)}
     rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
     rules["advance_group"] = kernel.compiled(_with(kernel.advance_group, rules, name))
     return Drivers(
-        njit(parallel=True, cache=kept, **kernel.OPTIONS)(_with(kernel.collisions, rules, name)),
-        njit(cache=kept, **kernel.OPTIONS)(_with(kernel.trajectory, rules, name)),
+        compiled(parallel=True, **kernel.OPTIONS)(_with(kernel.collisions, rules, name)),
+        compiled(**kernel.OPTIONS)(_with(kernel.trajectory, rules, name)),
         rules["move"],
     )
 
@@ -120,7 +123,7 @@ def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     if not isinstance(function, FunctionType) or function in within:
         raise _Unknown
     code, within = function.__code__, (*within, function)
-    names = sorted({name for name in _names(code) if name in function.__globals__})
+    names = sorted({name for name in names_used(code) if name in function.__globals__})
     used = {name: _copied(function.__globals__[name], within) for name in names}
     cells = [_copied(cell.cell_contents, within) for cell in function.__closure__ or ()]
     defaults = [_copied(value, within) for value in function.__defaults__ or ()]
@@ -159,12 +162,6 @@ def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in known:
         return value, value.__name__
     raise _Unknown
-
-
-def _names(code: CodeType) -> set[str]:
-    """The names that code looks up, also in functions that it defines."""
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 def _code(code: CodeType) -> Any:

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from pacbayes_control.tasks.compiling import compiled_once
+
 LOST = np.uint8(2)  # instead of a cost: the robot's place is no number, and touches nothing
 LANES = 64  # rollouts advanced side by side in one environment
 SLACK = np.float32(0.01)  # rad added to each side of a disc's angular interval when culling rays
@@ -590,7 +592,7 @@ def trajectory(
 # ---- from fixed poses ---------------------------------------------------------------------------
 
 
-@njit(cache=True, **OPTIONS)
+@compiled_once(**OPTIONS)
 def sense(x, y, sin, cos, obstacles, walls, open_areas, rays, horizon, depths):
     """Fill `depths` (rays, poses) with what a sensor at each pose reads in one environment."""
     scratch = np.empty((2, len(x)), depths.dtype)
@@ -598,7 +600,7 @@ def sense(x, y, sin, cos, obstacles, walls, open_areas, rays, horizon, depths):
     sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
 
 
-@njit(cache=True, **OPTIONS)
+@compiled_once(**OPTIONS)
 def nearest(x, y, obstacles, walls, closest):
     """Lower `closest` to the distance from each point to the nearest disc or wall."""
     approach(x, y, obstacles, walls, closest)

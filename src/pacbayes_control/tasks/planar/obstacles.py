@@ -35,6 +35,15 @@ class ObstacleField:
             if not (-1e6 <= low <= high <= 1e6 and (name != "radius" or low >= 0)):
                 raise ValueError(f"{name} from {low} to {high} m is no range of cylinders")
 
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        x, y, radius = (f"{low:g} to {high:g} m" for low, high in (self.x, self.y, self.radius))
+        return (
+            f"{self.fewest} to {self.most} cylinders, uniform and independent: "
+            f"x {x}, y {y}, radius {radius}"
+        )
+
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """`obstacles` (n, most, 3) as x, y, radius in m; the first `counts` (n,) of them count."""
         counts = rng.integers(self.fewest, self.most, size=n, endpoint=True)
@@ -60,6 +69,15 @@ class CommonRadius:
     x: tuple[float, float] = (-5.0, 5.0)  # m
     y: tuple[float, float] = (2.0, 10.0)  # m
     radius: Family = field(default_factory=lambda: Beta(0.8, 1.25, 0.1, 1.1))  # m
+
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        x, y = (f"{low:g} to {high:g} m" for low, high in (self.x, self.y))
+        return (
+            f"{self.count} cylinders, uniform and independent: x {x}, y {y}, all of one radius in "
+            f"m drawn from {self.radius}"
+        )
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """`obstacles` (n, count, 3) as x, y, radius in m; all of them count."""
@@ -93,6 +111,12 @@ class Reshuffled:
     """
 
     recorded: Environments
+
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        e = self.recorded
+        return f"cylinders reshuffled from environments {e.start} to {e.stop} of {e.stream!r}"
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """`obstacles` (n, most, 3) and `counts` (n,); half of the fields mirrored."""

@@ -16,6 +16,7 @@ from pacbayes_control.tasks.planar import kernel
 from pacbayes_control.tasks.planar.drivers import drivers_of, why_not
 from pacbayes_control.tasks.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.tasks.planar.policies import Controller, Gains, ray_angles, respond
+from pacbayes_control.tasks.words import one_line
 
 MOST_STEPS = 1_000_000
 LARGEST = 1e9  # of a parameter: beyond, single precision could overflow and a NaN touch nothing
@@ -154,6 +155,18 @@ class Planar:
     def noise_kind(self) -> str:
         """What is random in a rollout; empty where nothing is."""
         return ", ".join(f"{name} {size!r}" for name, size in self.noises.items() if size > 0)
+
+    simulators = ("numba",)
+
+    @property
+    def cost_rule(self) -> str:
+        """What a rollout costs, in a line for records."""
+        return f"1 where the robot touches a cylinder or a wall in {self.steps} steps, 0 otherwise"
+
+    @property
+    def distribution(self) -> str:
+        """How obstacle fields are drawn, in a line for records."""
+        return one_line(getattr(self.obstacles, "words", "") or repr(self.obstacles))
 
     @property
     def depends_on(self) -> tuple[Environments, ...]:

@@ -138,6 +138,17 @@ class Swing(Planar):
         """The names of its members."""
         return GRID.names
 
+    @property
+    def cost_rule(self) -> str:
+        """What a rollout costs, in a line for records."""
+        doubt = self.uncertainty
+        worst = len(self._drones(doubt)) if isinstance(doubt, WorstGains) else 0
+        return (
+            f"1 where the drone touches a cylinder or the net in {self.steps} steps of flight and "
+            f"{self.landing_steps} of landing, 0 otherwise"
+            + (f"; the worst of {worst} drones" if worst else "")
+        )
+
     # ---- gains that are not known ---------------------------------------------------------------
 
     @property

@@ -1,0 +1,157 @@
+"""Recorded rollouts, picked at random and run again: do they still cost the same?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
+from pacbayes_control.rollouts.sampling import shared_draws
+from pacbayes_control.run import Run
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.base import in_a_line, noise_of
+from pacbayes_control.tasks.functions import RolloutFailed
+from pacbayes_control.text import printable
+
+MOST = 1000  # rollouts that are run again, where no number is given
+
+
+@dataclass(frozen=True)
+class Again:
+    """Rollouts that were run again, and how many of them cost something else than is recorded."""
+
+    tried: int
+    different: int
+    first: str = ""  # the first that differs, in words
+
+
+def roll_out_again(
+    run: Run[Any],
+    task: Task,
+    environments: Environments,
+    count: int | None = None,
+    seconds: float = 3.0,
+    rng: np.random.Generator | None = None,
+) -> Again:
+    """Run rollouts of a run again, with the same policies and noise, and compare their costs.
+
+    environments: those that the costs are of, drawn from the task. count: how many rollouts; as
+    many as take about so many `seconds`, where no number is given. rng: picks the rollouts; by
+    default from the system's entropy, so that nobody can foresee which they are.
+
+    >>> from pacbayes_control.learn import learn_finite
+    >>> from pacbayes_control.rollouts import evaluate
+    >>> from pacbayes_control.tasks import Vehicle
+    >>> task = Vehicle()
+    >>> train = task.environments(20, stream="train")
+    >>> run = learn_finite(evaluate(task, task.gain_grid(), train))
+    >>> roll_out_again(run, task, train, count=5)
+    Again(tried=5, different=0, first='')
+    """
+    if count is not None and count < 1:
+        raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
+    costs, rng = run.costs, rng or np.random.default_rng()
+    _check_same(costs, task, environments)
+    total = costs.environments * costs.policies
+    picked = rng.choice(total, min(count or MOST, total), replace=False)
+    places = [divmod(int(rollout), costs.policies) for rollout in picked]
+    job_at = _jobs(run, task, environments, [column for _, column in places])
+    until = time.monotonic() + seconds
+    tried, different = 0, []
+    for row, column in places:
+        if tried and count is None and time.monotonic() > until:
+            break
+        tried += 1
+        before, now = float(costs.values[row, column]), _cost(job_at(row, column))
+        if before != now:
+            different.append(
+                f"policy {column} in environment {environments.start + row} cost {before!r} when "
+                f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
+            )
+    return Again(tried, len(different), different[0] if different else "")
+
+
+def recorded_noise(costs: Costs) -> Noise | None:
+    """The stream that the recorded rollouts took their noise from."""
+    if costs.noise is None:
+        return None
+    return Noise(*_stream(costs, "noise"))
+
+
+def _stream(costs: Costs, kind: str) -> tuple[str, int]:
+    """The stream and the seed that a record tells of noise or policies."""
+    record = costs.origin.get(kind)
+    record = cast(dict[str, Any], record) if isinstance(record, dict) else {}
+    stream, seed = record.get("stream"), record.get("seed")
+    if not isinstance(stream, str) or type(seed) is not int:
+        raise ValueError(f"the costs' origin does not say which stream their {kind} are from")
+    return stream, seed
+
+
+def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
+    """An error unless the task and the environments are those that the costs tell of."""
+    now = environments.origin | {"policy_class": getattr(task, "policy_class", None)}
+    for name, value in now.items():
+        recorded = costs.origin.get(name)
+        if recorded != value:
+            told = printable(str(recorded)) if recorded is not None else "none"
+            raise ValueError(
+                f"the run cannot be rolled out with this task: its {name.replace('_', ' ')} is "
+                f"{told}, not {value}; give the task that its costs are of"
+            )
+
+
+def _jobs(
+    run: Run[Any], task: Task, environments: Environments, columns: list[int]
+) -> Callable[[int, int], Job]:
+    """A function from a row and a column to the one rollout to be run."""
+    costs, noise = run.costs, noise_of(task, environments, recorded_noise(run.costs))
+    if (noise is None) != (costs.noise is None) or (noise and noise.kind != costs.noise):
+        raise ValueError("the run cannot be rolled out with this task: its noise is another")
+    if costs.draws is None:
+        if costs.parameters is None:
+            raise ValueError(
+                "the run was made from a table of costs: it holds no policies to roll out again"
+            )
+        policies: Any = costs.parameters
+    else:
+        if not isinstance(run.posterior, DiagonalGaussian):
+            raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
+        policies = FreshDraws(run.posterior, costs.policies, *_stream(costs, "policies"))
+    if costs.draws == "shared":
+        rows = _shared(policies, set(columns))
+
+        def shared(row: int, column: int) -> Job:
+            shifted = noise.shifted(column) if noise else None
+            return Job(task, environments[row : row + 1], rows[column][None], shifted)
+
+        return shared
+    job = Job(task, environments, policies, noise)
+    return lambda row, column: job.part(Piece(row, row + 1, column, column + 1))
+
+
+def _shared(draws: FreshDraws, columns: set[int]) -> dict[int, NDArray[np.float64]]:
+    """Some of the draws that all environments share, by their numbers."""
+    parts = shared_draws(draws.posterior, draws.draws, draws.stream, draws.seed)
+    found: dict[int, NDArray[np.float64]] = {}
+    for first, policies in parts:
+        numbers = columns.intersection(range(first, first + len(policies)))
+        found |= {number: policies[number - first].copy() for number in numbers}
+    return found
+
+
+def _cost(job: Job) -> float | str:
+    """The cost of one rollout, or in words what it raised."""
+    try:
+        return float(job.run()[0, 0])
+    except RolloutFailed as failed:
+        return f"raised {in_a_line(failed.error)}"
+    except Exception as error:
+        return f"raised {in_a_line(error)}"

@@ -1,0 +1,119 @@
+"""Rollouts that failed, remembered: one that does not fail when it is run again is a retry.
+
+A cost that counts only because a failed rollout was run again is conditioned on success: a task
+that fails at random would look better than it is. So a retry is refused unless it was allowed
+beforehand, and is then counted. In a folder, failures are lines of `failed.jsonl`, so that the same
+call knows of them when it is made again.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacbayes_control.rollouts.spans import Span, merged, without
+from pacbayes_control.text import printable
+
+
+@dataclass
+class Failed:
+    """Pieces that failed at a time: at least one of their rollouts did."""
+
+    spans: tuple[Span, ...]  # a piece each
+    error: str
+    left: list[Span]  # of their rollouts, those that have not succeeded since
+
+
+class FailureLog:
+    """The failures of a table's rollouts, and those that have succeeded since."""
+
+    def __init__(
+        self,
+        retries: int = 0,
+        path: Path | None = None,
+        code: str = "",
+        done: Sequence[Span] = (),
+    ) -> None:
+        if type(retries) is not int or retries < 0:
+            raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
+        self.allowed = retries  # how often a rollout that failed may be run again
+        self._path, self._code = path, code
+        known = _read(path, code) if path else []
+        self._open = [Failed(spans, error, without(spans, done)) for spans, error in known]
+        self._settled: list[Failed] = []  # those that failed, and then did not
+        self._settle()
+
+    @property
+    def retried(self) -> list[Failed]:
+        """What failed, and then did not, the smallest first.
+
+        Of failures that lie within each other, as where a batch is halved, the innermost.
+        """
+        innermost: list[Failed] = []
+        firsts: list[int] = []
+        for failed in sorted(self._settled, key=lambda f: sum(b - a for a, b in f.spans)):
+            if not any(bisect_left(firsts, a) < bisect_left(firsts, b) for a, b in failed.spans):
+                insort(firsts, failed.spans[0][0])
+                innermost.append(failed)
+        return innermost
+
+    @property
+    def count(self) -> int:
+        """How many rollouts count although they had failed before."""
+        return sum(len(failed.spans) for failed in self.retried)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a rollout failed and then did not, which was not allowed."""
+        return bool(self._settled) and not self.allowed
+
+    def add(self, spans: Iterable[Span], error: str) -> None:
+        """Remember that pieces failed."""
+        spans = tuple(spans)
+        if not spans or any(failed.spans == spans for failed in self._open):
+            return
+        self._open.append(Failed(spans, error, merged(spans)))
+        if self._path:
+            append_line(self._path, {"rollouts": spans, "error": error, "code": self._code})
+
+    def covers(self, span: Span) -> bool:
+        """Whether a piece is known to have failed, perhaps together with others."""
+        return any(not without([span], failed.left) for failed in self._open)
+
+    def succeeded(self, span: Span) -> None:
+        """Remember that a piece succeeded: it may have failed before."""
+        for failed in self._open:
+            failed.left = without(failed.left, [span])
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settled += [failed for failed in self._open if not failed.left]
+        self._open = [failed for failed in self._open if failed.left]
+
+
+def append_line(path: Path, record: dict[str, Any]) -> None:
+    """Add a record to a file of one a line, whose last line may have been cut off."""
+    with path.open("ab+") as file:
+        torn = False
+        if file.seek(0, 2):
+            file.seek(-1, 2)
+            torn = file.read(1) != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
+
+
+def _read(path: Path, code: str) -> list[tuple[tuple[Span, ...], str]]:
+    """The failures of this code that a file tells of; lines that were cut off are left out."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            record = json.loads(line)
+            spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
+            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
+                found.append((spans, printable(str(record["error"]))))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
