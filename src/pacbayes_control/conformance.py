@@ -19,7 +19,7 @@ from pacbayes_control.differences import Unread, Warned, environments_differ
 from pacbayes_control.differences import equal_costs as equal_costs
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.pools import ProcessPool, Workers
+from pacbayes_control.rollouts.pools import ProcessPool, Workers, gathered
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.base import generator, in_a_line, noise_of
@@ -107,7 +107,6 @@ def refuse_broken(
 
     Returns a line to warn with where rollouts may ignore what is drawn. retries: as for `evaluate`.
     """
-    roll = partial(table_of, executor=executor, retries=retries)
 
     def keep(name: str, promise: Callable[[], str]) -> Check:
         check = _tried(name, promise)
@@ -118,7 +117,8 @@ def refuse_broken(
             )
         return check
 
-    with _global_states():
+    with _global_states(), gathered(task, executor) as crew:
+        roll = partial(table_of, executor=crew.executor, retries=retries)
         keep("environments repeat", lambda: _environments_repeat(task))
         keep("streams look independent", lambda: _streams_differ(task))
         here = task.environments(4, stream=STREAM)
