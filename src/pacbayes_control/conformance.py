@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -99,11 +100,14 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
     return checks
 
 
-def refuse_broken(task: Task, policies: NDArray, executor: Workers = None) -> str | None:
+def refuse_broken(
+    task: Task, policies: NDArray, executor: Workers = None, retries: int = 0
+) -> str | None:
     """An error for a task that breaks a promise within a few rollouts; `check_task` tries more.
 
-    Returns a line to warn with where rollouts may ignore what is drawn.
+    Returns a line to warn with where rollouts may ignore what is drawn. retries: as for `evaluate`.
     """
+    roll = partial(table_of, executor=executor, retries=retries)
 
     def keep(name: str, promise: Callable[[], str]) -> Check:
         check = _tried(name, promise)
@@ -119,12 +123,12 @@ def refuse_broken(task: Task, policies: NDArray, executor: Workers = None) -> st
         keep("streams look independent", lambda: _streams_differ(task))
         here = task.environments(4, stream=STREAM)
         job = Job(task, here, policies[:3], noise_of(task, here, None))
-        table = table_of(job, executor=executor)
+        table = roll(job)
         keep(
             "the same seed gives the same cost",
-            lambda: _compare(table_of(job, executor=executor), table, "the second time"),
+            lambda: _compare(roll(job), table, "the second time"),
         )
-        shown = keep(DIFFER, lambda: environments_differ(job, table, executor, each=False))
+        shown = keep(DIFFER, lambda: environments_differ(job, table, roll, each=False))
     return shown.detail if shown.warning else None
 
 

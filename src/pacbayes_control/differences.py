@@ -7,7 +7,7 @@ which nothing else changed are compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
-from pacbayes_control.rollouts.pools import Workers
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.base import Arrays
 
@@ -55,21 +54,26 @@ def equal_costs(table: NDArray) -> str | None:
 
 
 def environments_differ(
-    job: Job, costs: NDArray, executor: Workers = None, each: bool = True
+    job: Job, costs: NDArray, roll: Callable[[Job], NDArray] = table_of, each: bool = True
 ) -> str:
     """A line on what was compared, `Warned` where that is a warning; `Unread` where it is refused.
 
     Refused are tasks that let themselves be looked at (`observed`, as a GymTask does) and show the
     same whatever was drawn, or whatever options were. Costs alone may be coarse: for other tasks
-    there is a warning. costs: of the job. each: whether values are also swapped one by one, to name
-    those that make no difference.
+    there is a warning.
+
+    Args:
+        job: what is rolled out.
+        costs: of the job.
+        roll: rolls out a job.
+        each: whether values are also swapped one by one, to name those that make no difference.
     """
-    few = _Look(job, STEPS, executor, costs)
+    few = _Look(job, STEPS, roll, costs)
     if not hasattr(job.task, "observed"):
         return _by_costs(few, each)
     here = job.environments
     many = replace(job, environments=replace(here, stop=max(here.stop, here.start + MANY)))
-    return _by_observations((few, _Look(many, None, executor)), each)
+    return _by_observations((few, _Look(many, None, roll)), each)
 
 
 def _by_observations(looks: Sequence[_Look], each: bool) -> str:
@@ -124,7 +128,7 @@ class _Look:
 
     job: Job
     steps: int | None  # that are observed at most
-    executor: Workers
+    roll: Callable[[Job], NDArray]  # the costs of a job
     costs: NDArray | None = None  # where they are known
 
     @cached_property
@@ -136,8 +140,8 @@ class _Look:
     def tables(self) -> list[NDArray]:
         """What is observed and what it costs, as it was drawn; each (environments, policies)."""
         *shown, job = self._jobs(self.job)
-        known = self.costs if self.costs is not None else table_of(job, executor=self.executor)
-        return [*(table_of(each, executor=self.executor) for each in shown), known]
+        known = self.costs if self.costs is not None else self.roll(job)
+        return [*(self.roll(each) for each in shown), known]
 
     @cached_property
     def varies(self) -> bool:
@@ -150,7 +154,7 @@ class _Look:
         before = self.tables
         try:
             for job, table in zip(self._jobs(other), before, strict=True):
-                if not np.array_equal(table_of(job, executor=self.executor), table):
+                if not np.array_equal(self.roll(job), table):
                     return True
         except Exception:  # values that do not go together: so they are read
             return True

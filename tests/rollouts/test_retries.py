@@ -436,4 +436,6 @@ def test_the_record_says_what_the_task_says_of_itself():
     assert costs.origin["distribution"] == "goals in [0, 1]"
     assert costs.origin["data_used"] == [["pictures", 3, 0, 10]]
     assert costs.policies_seen == task.data_used
-    assert "cost_rule" not in evaluate(TASKS["hit"], policies(2), train()).origin
+    assert (
+        evaluate(TASKS["hit"], policies(2), train()).origin["cost_rule"] == "cost by hit of robots"
+    )

@@ -81,7 +81,7 @@ def learn_listed(
         raise ValueError(f"{prior} was learnt from some of these environments: it is no prior")
     out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
-        warn(refuse_broken(task, checked_policies(task, policies), executor))
+        warn(refuse_broken(task, checked_policies(task, policies), executor, retries))
     with bar("training rollouts", len(train) * len(policies)) as progress:
         costs = evaluate(
             task,
@@ -114,7 +114,7 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
         prior = own_prior(task, recipe.prior)
         if not list(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
             few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
-            warn(refuse_broken(task, checked_policies(task, few), executor))
+            warn(refuse_broken(task, checked_policies(task, few), executor, recipe.retries))
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
 
 
