@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.certificate import Certificate, HeldOutEstimate
@@ -18,11 +19,10 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.projection import project
-from pacbayes_control.report.replay import roll_out
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
-from pacbayes_control.tasks import Vehicle
+from pacbayes_control.tasks import Environments, Vehicle
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200bb"
 ORIGIN: dict[str, object] = {
@@ -210,17 +210,51 @@ def test_the_bound_is_the_same_number_everywhere(page: Write):
 def test_costs_that_are_not_reproduced_are_told_first(page: Write):
     text = page(vehicle(altered=50))
     said = words(text)
-    assert said.index("Not reproduced: 24 of 24 costs") < said.index("What is promised")
+    assert said.index("Not reproduced: 24 of 24 rollouts") < said.index("What is promised")
+    assert re.search(r"policy \d+ in environment \d+ cost [01].0 when it was recorded", said)
     assert text.count('role="alert"') == 1
 
 
-def test_costs_that_are_reproduced_raise_no_alarm(page: Write):
-    run = vehicle()
-    task = Vehicle()
-    assert roll_out(run, task, task.environments(12, "train")).altered == (0, 24)
-    text = page(run)
+def test_costs_that_are_reproduced_raise_no_alarm(tmp_path: Path):
+    written = write_page(vehicle(), tmp_path / "page.html")
+    assert (written.again.tried, written.again.different) == (24, 0)
+    text = written.path.read_text(encoding="utf-8")
     assert 'role="alert"' not in text
     assert "Not reproduced" not in words(text)
+
+
+def test_costs_are_compared_for_tasks_that_cannot_show_themselves(tmp_path: Path):
+    @dataclass(frozen=True)
+    class Changed:
+        """A wall, passed or not; with a change the opposite."""
+
+        change: bool
+        name: str = "blind"
+
+        def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+            draw = lambda rng, size: {"x": rng.random(size)}  # noqa: E731
+            return Environments(draw, self.name, stream, seed, 0, n)
+
+        def costs(self, policies: NDArray, environments: Environments) -> NDArray:
+            return (environments.arrays()["x"][:, None] > policies[:, 0]) ^ self.change
+
+    task: Any = Changed(False)
+    train = task.environments(10, "train")
+    run = learn_finite(evaluate(task, np.array([[0.5], [0.9]]), train))
+    for change, different in ((False, 0), (True, 20)):
+        changed: Any = Changed(change)
+        options: Any = {"task": changed, "environments": changed.environments(10, "train")}
+        written = write_page(run, tmp_path / "page.html", **options)
+        assert (written.again.tried, written.again.different) == (20, different)
+        assert ("Not reproduced" in written.path.read_text("utf-8")) == change
+
+
+def test_it_is_said_where_nothing_could_be_compared(page: Write, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise ValueError("its noise is another")
+
+    monkeypatch.setattr("pacbayes_control.report.page.roll_out_again", refuse)
+    assert "No recorded cost was compared: its noise is another." in words(page(vehicle()))
 
 
 def test_plots_take_the_colours_of_the_page(page: Write):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -72,8 +73,7 @@ def report(
         written = write_page(loaded, page, own, environments, name, _pictures(folder))
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
-    different, tried = written.altered
-    if warning := not_reproduced(different, tried):
+    if warning := not_reproduced(written.again):
         say(f"NOT REPRODUCED: {warning}", style="bold red")
     if plots:
         for file in write_plots(loaded, plots, plot_format or "svg"):
@@ -90,7 +90,7 @@ def report(
                 {"environment": i, "name": loaded.costs.site(i), "cost": cost}
                 for i, cost in hardest(loaded)
             ],
-            "again": {"tried": tried, "different": different},
+            "again": asdict(written.again),
         },
     )
 

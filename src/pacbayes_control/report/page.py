@@ -28,6 +28,7 @@ from pacbayes_control.report.replay import (
     roll_out,
     why_no_replay,
 )
+from pacbayes_control.rollouts.again import Again, roll_out_again
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.text import json_text, printable
@@ -35,6 +36,7 @@ from pacbayes_control.text import json_text, printable
 MARK = '<meta name="generator" content="pbc report'  # by which a page is known as ours
 
 SCRIPTS = ("rollouts.js", "drawing.js", "page.js")
+REPEATED = 24  # rollouts that are run again to compare their costs; or a few seconds' worth
 COLOURS = {  # of the plots, by their names in page.css, where a dark screen has others
     "#000000": "ink",
     "#ffffff": "paper",
@@ -56,7 +58,7 @@ class Page:
     replays: int  # rollouts that can be watched
     environments: int
     policies: int | None  # None for a Gaussian posterior
-    altered: tuple[int, int]  # recorded costs that are not reproduced, out of how many tried
+    again: Again  # recorded rollouts that were run again, and how many cost something else
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,17 @@ def write_page(
     if reason is None:
         full = roll_out(run, cast(Showable, task), cast(Environments, environments))
         replay, packed = pack_within(full, environment_costs(run)[full.environments])
+    again = Again(0, 0)
+    if task is not None and environments is not None and reason != "":
+        try:
+            again = roll_out_again(run, task, environments, REPEATED if replay else None)
+        except ValueError as error:
+            reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
     shown = own_pictures.section(pictures or {})
-    text = _page(run, name, replay, packed, reason or "", shown).encode()
+    text = _page(run, name, replay, packed, reason or "", shown, again).encode()
     Path(file).write_bytes(text)
-    pairs, altered = (replay.pairs, replay.altered) if replay else (0, (0, 0))
-    c = run.certificate
-    return Page(Path(file), len(text), pairs, c.environments, c.policies, altered)
+    pairs, c = replay.pairs if replay else 0, run.certificate
+    return Page(Path(file), len(text), pairs, c.environments, c.policies, again)
 
 
 def is_page(file: Path) -> bool:
@@ -114,6 +121,7 @@ def _page(
     packed: Packed | None,
     reason: str,
     pictures: str,
+    again: Again,
 ) -> str:
     parts = [part for part in _sections(run, name, replay, reason, pictures) if part.content]
     links = "".join(f'<li><a href="#{part.anchor}">{part.link}</a></li>' for part in parts)
@@ -128,7 +136,7 @@ def _page(
         title=escape(Path(name).name),
         css=_asset("page.css"),
         navigation=links,
-        alarm=_alarm(*replay.altered) if replay else "",
+        alarm=_alarm(again),
         content=content,
         data=data,
         script="".join(_asset(name) for name in SCRIPTS) if replay else "",
@@ -186,9 +194,9 @@ def _promise(run: Run[Any], name: str) -> str:
     )
 
 
-def _alarm(different: int, tried: int) -> str:
+def _alarm(again: Again) -> str:
     """A banner where recorded costs are not reproduced."""
-    words = not_reproduced(different, tried)
+    words = not_reproduced(again)
     if not words:
         return ""
     return (

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs, checked_costs
+from pacbayes_control.costs import checked_costs
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.report.environments import environment_costs
+from pacbayes_control.rollouts.again import Again, recorded_noise
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.base import Scene, generator, noise_of
 
 DRAWS = 20  # policies drawn for the page from a Gaussian posterior
 MOST_POLICIES = 200
-PROBES = 8  # environments in which a few recorded costs are computed again
 MOST_PAIRS = 60_000  # rolled out for a page: a few seconds of the vehicle
 TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
 
@@ -48,7 +48,6 @@ class Replay:
     paths: list[list[NDArray[np.float64]]]  # by rows and columns, each (points, 2 or 3)
     scenes: list[Scene]  # by rows
     contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
-    altered: tuple[int, int] = (0, 0)  # costs that were computed again and differ, out of how many
 
     @property
     def pairs(self) -> int:
@@ -100,13 +99,14 @@ def why_no_replay(run: Run[Any], task: object | None) -> str | None:
     return f"The task {name} cannot show itself: it has no scenes and paths."
 
 
-def not_reproduced(different: int, tried: int) -> str:
+def not_reproduced(again: Again) -> str:
     """What a reader must know where recorded costs are not those of the task; empty elsewhere."""
-    if not different:
+    if not again.different:
         return ""
     return (
-        f"{different:,} of {tried:,} costs that were computed again are not those that were "
-        "recorded. The task has changed since, or the costs are not of its rollouts."
+        f"{again.different:,} of {again.tried:,} rollouts that were run again do not cost what is "
+        f"recorded: {again.first}. The task has changed since, or the costs are not of its "
+        "rollouts."
     )
 
 
@@ -123,7 +123,7 @@ def roll_out(
             f"{len(environments)} environments were given for a run that counts "
             f"{run.costs.environments}: give those that its costs are of"
         )
-    policies, noise = run.costs.parameters, _recorded_noise(run.costs)
+    policies, noise = run.costs.parameters, recorded_noise(run.costs)
     drawn = policies is None
     if policies is None:
         policies = run.posterior.sample(generator(0, "report", of="policies"), DRAWS)
@@ -147,31 +147,7 @@ def roll_out(
             costs.append(_costs(task, policies, part, noise))
     table = checked_costs(np.concatenate(costs)) if drawn else run.costs.values[rows][:, columns]
     contacts = np.array([_touching(*pair) for pair in zip(scenes, paths, strict=True)])
-    altered = (0, 0)
-    if not drawn:
-        altered = _altered(run.costs, task, environments, rows, columns, noise)
-    return Replay(rows, columns, drawn, table, paths, scenes, contacts, altered)
-
-
-def _altered(
-    costs: Costs,
-    task: Task,
-    environments: Environments,
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    noise: Noise | None,
-) -> tuple[int, int]:
-    """How many of a few recorded costs the task does not give any more, and how many were tried."""
-    assert costs.parameters is not None
-    different = tried = 0
-    for row in rows[np.unique(np.linspace(0, len(rows) - 1, PROBES).astype(int))].tolist():
-        here = environments[row : row + 1]
-        for j in columns[:3].tolist():
-            shifted = noise.shifted(j) if noise else None
-            now = _costs(task, costs.parameters[j : j + 1], here, shifted)[0, 0]
-            different += bool(now != costs.values[row, j])
-            tried += 1
-    return different, tried
+    return Replay(rows, columns, drawn, table, paths, scenes, contacts)
 
 
 def highest(values: NDArray, most: int) -> NDArray[np.int64]:
@@ -182,17 +158,6 @@ def highest(values: NDArray, most: int) -> NDArray[np.int64]:
 def likeliest(run: Run[Categorical]) -> NDArray[np.int64]:
     """All policies by their share of the posterior; among equals, the cheapest first."""
     return np.lexsort((run.costs.means, -run.posterior.probabilities))
-
-
-def _recorded_noise(costs: Costs) -> Noise | None:
-    """The stream that the recorded rollouts took their noise from."""
-    if costs.noise is None:
-        return None
-    record = cast(dict[str, Any], costs.origin["noise"])
-    stream, seed = record.get("stream"), record.get("seed")
-    if not isinstance(stream, str) or type(seed) is not int:
-        raise ValueError("the costs' origin does not say which stream their noise is from")
-    return Noise(stream, seed)
 
 
 def _parts(environments: Environments, rows: NDArray[np.int64]) -> Iterator[Environments]:
