@@ -67,6 +67,7 @@ def environments_differ(
         costs: of the job.
         roll: rolls out a job.
         each: whether values are also swapped one by one, to name those that make no difference.
+
     """
     few = _Look(job, STEPS, roll, costs)
     if not hasattr(job.task, "observed"):

@@ -18,6 +18,7 @@ from rich.text import Text
 from pacbayes_control.balls import Ball
 from pacbayes_control.certificate import HeldOutEstimate
 from pacbayes_control.cli import identifying
+from pacbayes_control.conformance import Check
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import compare, learn_finite
 from pacbayes_control.monitor import Monitor
@@ -90,7 +91,10 @@ SHOWS: dict[str, Callable[[], None]] = {
     "curve": lambda: terminal.show_curve(curve(robust().certificate)),
     "report": lambda: terminal.show_report(watched().report(), drawn_afresh=True),
     "checks": lambda: terminal.show_checks(
-        [SimpleNamespace(name="same seed", passed=False, detail="cost 0.12345 and 0.23456")]  # type: ignore[list-item]
+        [
+            Check("same seed", False, "cost 0.12345 and 0.23456"),
+            Check("speed", True, "12,345 a second"),
+        ]
     ),
     "table1": lambda: tables.show_table1([row()]),
     "table2": lambda: tables.show_table2([row(method="robust")]),
