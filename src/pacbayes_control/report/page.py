@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from string import Template
@@ -20,6 +19,7 @@ from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.report.markup import escape
 from pacbayes_control.report.packing import Packed, pack_within
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE
+from pacbayes_control.report.player import asset, data, player
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import (
     Replay,
@@ -31,7 +31,6 @@ from pacbayes_control.report.replay import (
 from pacbayes_control.rollouts.again import Again, roll_out_again
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Task
-from pacbayes_control.text import json_text, printable
 
 MARK = '<meta name="generator" content="pbc report'  # by which a page is known as ours
 
@@ -130,16 +129,15 @@ def _page(
         f'<h2 id="{part.anchor}-title">{part.title}</h2>\n{part.content}\n</section>'
         for part in parts
     )
-    data = _data(run, replay, packed) if replay and packed else ""
-    return Template(_asset("page.html")).substitute(
+    return Template(asset("page.html")).substitute(
         generator=f"pbc report (pacbayes-control {pacbayes_control.__version__})",
         title=escape(Path(name).name),
-        css=_asset("page.css"),
+        css=asset("page.css"),
         navigation=links,
         alarm=_alarm(again),
         content=content,
-        data=data,
-        script="".join(_asset(name) for name in SCRIPTS) if replay else "",
+        data=data(run, replay, packed) if replay and packed else "",
+        script="".join(asset(name) for name in SCRIPTS) if replay else "",
     )
 
 
@@ -172,7 +170,7 @@ def _sections(
             "environments", "Environments", "Cost by environment", _beside(costs + spread, hardest)
         ),
         Section("pictures", "Pictures", "What it looks like", pictures),
-        Section("replay", "Replay", "Watch the rollouts", _player(run, replay) if replay else ""),
+        Section("replay", "Replay", "Watch the rollouts", player(run, replay) if replay else ""),
         Section(
             "outlook", "More data", "More environments", _beside(growth, sections.outlook(run))
         ),
@@ -231,84 +229,3 @@ def _plot(run: Run[Any], name: str, label: str) -> str:
 
 def _colour(colour: str) -> str:
     return f"var(--{COLOURS[colour]})" if colour in COLOURS else colour
-
-
-# ---- the replay ---------------------------------------------------------------------------------
-
-
-def _player(run: Run[Any], replay: Replay) -> str:
-    threshold = "1" if replay.binary else "½ or more"
-    return Template(_asset("replay.html")).substitute(
-        intro=_introduction(run, replay),
-        threshold=threshold,
-        alone=" hidden" if len(replay.policies) == 1 else "",
-        cost="Cost" if replay.drawn else "Cost recorded",
-    )
-
-
-def _introduction(run: Run[Any], replay: Replay) -> str:
-    """Which rollouts there are, and how they differ from what was recorded."""
-    rows, columns = replay.costs.shape
-    if replay.drawn:
-        words = (
-            f"Policies of a posterior are drawn, not listed. These {columns} were drawn for this "
-            "page alone: they illustrate the promise, and the bound does not rest on them."
-        )
-    elif run.certificate.policies in (None, columns) and rows == run.costs.environments:
-        words = "Every rollout that the certificate counts, rolled out again as it was recorded."
-    else:
-        words = (
-            f"Of {run.costs.environments:,} × {run.costs.policies:,} rollouts, this page has room "
-            f"for {replay.pairs:,}, rolled out again as they were recorded."
-        )
-    if columns < run.costs.policies and not replay.drawn:
-        words += f" Kept are the {columns:,} likeliest policies."
-    if rows < run.costs.environments:
-        words += (
-            f" Of the {run.costs.environments:,} environments, the {rows:,} with the highest cost "
-            "are here: what you see is worse than the average."
-        )
-    if 0 < replay.disagreements <= 0.01 * replay.pairs:
-        words += (
-            f" In {replay.disagreements:,} of {replay.pairs:,} the path ends otherwise than the "
-            "recorded cost says, since it is computed more precisely; the text then says so."
-        )
-    return words + " Grid lines are 1 m apart, and a dashed line shows the way ahead."
-
-
-def _data(run: Run[Any], replay: Replay, packed: Packed) -> str:
-    """Everything that the script reads: values as JSON, arrays as deflated text."""
-    values = packed.values | {
-        "names": [printable(name) for name in _names(run, replay)],
-        "sites": [printable(run.costs.sites[i]) for i in replay.environments if run.costs.sites],
-        "shares": _shares(run, replay),
-        "recorded": not replay.drawn,
-        "contactIsFailure": replay.disagreements <= 0.01 * replay.pairs and replay.binary,
-    }
-    # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
-    text = json_text(values, indent=None).replace("<", "\\u003c")
-    scripts = [f'<script type="application/json" id="replay-values">{text}</script>']
-    scripts += [
-        f'<script type="application/octet-stream;base64" id="pack-{name}" '
-        f'data-kind="{kind}">{array}</script>'
-        for name, (kind, array) in packed.arrays.items()
-    ]
-    return "\n".join(scripts)
-
-
-def _names(run: Run[Any], replay: Replay) -> list[str]:
-    if replay.drawn:
-        return [f"draw {j + 1} from the posterior" for j in replay.policies]
-    if not isinstance(run.posterior, Categorical):
-        return ["the policy that was drawn"]
-    return [run.costs.name(int(j)) for j in replay.policies]
-
-
-def _shares(run: Run[Any], replay: Replay) -> list[float]:
-    if not isinstance(run.posterior, Categorical):
-        return [1 / len(replay.policies)] * len(replay.policies)
-    return [round(float(run.posterior.probabilities[j]), 6) for j in replay.policies]
-
-
-def _asset(name: str) -> str:
-    return files("pacbayes_control.report").joinpath("assets", name).read_text(encoding="utf-8")
