@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import complaint
+from commands import complaint, files
 from pacbayes_control.cli.loading import load_task, task_name
 from pacbayes_control.conformance import check_task
 from pacbayes_control.reading import read_policies
@@ -97,14 +97,10 @@ def learnt(run: Pbc, task: str, *options: object, n: int = 60) -> dict[str, Any]
     return json.loads(Path("r.json").read_text())
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def but_for_incidents(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """A run's files without what tells of incidents, and the date; and the incidents."""
-    content: dict[str, Any] = files(folder)
-    manifest = json.loads(content.pop("manifest.json"))
+    content = files(folder)
+    manifest = content.pop("manifest.json")
     certificate = json.loads(content.pop("certificate.json"))
     incidents = certificate.pop("incidents")
     assert manifest["origin"].pop("incidents", {}) == incidents

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import files
 from origins import CERTIFYING, SINGLE_DRAW
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
@@ -37,8 +38,7 @@ def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
 
 def test_the_same_run_is_the_same_folder_byte_for_byte(saved: Path, tmp_path: Path):
     copy = Run.load(saved).save(tmp_path / "copy", attachments={"picture.svg": b"<svg/>"})
-    for path in saved.iterdir():
-        assert path.read_bytes() == (copy / path.name).read_bytes()
+    assert files(saved) == files(copy)
 
 
 def test_nothing_in_a_run_is_pickled(saved: Path):
@@ -290,8 +290,7 @@ def test_a_gaussian_run_comes_back_as_it_was_saved(tmp_path: Path, make):
     assert after.costs.noise == before.costs.noise
     assert after.costs.digests == before.costs.digests
     again = after.save(tmp_path / "again")
-    for path in (tmp_path / "run").iterdir():
-        assert path.read_bytes() == (again / path.name).read_bytes()
+    assert files(tmp_path / "run") == files(again)
 
 
 @pytest.mark.parametrize("name", ["certificate.json", "costs.npy", "prior.json", "posterior.json"])

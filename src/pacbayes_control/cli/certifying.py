@@ -89,6 +89,7 @@ def certify(
     from pacbayes_control.learn import compare
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
     from pacbayes_control.reading import read_campaign, read_prior
+    from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.terminal import say, show_comparison
     from pacbayes_control.run import check_free
 
@@ -120,5 +121,6 @@ def certify(
             "certificates": [run.certificate.to_dict() for run in comparison.runs],
             "chosen": comparison.chosen.certificate.to_dict(),
             "posterior": shares,
+            "hardest": hardest_records(comparison.chosen),
         },
     )

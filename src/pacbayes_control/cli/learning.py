@@ -288,10 +288,6 @@ def learn(
         if run.certificate.test_estimate is not None:
             result["true_cost"] = run.certificate.test_estimate.cost
             result["test_environments"] = test_environments
-            say(
-                f"Estimated on {test_environments:,} environments that it has never seen: "
-                f"{result['true_cost']:.4f}."
-            )
         warn(equal_costs(run.costs.values))
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))

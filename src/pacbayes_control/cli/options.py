@@ -135,13 +135,15 @@ def verified(
     known: the fingerprint of a run that was verified before, for which no bound is recomputed.
     """
     from pacbayes_control.monitor.state import fingerprint
+    from pacbayes_control.report.console import working
     from pacbayes_control.run import AlteredRun, Run
     from pacbayes_control.verification import InvalidCertificate, verify
 
     try:
         run = Run.load(folder)
         if known is None or known != fingerprint(folder):
-            verify(folder)
+            with working("verifying"):
+                verify(folder)
     except (AlteredRun, InvalidCertificate) as error:
         write_json(json_file, {"verified": False, "reason": str(error)})
         complain(f"NOT VERIFIED: {error}")

@@ -62,7 +62,7 @@ def report(
 
     from pacbayes_control.cli.loading import load_task
     from pacbayes_control.recipes.recorded import recorded_environments
-    from pacbayes_control.report.environments import hardest
+    from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
     from pacbayes_control.report.replay import not_reproduced
@@ -86,10 +86,7 @@ def report(
             "replays": written.replays,
             "environments": written.environments,
             "policies": written.policies,
-            "hardest": [
-                {"environment": i, "name": loaded.costs.site(i), "cost": cost}
-                for i, cost in hardest(loaded)
-            ],
+            "hardest": hardest_records(loaded),
             "again": asdict(written.again),
         },
     )

@@ -25,3 +25,8 @@ def hardest(run: Run[Any], most: int = WORST) -> list[tuple[int, float]]:
     means = environment_costs(run)
     first = np.argsort(-means, kind="stable")[:most]
     return [(int(i), float(means[i])) for i in first if means[i] >= 0.001]
+
+
+def hardest_records(run: Run[Any]) -> list[dict[str, Any]]:
+    """The same with their names, as plain values for JSON."""
+    return [{"environment": i, "name": run.costs.site(i), "cost": cost} for i, cost in hardest(run)]
