@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ def main() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)  # to be stopped is to be interrupted
     warnings.showwarning = _show_warning
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that a home cannot be written to
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
