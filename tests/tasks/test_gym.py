@@ -265,7 +265,7 @@ def test_what_lies_outside_is_an_error_with_the_value_and_the_range(
     worst: float, best: float, value: float
 ):
     words = (
-        f"{value!r} lies outside the declared range from worst = {worst} to best = {best}: widen"
+        f"{value!r} lies outside the declared range from worst = {worst} to best = {best}: declare"
     )
     with pytest.raises(ValueError, match=re.escape(f"a return of {words}")):
         FromReturn(worst, best)(one(value))
