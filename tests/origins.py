@@ -2,5 +2,15 @@
 
 from __future__ import annotations
 
-CERTIFYING: dict[str, object] = {"policies": {"stream": "certify", "seed": 0}}
-SINGLE_DRAW: dict[str, object] = {"policies": {"stream": "single draw", "seed": 0}}
+from pacbayes_control.distributions import DiagonalGaussian
+
+
+def certifying(posterior: DiagonalGaussian, stream: str = "certify") -> dict[str, object]:
+    """Policies that were drawn from a posterior for its certificate."""
+    digest = posterior.parameters_digest
+    return {"policies": {"stream": stream, "seed": 0, "posterior": digest}}
+
+
+def single_draw(posterior: DiagonalGaussian) -> dict[str, object]:
+    """The one policy that was drawn."""
+    return certifying(posterior, "single draw")

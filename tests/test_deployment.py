@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
-from origins import CERTIFYING, SINGLE_DRAW
+from origins import certifying, single_draw
 from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs
+from pacbayes_control.costs import Costs, learnt_from
 from pacbayes_control.deployment import DeployedPolicy
 from pacbayes_control.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.issuing import Provenance, issue, issue_sampled, issue_single_draw
@@ -47,13 +47,14 @@ def finite_run(probabilities: list[float]) -> Run[Categorical]:
     costs = Costs(values, parameters=np.arange(float(size))[:, None])
     budget = Budget(0.05)
     budget.spend("kl")
-    prior, posterior = Categorical.uniform(size), Categorical(probabilities)
+    prior = Categorical.uniform(size)
+    posterior = learnt_from(Categorical(probabilities), prior, costs)
     certificate = issue(costs, prior, posterior, "kl", budget, Provenance("kl"))
     return Run(certificate, costs, prior, posterior)
 
 
 def gaussian_run() -> Run[DiagonalGaussian]:
-    costs = Costs(np.eye(50, 4), origin=CERTIFYING, draws="fresh")
+    costs = Costs(np.eye(50, 4), origin=certifying(GAUSSIAN), draws="fresh")
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
@@ -62,7 +63,7 @@ def gaussian_run() -> Run[DiagonalGaussian]:
 
 
 def single_draw_run() -> Run[DiagonalGaussian]:
-    costs = Costs(np.eye(50, 1), origin=SINGLE_DRAW, parameters=DRAWN)
+    costs = Costs(np.eye(50, 1), origin=single_draw(GAUSSIAN), parameters=DRAWN)
     budget = Budget(0.05)
     budget.spend("single-draw")
     certificate = issue_single_draw(costs, PRIOR, GAUSSIAN, budget, Provenance("kl"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import chi2, multivariate_normal, norm
 
-from origins import CERTIFYING, SINGLE_DRAW
+from origins import certifying, single_draw
 from pacbayes_control.certificate import Budget, Certificate, Constraint
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
@@ -93,7 +93,12 @@ def sampled(
 ) -> Certificate:
     shares = budget(sampling=SAMPLING_DELTA, **{method: DELTA - SAMPLING_DELTA})
     return issue_sampled(
-        Costs(values, origin=CERTIFYING, draws=draws), prior, posterior, method, shares, provenance
+        Costs(values, origin=certifying(posterior), draws=draws),
+        prior,
+        posterior,
+        method,
+        shares,
+        provenance,
     )
 
 
@@ -103,7 +108,7 @@ def single(
     prior: DiagonalGaussian = PRIOR,
     posterior: DiagonalGaussian = POSTERIOR,
 ) -> Certificate:
-    costs = Costs(values, origin=SINGLE_DRAW, parameters=policy[None])
+    costs = Costs(values, origin=single_draw(posterior), parameters=policy[None])
     return issue_single_draw(costs, prior, posterior, budget(single_draw=DELTA), LEARNT)
 
 
@@ -361,7 +366,14 @@ def test_the_sentences_say_who_is_certified(failures: NDArray, grades: NDArray):
 
 
 def test_environments_set_aside_change_what_the_sentence_claims(failures: NDArray):
-    origin = {**CERTIFYING, "task": "t", "stream": "train", "seed": 0, "start": 30, "stop": 150}
+    origin = {
+        **certifying(POSTERIOR),
+        "task": "t",
+        "stream": "train",
+        "seed": 0,
+        "start": 30,
+        "stop": 150,
+    }
     prior = PRIOR.with_data_used(Seen("train", 0, 0, 20), Seen("train", 0, 150, 160))
     prior = prior.with_data_used(Seen("train", 1, 0, 7), Seen("elsewhere", 0, 0, 9))
     shares = budget(sampling=0.01, kl=0.04)
@@ -373,7 +385,9 @@ def test_environments_set_aside_change_what_the_sentence_claims(failures: NDArra
 
 
 def test_noise_of_the_rollouts_is_told(failures: NDArray):
-    origin = CERTIFYING | {"noise": {"stream": "certify noise", "seed": 0, "of": "wheel slip 0.1"}}
+    origin = certifying(POSTERIOR) | {
+        "noise": {"stream": "certify noise", "seed": 0, "of": "wheel slip 0.1"}
+    }
     costs = Costs(failures, origin=origin, draws="fresh")
     shares = budget(sampling=0.01, kl=0.04)
     c = issue_sampled(costs, PRIOR, POSTERIOR, "kl", shares, LEARNT)
@@ -404,7 +418,7 @@ def test_a_finite_posterior_has_no_fields_of_a_gaussian_one(failures: NDArray):
 
 def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
     """A smaller share for sampling loosens that step, and no other."""
-    costs = Costs(failures, origin=CERTIFYING, draws="fresh")
+    costs = Costs(failures, origin=certifying(POSTERIOR), draws="fresh")
     few, much = budget(sampling=0.001, kl=0.04), budget(sampling=0.01, kl=0.04)
     loose = issue_sampled(costs, PRIOR, POSTERIOR, "kl", few, LEARNT)
     tight = issue_sampled(costs, PRIOR, POSTERIOR, "kl", much, LEARNT)
@@ -417,7 +431,7 @@ def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
 
 
 def test_a_budget_without_a_share_for_sampling_is_refused(failures: NDArray):
-    costs = Costs(failures, origin=CERTIFYING, draws="fresh")
+    costs = Costs(failures, origin=certifying(POSTERIOR), draws="fresh")
     with pytest.raises(ValueError, match="a share for sampling and one for the method kl"):
         issue_sampled(costs, PRIOR, POSTERIOR, "kl", budget(kl=0.01), LEARNT)
     with pytest.raises(ValueError, match="one for the method occam"):

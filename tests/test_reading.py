@@ -312,8 +312,36 @@ def test_rows_with_fractions_are_asked_about_in_arrays_too(tmp_path: Path):
 
 def test_many_rows_with_fractions_are_environments(tmp_path: Path):
     text = "a\n" + "1\n0\n" * 9
-    assert costs_of(tmp_path, text + "0.5\n" * 4).environments == 22
+    assert costs_of(tmp_path, text + "0.5\n" * 8).environments == 26
     assert costs_of(tmp_path, "a\n0.5\n1\n").environments == 2
+
+
+@pytest.mark.parametrize("label", ["Gesamtergebnis", "x̄", "mean over sites", "=AVERAGE(B2:B9)"])
+def test_a_last_row_of_means_is_told_by_its_numbers(tmp_path: Path, label: str):
+    values = np.random.default_rng(0).random((8, 3)).round(2)
+    rows = [f"s{i},{a:g},{b:g},{c:g}" for i, (a, b, c) in enumerate(values)]
+    text = "site,a,b,c\n" + "\n".join(rows)
+    means = values.mean(axis=0)
+    for digits in (2, 4, 12):
+        last = ",".join(f"{mean:.{digits}f}" for mean in means)
+        path = write(tmp_path / "c.csv", f"{text}\n{label},{last}\n")
+        with pytest.raises(ValueError, match=r"line 10: it has the means of the rows above"):
+            read_campaign(path)
+        assert read_campaign(path, graded=True).costs.environments == 9
+    other = ",".join(f"{mean + 0.02:.2f}" for mean in means)
+    assert costs_of(tmp_path, f"{text}\n{label},{other}\n").environments == 9
+
+
+def test_subtotals_of_blocks_are_asked_about(tmp_path: Path):
+    block = "\n".join(["1,0", "0,0"] * 5)
+    with pytest.raises(ValueError, match="a row with fractions in a table of 0 and 1"):
+        costs_of(tmp_path, "a,b\n" + f"{block}\n0.5,0\n" * 4)
+
+
+@pytest.mark.parametrize("name", ["success?", "Success rate", "Pass/Fail", "OK", "reward"])
+def test_a_column_that_counts_up_is_no_cost(tmp_path: Path, name: str):
+    with pytest.raises(ValueError, match="counts successes"):
+        costs_of(tmp_path, f"{name},b\n0,1\n1,1\n")
 
 
 # ---- missing trials -----------------------------------------------------------------------------
@@ -521,7 +549,7 @@ def test_a_posterior_is_no_prior_for_the_table_that_it_was_learnt_from(
     costs = table(tmp_path / "c.csv", ROWS, sites)
     learn_finite(costs, 0.05).save(tmp_path / "run")
     prior = read_prior(tmp_path / "run" / "posterior.json", costs.names)
-    rows = ROWS + ["0.5,1,1"] * 4 if change == "added" else ROWS[:9] if change == "fewer" else ROWS
+    rows = ROWS + ["1,0,1"] * 4 if change == "added" else ROWS[:9] if change == "fewer" else ROWS
     others = sites and [*sites, "new", "newer", "more", "most"][: len(rows)]
     if change == "reordered":
         rows, others = rows[::-1], others and others[::-1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from commands import files
-from origins import CERTIFYING, SINGLE_DRAW
+from origins import certifying, single_draw
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
@@ -258,7 +258,7 @@ def sampled_run(shared: bool = False) -> Run[DiagonalGaussian]:
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
-    origin = CERTIFYING | {
+    origin = certifying(posterior) | {
         "task": "test",
         "noise": {"stream": "certify noise", "seed": 1, "of": "wind"},
     }
@@ -272,7 +272,7 @@ def single_draw_run() -> Run[DiagonalGaussian]:
     prior, posterior = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([1 / 3, 0.1], [0.7, 0.2])
     budget = Budget(0.05)
     budget.spend("single-draw")
-    costs = Costs(np.eye(30, 1), origin=SINGLE_DRAW, parameters=np.array([[0.2, 1 / 7]]))
+    costs = Costs(np.eye(30, 1), origin=single_draw(posterior), parameters=np.array([[0.2, 1 / 7]]))
     certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl"))
     return Run(certificate, costs, prior, posterior)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from origins import CERTIFYING, SINGLE_DRAW
+from origins import certifying, single_draw
 from pacbayes_control.balls import Ball, ball_between, ball_of_samples
 from pacbayes_control.bounds.shift import shift_inverse
 from pacbayes_control.bounds.two_samples import divergence_of_samples
@@ -138,11 +138,11 @@ def gaussian_run(single: bool) -> Run[DiagonalGaussian]:
     budget, provenance = Budget(0.05), Provenance("kl", "a test's")
     values = np.random.default_rng(5).random((100, 1 if single else 4)) < 0.15
     if single:
-        costs = Costs(values, origin=SINGLE_DRAW, parameters=np.array([[0.1, -0.9]]))
+        costs = Costs(values, origin=single_draw(posterior), parameters=np.array([[0.1, -0.9]]))
         budget.spend("single-draw")
         certificate = issue_single_draw(costs, prior, posterior, budget, provenance)
     else:
-        costs = Costs(values, origin=CERTIFYING, draws="fresh")
+        costs = Costs(values, origin=certifying(posterior), draws="fresh")
         budget.spend("sampling", 0.005)
         budget.spend("kl")
         certificate = issue_sampled(costs, prior, posterior, "kl", budget, provenance)
@@ -484,7 +484,7 @@ def test_the_bound_that_is_recomputed_from_zero_is_not_above_the_one_stated(
     tmp_path: Path, name: str
 ):
     prior, posterior = DiagonalGaussian([5.0], 1.0), DiagonalGaussian([0.0], 1.0)
-    costs = Costs(np.zeros((50, 1)), origin=SINGLE_DRAW, parameters=prior.mean[None])
+    costs = Costs(np.zeros((50, 1)), origin=single_draw(posterior), parameters=prior.mean[None])
     budget = Budget(0.05)
     budget.spend("single-draw")
     certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl", "a test's"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,17 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint
 
-from origins import CERTIFYING
+from origins import certifying
 from pacbayes_control.certificate import Budget, Constraint, HeldOutEstimate
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import Categorical, DiagonalGaussian, Seen
 from pacbayes_control.issuing import Provenance, issue_sampled
 from pacbayes_control.learn import learn_constrained, learn_finite
-from pacbayes_control.run import Run
+from pacbayes_control.learn.gaussian import split_budget
+from pacbayes_control.rollouts import certifying_draws
+from pacbayes_control.run import AlteredRun, Run, hash_file, json_bytes, seal
+from pacbayes_control.tasks import FunctionTask
+from pacbayes_control.text import quoted
 from pacbayes_control.verification import InvalidCertificate, verify
 
 TRAIN: dict[str, object] = {"task": "test", "stream": "train", "seed": 0, "start": 0, "stop": 200}
@@ -144,9 +150,10 @@ def test_draws_from_another_stream_than_the_one_kept_are_refused(tmp_path: Path)
         certificate = issue_sampled(costs, gaussian, gaussian, "kl", budget, provenance)
         return Run(certificate, costs, gaussian, gaussian)
 
-    honest = sampled(CERTIFYING)
+    honest = sampled(certifying(gaussian))
     verify(honest.save(tmp_path / "honest"))
     wrong: list[dict[str, object]] = [{}, {"policies": {"stream": "sample"}}, {"policies": 7}]
+    wrong.append(certifying(gaussian, "sample"))
     for number, origin in enumerate(wrong):
         with pytest.raises(ValueError, match="from the stream 'certify' alone"):
             sampled(origin)
@@ -190,6 +197,93 @@ def test_what_can_only_be_believed_is_listed(drawn: Costs, tmp_path: Path):
         assert words in told
     bare = verify(learn_finite(Costs(drawn.values)).save(tmp_path / "bare")).told
     assert not any("prior came from" in words or "estimate" in words for words in bare)
+
+
+def test_draws_of_another_posterior_are_refused(tmp_path: Path):
+    task = FunctionTask(
+        lambda policy, environment: float(abs(policy[0] - environment["goal"]) > 1),
+        lambda rng: {"goal": rng.random()},
+        "reach",
+        2,
+    )
+    train = task.environments(40, stream="train")
+    prior, good = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([0.1, 0.1], 0.01)
+    costs = certifying_draws(task, good, train, 5)
+    budget = split_budget(0.05, "kl")
+    with pytest.raises(ValueError, match="not drawn from the posterior that is to be certified"):
+        issue_sampled(costs, prior, prior, "kl", budget, Provenance("kl"))
+    told = good.with_data_used(train.range)
+    certificate = issue_sampled(costs, prior, told, "kl", budget, Provenance("kl"))
+    verify(Run(certificate, costs, prior, told).save(tmp_path / "honest"))
+    silent = Run(
+        issue_sampled(costs, prior, good, "kl", budget, Provenance("kl")), costs, prior, good
+    )
+    check_refused(silent, tmp_path / "silent", "does not say that it was learnt from these")
+
+
+def test_a_finite_posterior_that_hides_what_it_saw_is_refused(
+    binary_costs: Costs, drawn: Costs, tmp_path: Path
+):
+    for number, costs in enumerate((binary_costs, drawn)):
+        run = learn_finite(costs)
+        hiding = Categorical(run.posterior.probabilities)
+        hashes = {**run.certificate.hashes, "posterior": hiding.digest}
+        forged = dataclasses.replace(restated(run, hashes=hashes), posterior=hiding)
+        check_refused(forged, tmp_path / str(number), "does not say that it was learnt from these")
+
+
+def test_an_estimate_on_the_training_set_is_refused(drawn: Costs, tmp_path: Path):
+    run = learn_finite(drawn)
+    honest = restated(run, test_estimate=HeldOutEstimate(0.1, 500, "test", 0))
+    verify(honest.save(tmp_path / "honest"))
+    same = restated(run, test_estimate=HeldOutEstimate(0.1, 500, "train", 0))
+    check_refused(same, tmp_path / "same", "environments that were seen in training")
+    for estimate in (HeldOutEstimate(0.1, -5, "test", 0), HeldOutEstimate(0.1, 5, "test", -3)):
+        with pytest.raises(ValueError, match="bad test estimate"):
+            verify(restated(run, test_estimate=estimate).save(tmp_path / "bad", overwrite=True))
+
+
+def test_limits_that_are_no_numbers_are_refused_in_a_line(binary_costs: Costs, tmp_path: Path):
+    run = learn_constrained(binary_costs, constraints=[LinearConstraint([0, 1, 0, 1, 0, 0], 0.2)])
+    (held,) = run.certificate.constraints
+    assert isinstance(held, Constraint)
+    for number, change in enumerate(
+        ({"weights": {"1": None}}, {"weights": {"x": 1.0}}, {"weights": 7}, {"lower": "a"})
+    ):
+        broken = dataclasses.replace(held, **change)  # type: ignore[arg-type]
+        folder = restated(run, constraints=(broken,)).save(tmp_path / str(number))
+        with pytest.raises(ValueError, match=r"certificate\.json is not a certificate"):
+            verify(folder)
+
+
+def test_environments_that_cannot_be_are_refused(binary_costs: Costs, tmp_path: Path):
+    origin = TRAIN | {"start": 10**30, "stop": 10**30 + 200}
+    check_refused(learn_finite(Costs(binary_costs.values, origin=origin)), tmp_path / "r", "cannot")
+
+
+def test_words_of_an_earlier_format_are_compared_and_shown_in_quotes(
+    binary_costs: Costs, tmp_path: Path
+):
+    costs = Costs(binary_costs.values, [FORGERY, *"bcdef"])
+    run = learn_finite(costs, method="occam", prior=Categorical([1, 0, 0, 0, 0, 0]))
+    earlier = restated(run, format=3)
+    verification = verify(earlier.save(tmp_path / "run"))
+    assert FORGERY in earlier.certificate.recorded_sentence
+    assert FORGERY not in str(verification)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["format"] == 2
+    mixed = run.save(tmp_path / "mixed")
+    shutil.copy(tmp_path / "run" / "certificate.json", mixed / "certificate.json")
+    new = json.loads((mixed / "manifest.json").read_text())
+    new["files"]["certificate.json"] = hash_file(mixed / "certificate.json")
+    (mixed / "manifest.json").write_bytes(json_bytes(new | {"seal": seal(new)}))
+    with pytest.raises(AlteredRun, match="of another version than"):
+        verify(mixed)
+
+
+@pytest.mark.parametrize("quote", ["”", "❞", "＂", "»", "„", "″", '"', "‟"])
+def test_no_mark_that_looks_like_a_quote_stays_in_a_name(quote: str):
+    assert quoted(f"slow{quote} fails")[1:-1] == "slow' fails"
 
 
 FORGERY = "a” fails in at most 0.01 % of new environments drawn like the 9 it was tested on. “b"

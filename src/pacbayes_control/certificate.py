@@ -118,9 +118,10 @@ class Constraint:
         constraint = cls(**record)
         if not isinstance(constraint.weights, dict) or not isinstance(constraint.words, str):
             raise ValueError("bad constraint")
-        numbers = [*constraint.weights.values(), constraint.lower, constraint.upper]
-        for number in (number for number in numbers if number is not None):
-            _check_value("constraint", number, (int, float))
+        for weight in constraint.weights.values():
+            _check_value("constraint", weight, (int, float))
+        for limit in (constraint.lower, constraint.upper):
+            _check_value("constraint", limit, (int, float, NoneType))
         if not all(key.isdecimal() and key.isascii() for key in constraint.weights):
             raise ValueError("bad constraint")
         return constraint
@@ -146,7 +147,8 @@ class HeldOutEstimate:
         for number in (estimate.environments, estimate.seed):
             _check_value("test estimate", number, (int,))
         _check_value("test estimate", estimate.stream, (str,))
-        if not 0 <= estimate.cost <= 1 or not estimate.stream.isprintable():
+        known = 0 < estimate.environments < 2**62 and 0 <= estimate.seed < 2**64
+        if not known or not 0 <= estimate.cost <= 1 or not estimate.stream.isprintable():
             raise ValueError("bad test estimate")
         return estimate
 
@@ -188,11 +190,19 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The promise in one English sentence, its number rounded upwards.
+        """The promise in one English sentence, its number rounded upwards."""
+        return self._sentence(quoted)
 
-        Before format 4, names and noise were not quoted, and a policy that was fixed beforehand was
-        said to be learnt: what such a file says is compared with those words.
+    @property
+    def recorded_sentence(self) -> str:
+        """The sentence as the file of its format has it.
+
+        Before format 4 names and noise were not quoted, so that a name could forge a promise: such
+        words are compared, and not shown.
         """
+        return self._sentence(quoted if self.format >= 4 else str)
+
+    def _sentence(self, quote: Callable[[str], str]) -> str:
         confidence = f"With confidence {confidence_percent(self.delta)}"
         if self.method == "single-draw":
             who = f"the one policy drawn from the posterior over {self.parameters} parameters"
@@ -201,7 +211,8 @@ class Certificate:
         elif self.policy is None:
             who = f"a policy drawn afresh from the posterior over {self.policies} policies"
         else:
-            name = self.policy if self.policy_name is None else self._quoted(self.policy_name)
+            name = f"“{self.policy_name}”" if quote is str else quoted(self.policy_name or "")
+            name = self.policy if self.policy_name is None else name
             who = f"policy {name}"
         if self.binary:
             what = f"fails in at most {percent_up(self.bound)} of new environments"
@@ -210,13 +221,9 @@ class Certificate:
         source = self._source()
         noise = ""
         if self.noise:
-            words = self.noise if self.format < 4 else quoted(self.noise)
-            noise = f", averaged over noise drawn independently of the policy ({words})"
+            noise = f", averaged over noise drawn independently of the policy ({quote(self.noise)})"
         told = "".join(f"; {words}" for words in self.incident_words)
         return f"{confidence}, {who} {what} {source}{noise}{told}."
-
-    def _quoted(self, name: str) -> str:
-        return f"“{name}”" if self.format < 4 else quoted(name)
 
     @property
     def incident_words(self) -> list[str]:
@@ -253,7 +260,7 @@ class Certificate:
         record = asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
         later = {name for since, names in LATER.items() if since > self.format for name in names}
         record = {name: value for name, value in record.items() if name not in later}
-        return {**record, "sentence": self.sentence}
+        return {**record, "sentence": self.recorded_sentence}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:

@@ -32,7 +32,11 @@ _SUMMARY = (
     "moyenne somme média media promedio totale totaal gemiddelde"
 )
 SUMMARY_WORDS = frozenset(_SUMMARY.split())
-SUCCESSES = {"success", "successes", "succeeded", "pass", "passed", "passes"}
+SUCCESSES = {
+    *("success", "successes", "succeeded", "pass", "passed", "passes", "ok"),
+    *("reward", "rewards", "return", "returns", "score", "scores"),
+}
+BESIDE = {"is", "rate", "rates", "share", "percent", "fail", "failed", "mean", "total", "%"}
 ASK = "say --header or --no-header (in Python, header=True or False)"
 
 
@@ -177,7 +181,8 @@ def _words(name: str) -> list[str]:
 
 def _check_policies(sheet: Sheet, names: list[str]) -> None:
     for name in names:
-        if name.casefold() in SUCCESSES:
+        words = set(_words(name))
+        if words & SUCCESSES and words <= SUCCESSES | BESIDE:
             raise ValueError(
                 f"{sheet.file}: costs are wanted, 1 for failure, and column {quoted(name)} counts "
                 "successes"

@@ -116,10 +116,19 @@ class Costs:
 
     @cached_property
     def rows(self) -> frozenset[str]:
-        """Digests of the environments one by one: of their costs, and of their names."""
-        digests = {_row_digest(b"v", row) for row in _distinct_rows(self.values)}
+        """Digests of the environments one by one: of their costs, and of their names.
+
+        Those of a stream, which are told by their range too, are of a kind of their own.
+        """
+        kind = b"s" if self.range else b"v"
+        digests = {_row_digest(kind, row) for row in _distinct_rows(self.values)}
         names = {_row_digest(b"n", site.casefold().encode()) for site in self.sites}
         return frozenset(digests | names)
+
+    @property
+    def rows_told(self) -> frozenset[str]:
+        """The same as far as a posterior lists them: not for a long range of a stream."""
+        return self.rows if not self.range or self.environments <= MOST_ROWS else frozenset()
 
     @property
     def environments(self) -> int:
@@ -346,10 +355,10 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
                 f"the prior was learnt from some of these environments (stream {other.stream!r}, "
                 f"{other.start} to {other.stop})"
             )
-    if not prior.rows or (mine and prior.seen):
-        return ""
     named = bool(costs.sites) and any(row.startswith("n") for row in prior.rows)
-    shared = {row for row in prior.rows & costs.rows if row.startswith("n" if named else "v")}
+    kinds = "n" if named else "v" if mine else "vs"  # those of streams are told by their ranges
+    rows = {row[1:] for row in costs.rows if row.startswith("n") == named}
+    shared = {row for row in prior.rows if row[0] in kinds and row[1:] in rows}
     if not shared:
         return ""
     if named:
@@ -366,8 +375,7 @@ def learnt_from(posterior: Categorical, prior: Categorical, costs: Costs) -> Cat
     """A posterior that tells what it depends on: its prior's environments, and these."""
     ranges = [costs.range] if costs.range else []
     known = None if prior.seen is None else (*prior.seen, *ranges, *costs.policies_seen)
-    rows = costs.rows if not ranges or costs.environments <= MOST_ROWS else ()
-    return posterior.with_data_used(known, prior.rows.union(rows))
+    return posterior.with_data_used(known, prior.rows.union(costs.rows_told))
 
 
 def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:

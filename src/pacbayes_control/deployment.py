@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.run import Run
+from pacbayes_control.verification import verify
 
 
 class Actor(Protocol):
@@ -49,6 +50,8 @@ class DeployedPolicy:
         self, run: Run[Any] | str | Path, task: Actor | Any, seed: int | None = None
     ) -> None:
         """Deploy a run, or the run in a folder; a seed of an earlier one repeats its draws."""
+        if not isinstance(run, Run):
+            verify(run)
         self.run = run if isinstance(run, Run) else Run.load(run)
         self.task = task
         if not hasattr(task, "act") and not hasattr(task, "controller"):

@@ -235,6 +235,11 @@ class DiagonalGaussian:
     def __repr__(self) -> str:
         return f"DiagonalGaussian({len(self)} parameters)"
 
+    @property
+    def parameters_digest(self) -> str:
+        """SHA-256 of the means and the variances alone: which distribution it is."""
+        return hashlib.sha256(self.mean.tobytes() + self.variance.tobytes()).hexdigest()
+
     def with_data_used(self, *more: Seen) -> DiagonalGaussian:
         """The same distribution, which depends on further environments."""
         return DiagonalGaussian(self.mean, self.variance, seen=(*self.seen, *more))
@@ -333,7 +338,7 @@ def ranges_from(record: Any, name: str) -> tuple[Seen, ...]:
 
 def _is_digest(row: Any) -> bool:
     """Whether it is a digest of a row as `Costs.rows` makes them: a kind and 16 hex digits."""
-    return isinstance(row, str) and re.fullmatch("[nv][0-9a-f]{16}", row) is not None
+    return isinstance(row, str) and re.fullmatch("[nvs][0-9a-f]{16}", row) is not None
 
 
 def _is_range(part: Any) -> bool:

@@ -102,7 +102,7 @@ def issue_sampled(
     """
     if costs.draws is None:
         raise ValueError("a Gaussian posterior is certified from draws: use certify_posterior")
-    check_stream(costs, "certify")
+    check_stream(costs, "certify", posterior)
     if method not in PAC_BAYES or not {method, SAMPLING} <= budget.spent.keys():
         raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
     loss, shared = _rounding(costs), costs.draws == "shared"
@@ -182,7 +182,7 @@ def issue_single_draw(
     """
     if costs.policies != 1 or costs.parameters is None or costs.draws is not None:
         raise ValueError("a single draw is certified from the costs of one policy of known weights")
-    check_stream(costs, "single draw")
+    check_stream(costs, "single draw", posterior)
     policy = costs.parameters[0]
     check_typical(posterior, policy)
     ratio = posterior.log_ratio(prior, policy)
@@ -207,18 +207,21 @@ def issue_single_draw(
     )
 
 
-def check_stream(costs: Costs, stream: str) -> None:
-    """An error unless the policies were drawn from the stream that is kept for a certificate.
+def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:
+    """An error unless the policies were drawn for a certificate of this posterior.
 
     Draws of any other stream may have been looked at before the posterior was fixed.
     """
-    policies = costs.origin.get("policies")
-    drawn = policies.get("stream") if isinstance(policies, Mapping) else None
+    record = costs.origin.get("policies")
+    policies = record if isinstance(record, Mapping) else {}
+    drawn = policies.get("stream")
     if drawn != stream:
         raise ValueError(
             f"the policies were drawn from the stream {drawn!r}, and a certificate counts draws "
             f"from the stream {stream!r} alone, which nobody has looked at"
         )
+    if policies.get("posterior") != posterior.parameters_digest:
+        raise ValueError("the policies were not drawn from the posterior that is to be certified")
 
 
 def check_policies_unseen(costs: Costs) -> None:

@@ -171,10 +171,11 @@ def _read_npz(path: Path) -> CostTable:
 def _check_whole(file: str, costs: Costs, lines: Sequence[int]) -> None:
     """An error for a few rows with fractions in a table of 0 and 1: a header, or summaries."""
     if costs.binary:
-        return
+        return None
     fractions = np.flatnonzero(np.any((costs.values != 0) & (costs.values != 1), axis=1))
-    if len(fractions) > FEW or 2 * len(fractions) >= costs.environments:
-        return
+    most = max(FEW, costs.environments // 5)
+    if len(fractions) > most or 2 * len(fractions) >= costs.environments:
+        return _check_last(file, costs, lines)
     at = int(fractions[0])
     where = f"line {lines[at]}" if lines else f"row {at}"
     raise ValueError(
@@ -182,6 +183,25 @@ def _check_whole(file: str, costs: Costs, lines: Sequence[int]) -> None:
         "fractions in a table of 0 and 1 may be a header (say --header) or a summary (remove it); "
         "say --graded (in Python, graded=True) if all such rows are environments"
     )
+
+
+def _check_last(file: str, costs: Costs, lines: Sequence[int]) -> None:
+    """An error for a last row that sums up the others."""
+    if _ends_in_means(costs.values):
+        where = f"line {lines[-1]}" if lines else "the last row"
+        raise ValueError(
+            f"{file}, {where}: it has the means of the rows above, and is no environment: remove "
+            "it, or say --graded (in Python, graded=True) if it is one"
+        )
+
+
+def _ends_in_means(values: NDArray) -> bool:
+    """Whether the last row is the mean of the others, as far as its digits go: hardly by chance."""
+    last, others = values[-1], values[:-1]
+    digits = np.array([len(f"{value:.12f}".rstrip("0").partition(".")[2]) for value in last])
+    allowed = 0.5 * 10.0**-digits + 1e-12
+    near = np.abs(last - others.mean(axis=0)) <= allowed
+    return len(others) > 2 and bool(near.all()) and float(np.prod(2 * allowed)) < 1e-3
 
 
 def _policies(costs: Costs) -> str:

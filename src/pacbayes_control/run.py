@@ -23,6 +23,7 @@ from pacbayes_control.distributions import (
 )
 
 FORMAT = 3  # format 1 knew no draws, and format 2 no sites and no date
+EARLIER = 2  # the last that went with certificates before format 4
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 LARGEST_JSON = 1 << 27  # bytes; a posterior over a million policies takes a fifth of it
 MOST_PARTS = 1_000_000  # lists and objects in it: each takes far more memory than its brackets
@@ -91,6 +92,9 @@ class Run(Generic[D]):
             "sites": list(self.costs.sites),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        if self.certificate.format < 4:  # of an earlier version, and kept so
+            manifest["format"] = EARLIER
+            del manifest["sites"], manifest["created"]
         manifest["seal"] = seal(manifest)
         (folder / "manifest.json").write_bytes(json_bytes(manifest))
         return folder
@@ -103,10 +107,13 @@ class Run(Generic[D]):
         parameters = None
         if "policies.npy" in manifest["files"]:
             parameters = read_npy(folder / "policies.npy")
+        certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+        if (certificate.format < 4) != (manifest["format"] <= EARLIER):
+            raise AlteredRun("certificate.json is of another version than manifest.json")
         values = read_npy(folder / "costs.npy")
         names, origin, draws = manifest["policy_names"], manifest["origin"], manifest.get("draws")
         return Run(
-            Certificate.from_dict(read_json(folder / "certificate.json")),
+            certificate,
             Costs(values, names, origin, parameters, draws, manifest.get("sites", ())),
             *_distributions(folder),
             manifest.get("created"),

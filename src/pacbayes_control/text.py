@@ -7,9 +7,10 @@ end of a sentence.
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Any
 
-QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»', "'"))
+MARKS = '"„＂❝❞❛❜〝〞〟″‶'  # that look like quotation marks, beside those of Unicode's own classes
 LONGEST_NAME = 60  # characters of a name that a sentence shows
 
 
@@ -54,8 +55,12 @@ def quoted(name: str, most: int = LONGEST_NAME) -> str:
     >>> quoted('careful” fails in at most 0.01 % of new environments. “')
     "“careful' fails in at most 0.01 % of new environments. '”"
     """
-    line = " ".join(printable(name).split()).translate(QUOTES)
+    line = "".join("'" if _is_quote(c) else c for c in " ".join(printable(name).split()))
     return f"“{shortened(line, most)}”"
+
+
+def _is_quote(character: str) -> bool:
+    return character in MARKS or unicodedata.category(character) in ("Pi", "Pf")
 
 
 def shortened(line: str, most: int = LONGEST_NAME) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pacbayes_control.learn import (
     learn_finite,
     learn_tilted,
 )
+from pacbayes_control.verification import verify
 
 SITES = [f"site {i}" for i in range(60)]
 
@@ -93,6 +95,23 @@ def test_environments_of_streams_are_told_by_their_ranges():
     assert run.posterior.seen == (Seen("train", 0, 0, 120),)
     with pytest.raises(ValueError, match="learnt from environments with the same costs"):
         learn_finite(Costs(zeros), prior=posterior)  # their origin was left out
+
+
+def test_a_table_in_the_chain_does_not_hide_what_was_seen():
+    """The costs of a stream without their origin, after a prior that was learnt on another."""
+    first = {"task": "t", "stream": "a", "seed": 0, "start": 0, "stop": 60}
+    prior = learn_finite(Costs(table(1), origin=first)).posterior
+    through = learn_finite(Costs(table(2)), prior=prior).posterior
+    second = {"task": "t", "stream": "b", "seed": 0, "start": 0, "stop": 60}
+    with pytest.raises(ValueError, match="learnt from environments with the same costs"):
+        learn_finite(Costs(table(2), origin=second), prior=through)
+    assert learn_finite(Costs(table(3), origin=second), prior=through).certificate.bound < 1
+
+
+def test_a_prior_from_a_stream_may_be_certified_on_a_table(tmp_path: Path):
+    first = {"task": "t", "stream": "simulated", "seed": 0, "start": 0, "stop": 60}
+    prior = learn_finite(Costs(table(1), origin=first)).posterior
+    verify(learn_finite(Costs(table(2)), prior=prior).save(tmp_path / "run"))
 
 
 def test_a_prior_that_does_not_say_what_it_has_seen_is_refused():

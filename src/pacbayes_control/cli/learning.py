@@ -276,7 +276,7 @@ def learn(
         if test_environments:
             with bar("test rollouts", test_environments) as progress:
                 new = test[:test_environments]
-                run = estimated(run, chosen, new, progress, executor, retries)
+                run = estimated(run, chosen, new, progress, executor)
         run.save(folder, force, attachments(chosen, run, test))
         remove(checkpoint)  # the run holds what they led to
 

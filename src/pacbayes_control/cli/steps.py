@@ -118,16 +118,20 @@ def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoi
         return learn_from(prior, spread_task, train, recipe, checkpoint, watching)
 
 
-def estimated(
-    run: Any, task: Any, environments: Any, progress: Any, executor: Any, retries: int
-) -> Any:
-    """The same run, whose certificate also tells an estimate on environments never seen."""
+def estimated(run: Any, task: Any, environments: Any, progress: Any, executor: Any) -> Any:
+    """The same run, whose certificate also tells an estimate on environments never seen.
+
+    No rollout of it may be run again: the estimate would be one of those that do not fail.
+    """
     from dataclasses import replace
 
     from pacbayes_control.certificate import HeldOutEstimate
-    from pacbayes_control.rollouts import estimate_true_cost
+    from pacbayes_control.rollouts import RolloutError, estimate_true_cost
 
-    cost = estimate_true_cost(task, run, environments, progress, executor, retries)
+    try:
+        cost = estimate_true_cost(task, run, environments, progress, executor)
+    except RolloutError as error:
+        raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
     estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
     return replace(run, certificate=replace(run.certificate, test_estimate=estimate))
 

@@ -63,12 +63,13 @@ def verify(
     if task is not None and again is None:
         raise ValueError("--task is for rollouts to run again: give --again K too")
     repeated: Again | None = None
+    resting = ""
     try:
         with working("verifying"):
             verification = verify_run(folder)
             signed = signature_of(folder, key, signer)
             if costs_file:
-                _check_table(Run.load(folder), costs_file)
+                resting = _check_table(Run.load(folder), costs_file)
         if again is not None:
             with working("running rollouts again"):
                 repeated = _rolled_out_again(Run.load(folder), task, again)
@@ -95,8 +96,8 @@ def verify(
         say(signed.words)
     if repeated:
         say(f"{repeated.tried:,} rollouts were run again, and cost what is recorded.")
-    if costs_file:
-        say(f"It rests on {costs_file}: every cost and every name is the same.")
+    if resting:
+        say(resting)
     say("Taken as told, since no file can prove it:")
     for words in verification.told:
         say(f"- {words}")
@@ -123,7 +124,7 @@ def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
     return roll_out_again(run, task, environments, count or None)
 
 
-def _check_table(run: Run[Any], file: Path) -> None:
+def _check_table(run: Run[Any], file: Path) -> str:
     """Raise unless a run rests on this very table: its bytes, its costs and its names."""
     import numpy as np
 
@@ -143,3 +144,5 @@ def _check_table(run: Run[Any], file: Path) -> None:
     same = table.values.shape == costs.values.shape and np.array_equal(table.values, costs.values)
     if not same or table.names != costs.names or table.sites != costs.sites:
         raise InvalidCertificate(f"the costs or names of the run are not those of {file}")
+    words = f"It rests on {file}: every cost and every name is the same"
+    return words + (", and every byte." if recorded is not None else "; it tells no SHA-256.")

@@ -94,7 +94,8 @@ def certify_draw(
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
     noise = Noise("single draw noise", seed)
     rolled_out = evaluate(task, policy, environments, noise=noise, out=out, retries=retries)
-    origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": seed}}
+    drawn = {"stream": "single draw", "seed": seed, "posterior": posterior.parameters_digest}
+    origin = {**rolled_out.origin, "policies": drawn}
     costs = Costs(rolled_out.values, origin=origin, parameters=policy)
     provenance = Provenance(objective, prior.origin)
     certificate = issue_single_draw(costs, prior.distribution, posterior, budget, provenance)

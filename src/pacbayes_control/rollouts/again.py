@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
 from pacbayes_control.rollouts.sampling import shared_draws
 from pacbayes_control.run import Run
@@ -59,9 +59,7 @@ def roll_out_again(
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
     costs, rng = run.costs, rng or np.random.default_rng()
     _check_same(costs, task, environments)
-    total = costs.environments * costs.policies
-    picked = rng.choice(total, min(count or MOST, total), replace=False)
-    places = [divmod(int(rollout), costs.policies) for rollout in picked]
+    places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
     job_at = _jobs(run, task, environments, [column for _, column in places])
     until = time.monotonic() + seconds
     tried, different = 0, []
@@ -76,6 +74,19 @@ def roll_out_again(
                 f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
             )
     return Again(tried, len(different), different[0] if different else "")
+
+
+def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Rows and columns at random, each once: half of them where the posterior's weight is."""
+    costs = run.costs
+    total = costs.environments * costs.policies
+    picked = dict.fromkeys(rng.choice(total, count, replace=False).tolist())
+    if isinstance(run.posterior, Categorical):
+        rows = rng.integers(costs.environments, size=-(-count // 2))
+        columns = run.posterior.sample(rng, len(rows))
+        weighty = dict.fromkeys((rows * costs.policies + columns).tolist())
+        picked = weighty | picked
+    return [divmod(rollout, costs.policies) for rollout in list(picked)[:count]]
 
 
 def recorded_noise(costs: Costs) -> Noise | None:

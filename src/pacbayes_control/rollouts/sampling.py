@@ -92,7 +92,8 @@ def _sample(
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     noise = noise_of(task, environments, Noise(f"{stream} noise", seed))
-    origin = origin_of(task, environments, noise) | {"policies": {"stream": stream, "seed": seed}}
+    drawn = {"stream": stream, "seed": seed, "posterior": posterior.parameters_digest}
+    origin = origin_of(task, environments, noise) | {"policies": drawn}
     if not shared:
         job = Job(task, environments, FreshDraws(posterior, draws, stream, seed), noise)
         table = table_of(job, progress, executor, out, origin=origin, retries=retries)

@@ -141,7 +141,7 @@ def _check_record(run: Run, sentence: str | None) -> None:
     name = run.costs.names[c.policy] if c.policy is not None and run.costs.names else None
     if c.policy_name != name:
         raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
-    if sentence != c.sentence:
+    if sentence != c.recorded_sentence:
         raise InvalidCertificate("the sentence does not say what the numbers say")
 
 

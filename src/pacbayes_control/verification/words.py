@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pacbayes_control.certificate import Constraint
+from pacbayes_control.certificate import FORMAT, Constraint
 from pacbayes_control.costs import UNIFORM, UNIFORM_OVER_ALL, seen_by
-from pacbayes_control.distributions import Categorical, merged_ranges
+from pacbayes_control.distributions import Categorical, Seen, merged_ranges
 from pacbayes_control.run import Run
 from pacbayes_control.text import quoted
 from pacbayes_control.verification.intervals import InvalidCertificate
@@ -33,6 +33,9 @@ def taken_as_told(run: Run) -> tuple[str, ...]:
     """What no file of a run can prove, in words: a reader has to believe it, or to ask."""
     c, origin = run.certificate, run.costs.origin
     told = [f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"]
+    if c.format < FORMAT:
+        told.insert(0, f"much that its earlier format, {c.format}, does not record: what was seen")
+    told.append(f"which robot, policies and environments these are{_names(run)}")
     if c.cost_rule:
         told.append(f"what a rollout costs: {quoted(c.cost_rule, 200)}")
     if c.distribution:
@@ -58,6 +61,12 @@ def taken_as_told(run: Run) -> tuple[str, ...]:
     return tuple(told)
 
 
+def _names(run: Run) -> str:
+    named = {"policies": run.costs.names, "sites": run.costs.sites}
+    kinds = [kind for kind, names in named.items() if names]
+    return f", and the names of {' and '.join(kinds)}" if kinds else ""
+
+
 def _source(run: Run) -> str:
     origin = run.costs.origin
     if "stream" in origin:
@@ -76,6 +85,8 @@ def _check_origin(run: Run) -> None:
         raise InvalidCertificate(str(error)) from None
     if dict(c.incidents) != incidents:
         raise InvalidCertificate("the certificate is wrong about incidents of the rollouts")
+    if mine and not 0 <= mine.start < mine.stop < 2**62:
+        raise InvalidCertificate("the origin of the costs names environments that cannot be")
     if mine and mine.stop - mine.start != c.environments:
         raise InvalidCertificate(
             f"the costs are of {c.environments} environments, and their origin names "
@@ -86,6 +97,12 @@ def _check_origin(run: Run) -> None:
     for name in ("cost_rule", "distribution") if c.format >= 4 else ():
         if getattr(c, name) != origin.get(name):
             raise InvalidCertificate(f"the certificate is wrong about the {name} of the costs")
+    estimate = c.test_estimate
+    if estimate is not None:
+        unseen = Seen(estimate.stream, estimate.seed, 0, estimate.environments)
+        seen = [*([mine] if mine else []), *(run.posterior.seen or ())]
+        if any(unseen.overlaps(part) for part in seen):
+            raise InvalidCertificate("the estimate is on environments that were seen in training")
     simulators = origin.get("versions", {})
     if not isinstance(simulators, dict) or not simulators.items() <= dict(c.versions).items():
         raise InvalidCertificate("the certificate is wrong about versions")
@@ -102,13 +119,16 @@ def _check_streams(run: Run) -> None:
             f"the policies were drawn from the stream {stream!r}, not from the one that is kept "
             "for certificates"
         )
+    if c.format >= 4 and record.get("posterior") != run.posterior.parameters_digest:  # type: ignore[union-attr]
+        raise InvalidCertificate("the policies were not drawn from the posterior of this run")
 
 
 def _check_seen(run: Run) -> None:
     """Neither the prior nor a part of every policy depends on environments that are counted."""
     c, costs, mine = run.certificate, run.costs, run.costs.range
     used = [*(run.prior.seen or ()), *costs.policies_seen]
-    if used and mine is None:
+    told_by_rows = isinstance(run.prior, Categorical) and not costs.policies_seen
+    if used and mine is None and not told_by_rows:
         raise InvalidCertificate("the costs do not tell their environments, and the prior saw some")
     if mine and any(mine.overlaps(part) for part in used):
         raise InvalidCertificate("the prior has seen environments that the bound counts")
@@ -118,11 +138,24 @@ def _check_seen(run: Run) -> None:
             raise InvalidCertificate(overlap)
     elif c.format >= 4 and run.prior.seen is None:
         raise InvalidCertificate("the prior does not say which environments it has seen")
+    if c.format >= 4 and not _tells_what_it_saw(run):
+        raise InvalidCertificate("the posterior does not say that it was learnt from these costs")
     same = [r for r in merged_ranges(used) if mine and r[:2] == mine[:2]]
     if c.set_aside != sum(r.stop - r.start for r in same):
         raise InvalidCertificate(
             f"{c.set_aside} environments are said to be set aside, and the prior has seen others"
         )
+
+
+def _tells_what_it_saw(run: Run) -> bool:
+    """Whether the posterior lists the environments that it was learnt from, as far as it must."""
+    mine, posterior = run.costs.range, run.posterior
+    if mine and not any(
+        part[:2] == mine[:2] and part.start <= mine.start and mine.stop <= part.stop
+        for part in posterior.seen or ()
+    ):
+        return False
+    return not isinstance(posterior, Categorical) or posterior.rows >= run.costs.rows_told
 
 
 def _check_objective(run: Run) -> None:
@@ -135,7 +168,7 @@ def _check_objective(run: Run) -> None:
 def _check_prior(run: Run) -> None:
     """A prior that is said to be uniform is."""
     words = run.certificate.prior
-    if not words.startswith("uniform"):
+    if not words.casefold().startswith("uniform"):
         return
     p, parameters = run.prior.probabilities, run.costs.parameters
     candidates = [Categorical.uniform(len(p))]
