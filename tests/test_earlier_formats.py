@@ -45,7 +45,7 @@ def test_it_is_verified_and_written_again_as_it_was(earlier: Path):
     verification = verify(earlier)
     record = json.loads((earlier / "certificate.json").read_text())
     assert verification.certificate.recorded_sentence == record["sentence"]
-    assert verification.told[0].startswith("much that its earlier format")
+    assert verification.told[0].startswith("all that format")
     assert json_bytes(Certificate.from_dict(record).to_dict()) == json_bytes(record)
     assert verification.told
 
