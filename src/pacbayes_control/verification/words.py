@@ -34,7 +34,7 @@ def taken_as_told(run: Run) -> tuple[str, ...]:
     c, origin = run.certificate, run.costs.origin
     told = [f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"]
     if c.format < FORMAT:
-        told.insert(0, f"all that format {c.format} does not record, such as what the prior has seen")
+        told.insert(0, f"all that format {c.format} does not record, as what the prior has seen")
     told.append(f"which robot, policies and environments these are{_names(run)}")
     if c.cost_rule:
         told.append(f"what a rollout costs: {quoted(c.cost_rule, 200)}")
