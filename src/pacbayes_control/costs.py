@@ -344,7 +344,8 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
 
     Environments of streams are told by their ranges. Rows of a table are told by the names of the
     environments where both have some, and by their costs otherwise: rows that went alike cannot be
-    told apart, and count as the same.
+    told apart, and count as the same. Under other names, too, a table is known by its fractions:
+    most rows that have some do not meet others like them by chance.
     """
     if prior.seen is None:
         return "the prior does not say which environments it was learnt from"
@@ -359,6 +360,8 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
     kinds = "n" if named else "v" if mine else "vs"  # those of streams are told by their ranges
     rows = {row[1:] for row in costs.rows if row.startswith("n") == named}
     shared = {row for row in prior.rows if row[0] in kinds and row[1:] in rows}
+    if not shared and named and _mostly_known(costs, prior):
+        return "the prior was learnt from environments of other names with the same costs"
     if not shared:
         return ""
     if named:
@@ -369,6 +372,13 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
         f"({len(shared)} different rows); if they are others, name the environments in both tables "
         "to tell"
     )
+
+
+def _mostly_known(costs: Costs, prior: Categorical) -> bool:
+    """Whether a prior has seen most rows with fractions, of which there are a few at least."""
+    fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
+    digests = {_row_digest(b"v", row) for row in _distinct_rows(costs.values[fractions])}
+    return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
 
 def learnt_from(posterior: Categorical, prior: Categorical, costs: Costs) -> Categorical:

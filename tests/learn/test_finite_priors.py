@@ -82,6 +82,15 @@ def test_names_tell_environments_apart_that_went_alike():
     assert learn_finite(Costs(zeros, sites=others), prior=posterior).certificate.bound < 1
 
 
+def test_other_names_do_not_hide_a_table_with_fractions():
+    posterior = learn_finite(Costs(table(), sites=SITES)).posterior
+    others = [f"other {i}" for i in range(60)]
+    with pytest.raises(ValueError, match="environments of other names with the same costs"):
+        learn_finite(Costs(table(), sites=others), prior=posterior)
+    mixed = np.vstack([table(1)[:40], table()[:20]])
+    assert learn_finite(Costs(mixed, sites=others), prior=posterior).certificate.bound < 1
+
+
 def test_environments_of_streams_are_told_by_their_ranges():
     origin = {"task": "t", "stream": "train", "seed": 0, "start": 0, "stop": 60}
     zeros = np.zeros((60, 3))
