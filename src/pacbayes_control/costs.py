@@ -375,8 +375,10 @@ def seen_by(prior: Categorical, costs: Costs) -> str:
 
 
 def _mostly_known(costs: Costs, prior: Categorical) -> bool:
-    """Whether a prior has seen most rows with fractions, of which there are a few at least."""
+    """Whether a prior has seen most rows with fractions, where these are fine enough to tell."""
     fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
+    if len(np.unique(costs.values[fractions])) < 20:  # coarse grades repeat by chance
+        return False
     digests = {_row_digest(b"v", row) for row in _distinct_rows(costs.values[fractions])}
     return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
