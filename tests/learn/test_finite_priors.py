@@ -154,14 +154,14 @@ def test_a_record_that_is_unclear_about_what_was_seen_is_refused(record: dict):
 def test_priors_that_saw_the_costs_would_be_wrong_and_honest_ones_are_not():
     """The reason for all this: ten policies that all fail in half of the environments."""
     rng, wrong, violated = np.random.default_rng(0), 0, 0
-    for _ in range(200):
+    for _ in range(60):
         costs = Costs(rng.random((50, 10)) < 0.5)
         first = learn_finite(costs, delta=0.05)
         violated += first.certificate.bound < 0.5
         stripped = Categorical(first.posterior.probabilities)  # as a liar would
         prior = stripped
-        for _ in range(3):
+        for _ in range(2):
             prior = Categorical(learn_finite(costs, 0.05, prior=prior).posterior.probabilities)
         wrong += learn_finite(costs, 0.05, "occam", prior=prior).certificate.bound < 0.5
-    assert violated <= 10
-    assert wrong > 50
+    assert violated <= 6
+    assert wrong > 15
