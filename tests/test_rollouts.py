@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
+from origins import single_draw
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
@@ -335,8 +336,9 @@ def test_the_draws_of_a_certificate_are_nobody_elses(shared: bool):
         assert np.array_equal(certified.values, again.values)
         assert not np.any(certified.values == looked.values)
         assert certified.draws == looked.draws == ("shared" if shared else "fresh")
-        assert certified.origin["policies"] == {"stream": "certify", "seed": seed}
-        assert looked.origin["policies"] == {"stream": "sample", "seed": seed}
+        drawn = {"seed": seed, "posterior": POSTERIOR.parameters_digest}
+        assert certified.origin["policies"] == {"stream": "certify", **drawn}
+        assert looked.origin["policies"] == {"stream": "sample", **drawn}
 
 
 @pytest.mark.parametrize("cells", [1, 16, 1000])
@@ -386,7 +388,8 @@ def test_sampled_costs_say_where_they_came_from():
     task = Meeting()
     environments = task.environments(10, stream="train", seed=3)
     costs = sample_costs(task, POSTERIOR, environments, draws=2, stream="certify 2", seed=5)
-    policies = {"stream": "certify 2", "seed": 5}
+    digest = POSTERIOR.parameters_digest
+    policies = {"stream": "certify 2", "seed": 5, "posterior": digest}
     assert costs.origin == environments.origin | {"policies": policies}
     assert costs.parameters is None
     assert costs.names == ()
@@ -554,7 +557,7 @@ def test_the_true_cost_is_estimated_of_what_the_run_certifies():
     sampled = Run(certificate, drawn, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, sampled, test) == sampled_mean(task, POSTERIOR, test)
     rolled_out = evaluate(task, policies[:1], train)
-    origin = {**rolled_out.origin, "policies": {"stream": "single draw", "seed": 0}}
+    origin = {**rolled_out.origin, **single_draw(POSTERIOR)}
     one = Costs(rolled_out.values, origin=origin, parameters=policies[:1])
     certificate = issue_single_draw(one, POSTERIOR, POSTERIOR, budget, provenance)
     single = Run(certificate, one, POSTERIOR, POSTERIOR)
