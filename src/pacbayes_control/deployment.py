@@ -50,9 +50,7 @@ class DeployedPolicy:
         self, run: Run[Any] | str | Path, task: Actor | Any, seed: int | None = None
     ) -> None:
         """Deploy a run, or the run in a folder; a seed of an earlier one repeats its draws."""
-        if not isinstance(run, Run):
-            verify(run)
-        self.run = run if isinstance(run, Run) else Run.load(run)
+        self.run = run if isinstance(run, Run) else verify(run).run
         self.task = task
         if not hasattr(task, "act") and not hasattr(task, "controller"):
             raise ValueError("to be deployed, a task needs act(policy, observation)")

@@ -54,7 +54,7 @@ def verify(
     Example: pbc verify runs/campaign --costs examples/campaign.csv
     """
     from pacbayes_control.report.terminal import say, working
-    from pacbayes_control.run import AlteredRun, Run
+    from pacbayes_control.run import AlteredRun
     from pacbayes_control.verification import InvalidCertificate
     from pacbayes_control.verification import verify as verify_run
 
@@ -69,10 +69,10 @@ def verify(
             verification = verify_run(folder)
             signed = signature_of(folder, key, signer)
             if costs_file:
-                resting = _check_table(Run.load(folder), costs_file)
+                resting = _check_table(verification.run, costs_file)
         if again is not None:
             with working("running rollouts again"):
-                repeated = _rolled_out_again(Run.load(folder), task, again)
+                repeated = _rolled_out_again(verification.run, task, again)
     except (AlteredRun, InvalidCertificate) as error:
         write_json(json_file, {"verified": False, "reason": str(error)})
         complain(f"NOT VERIFIED: {error}")

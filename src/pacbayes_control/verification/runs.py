@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +43,8 @@ class Verification:
 
     certificate: Certificate
     recomputed: float  # the smallest bound that the theorem gives, rounded to nearest
-    told: tuple[str, ...] = ()  # what the files cannot prove, in words
+    told: tuple[str, ...]  # what the files cannot prove, in words
+    run: Run = field(repr=False, compare=False)  # as it was read and verified
 
     def __str__(self) -> str:
         c = self.certificate
@@ -70,7 +71,7 @@ def verify(folder: str | Path) -> Verification:
     ball, stated = certificate.ball, certificate.bound_without_shift
     if ball is None or stated is None:
         smallest = _recomputed(certificate, certificate.bound, cost, holds)
-        return Verification(certificate, smallest, taken_as_told(run))
+        return Verification(certificate, smallest, taken_as_told(run), run)
     base = _recomputed(certificate, stated, cost, holds)
     check_samples(ball, certificate.budget.get("shift"))
     if certificate.tilt is not None:
@@ -83,7 +84,7 @@ def verify(folder: str | Path) -> Verification:
             f"({smallest_that(robust, iv.mpf(stated)):.6g} does)"
         )
     smallest = smallest_that(tightest, iv.mpf(base))
-    return Verification(certificate, min(smallest, certificate.bound), taken_as_told(run))
+    return Verification(certificate, min(smallest, certificate.bound), taken_as_told(run), run)
 
 
 def _recomputed(
