@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 RUN ?= runs/vehicle
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup setup-test browser openssh certify test lint docs bench clean
+.PHONY: setup setup-test browser openssh certify test test-fast test-full lint docs bench clean
 
 setup: .venv/.installed
 
@@ -37,6 +37,14 @@ certify: setup
 
 test: lint
 	$(BIN)/pytest --numprocesses logical
+
+# While developing: every module, in a minute.
+test-fast: setup-test
+	$(BIN)/pytest --numprocesses logical -m "not slow"
+
+# What needs minutes by nature, at full size.
+test-full: lint
+	PBC_TEST_SIZE=full $(BIN)/pytest --numprocesses logical
 
 lint: setup-test
 	$(BIN)/ruff check .

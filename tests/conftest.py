@@ -13,10 +13,20 @@ from hypothesis import settings
 
 from pacbayes_control.cli import main
 from pacbayes_control.costs import Costs
+from sizes import FULL
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked `full` to `make test-full`."""
+    if not FULL:
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("full")]
+        )
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.fixture(autouse=True, scope="session")
