@@ -2,34 +2,33 @@
 # certify needs the package alone; test, lint and bench also its extras.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL = $(PYTHON) -m venv .venv && $(PIP) --upgrade pip && $(PIP) -e
 RUN ?= runs/vehicle
+MUTANTS ?= 60
+SEED ?= 0
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup setup-test browser openssh certify test test-fast test-full lint docs bench clean
+.PHONY: setup setup-test programs certify test test-fast test-full lint mutants docs bench clean
 
 setup: .venv/.installed
 
-setup-test: .venv/.installed-test browser openssh
+setup-test:
+	$(MAKE) --jobs 2 .venv/.installed-test programs
 
-# The report is tested in a real browser: Debian's, unless there is one.
-browser:
-	command -v chromium > /dev/null || { $(SUDO) apt-get update -qq && \
-	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core > /dev/null; }
-
-# Signatures are tested with the real ssh-keygen: Debian's, unless there is one.
-openssh:
-	command -v ssh-keygen > /dev/null || { $(SUDO) apt-get update -qq && \
-	$(SUDO) apt-get install -qq -y --no-install-recommends openssh-client > /dev/null; }
+# The report is tested in a real browser and signatures with the real ssh-keygen: Debian's, unless
+# they are there.
+programs:
+	{ command -v chromium && command -v ssh-keygen; } > /dev/null || { $(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core openssh-client > /dev/null; }
 
 .venv/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
 	$(INSTALL) .
 	touch $@
 
-.venv/.installed-test: .venv/.installed
+.venv/.installed-test: pyproject.toml constraints.txt
 	$(INSTALL) ".[test]"
-	touch $@
+	touch .venv/.installed $@
 
 certify: setup
 	$(BIN)/pbc learn vehicle --out $(RUN) --force
@@ -51,6 +50,13 @@ lint: setup-test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# Break the source at random places, one after another, and list what no test noticed.
+mutants: setup-test
+	$(PIP) pytest-cov
+	$(BIN)/python tests/mutations.py reach
+	$(BIN)/python tests/mutations.py draw $(MUTANTS) --seed $(SEED) --out mutants.json
+	$(BIN)/python tests/mutations.py run mutants.json
 
 docs: setup-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
