@@ -42,11 +42,13 @@ from pacbayes_control.learn.priors import GaussianPrior, scaled, set_aside
 from pacbayes_control.learn.search import Settings
 from pacbayes_control.rollouts import evaluate, sample_costs
 from pacbayes_control.tasks import Environments, Noise
+from sizes import sized
 
 Floats = NDArray[np.float64]
 
-DATA_SETS = 2000
-CERTIFICATES = 300  # data sets where each is certified by itself, the whole way
+DATA_SETS = sized(1000, full=2000)
+CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
+TELLING = 300  # and as many where mistakes hardly more likely than 0.4 must show
 DELTA = 0.2
 LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 
@@ -54,7 +56,7 @@ LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 def covers(violated: NDArray[np.bool_], delta: float = DELTA) -> bool:
     """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
     assert violated.ndim == 1
-    assert violated.size >= 300
+    assert violated.size >= CERTIFICATES
     return int(violated.sum()) <= int(stats.binom.isf(LEVEL, violated.size, delta))
 
 
@@ -314,14 +316,17 @@ def voted_posterior(
 
 
 def violations(
-    task: Lanes, certify: Callable[[Environments, int], tuple[float, Any]], n: int = 30
+    task: Lanes,
+    certify: Callable[[Environments, int], tuple[float, Any]],
+    n: int = 30,
+    data_sets: int = CERTIFICATES,
 ) -> NDArray[np.bool_]:
     """Where bounds on sets of n environments, each with a seed of its own, are wrong.
 
     `certify` returns the bound and what it is for: a posterior, or a policy.
     """
     wrong = []
-    for seed in range(CERTIFICATES):
+    for seed in range(data_sets):
         bound, what = certify(task.environments(n, "train", seed), seed)
         if isinstance(what, DiagonalGaussian):
             truth = task.truth(what.mean, what.variance)
@@ -395,7 +400,7 @@ def one_shared_policy() -> NDArray[np.bool_]:
         )
         return run.certificate.bound, posterior
 
-    return violations(task, certify, 100)
+    return violations(task, certify, 100, TELLING)
 
 
 @pytest.mark.parametrize("hard", [learnt_by_heart, one_shared_policy])
@@ -623,7 +628,7 @@ def draws_of_the_noise_counted_as_environments() -> Any:
     task = Lanes(lanes=8, lean=0.5, spread=0.1, noisy=True)
     policy = np.full((50, 8), 0.5)
     wrong = []
-    for seed in range(CERTIFICATES):
+    for seed in range(TELLING):
         costs = evaluate(task, policy, task.environments(20, "train", seed))
         bound = clopper_pearson(costs.failures.sum(), costs.values.size, DELTA)
         wrong.append(float(bound) < task.truth(policy[0]))

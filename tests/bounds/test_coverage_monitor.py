@@ -40,11 +40,13 @@ from pacbayes_control.bounds.sequential import (
 from pacbayes_control.certificate import Certificate
 from pacbayes_control.learn.finite import learn_finite
 from pacbayes_control.monitor import Monitor, Promise
+from sizes import sized
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-DEPLOYMENTS = 10_000
+DEPLOYMENTS = sized(3000, full=10_000)
+REPETITIONS = sized(150, full=500)  # of learning and deployment, the whole way
 HORIZON = 1000
 LEVEL = 1e-6  # of the test: how often it may reject a monitor that is right
 STEPS = np.arange(1, HORIZON + 1)
@@ -53,7 +55,7 @@ STEPS = np.arange(1, HORIZON + 1)
 def within(alarms: Bools, level: float = ALPHA) -> bool:
     """Whether there were no more alarms than if each had this probability; (deployments,)."""
     assert alarms.ndim == 1
-    assert alarms.size >= 500
+    assert alarms.size >= REPETITIONS
     return int(alarms.sum()) <= int(stats.binom.isf(LEVEL, alarms.size, level))
 
 
@@ -416,7 +418,7 @@ def test_what_is_learnt_on_environments_and_deployed_on_more_of_them_keeps_the_l
     rng, delta, alpha = np.random.default_rng(210), 0.1, 0.05
     exponents = np.linspace(1, 3, 30)
     alarms, changed = [], []
-    for repetition in range(500):
+    for repetition in range(REPETITIONS):
         costs = rng.random((40, 1)) ** exponents / 2 + rng.random((40, 30)) ** exponents / 2
         run = learn_finite(costs, delta)
         policies = rng.choice(exponents, 300, p=run.posterior.probabilities)
