@@ -39,6 +39,8 @@ from sizes import sized
 
 Floats = NDArray[np.float64]
 
+pytestmark = pytest.mark.slow
+
 DATA_SETS = sized(2000, full=4000)
 CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 DELTA = 0.1
@@ -147,7 +149,7 @@ def gibbs_path(name: str, knows_truth: bool) -> tuple[Floats, Floats, Floats]:
     scores = problem.means - problem.truth if knows_truth else problem.means
     scores = scores - scores.min(axis=1, keepdims=True)
     rows = []
-    for beta in [0.0, *np.geomspace(1, 1e4, 24)]:
+    for beta in [0.0, *np.geomspace(1, 1e4, sized(14, full=24))]:
         log_p = -beta * scores
         log_p -= logsumexp(log_p, axis=1, keepdims=True)
         p = np.exp(log_p)

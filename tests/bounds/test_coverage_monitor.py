@@ -45,6 +45,8 @@ from sizes import sized
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+pytestmark = pytest.mark.slow
+
 DEPLOYMENTS = sized(3000, full=10_000)
 REPETITIONS = sized(150, full=500)  # of learning and deployment, the whole way
 HORIZON = 1000

@@ -37,6 +37,8 @@ from sizes import sized
 
 Floats = NDArray[np.float64]
 
+pytestmark = pytest.mark.slow
+
 LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 RADII = {
     "kl": 0.15,

@@ -39,6 +39,7 @@ def by_descent(means: np.ndarray, prior: Categorical, n: int, delta: float, name
     return min(minimize(objective, s, jac=True, method="L-BFGS-B").fun for s in starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("n", [20, 300, 10_000])
 def test_no_other_distribution_does_better(name: str, n: int):
@@ -55,6 +56,7 @@ def test_no_other_distribution_does_better(name: str, n: int):
         assert np.all(found <= values(nearby, means, prior, n, 0.05, name) + 1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=12),

@@ -13,8 +13,6 @@ from pacbayes_control.paper import continuous as module
 from pacbayes_control.paper.continuous import continuous, to_dict
 from sizes import sized
 
-pytestmark = pytest.mark.slow
-
 STEPS = Settings(steps=2, pairs=sized(8, full=32))
 DRAWS, TEST_ENVIRONMENTS = sized(200, full=3000), sized(400, full=1000)
 KEYS = {"setting", "environments", "bound", "bound_std", "true_cost", "paper_bound"}
@@ -35,6 +33,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REPEATS", {100: 1, 1000: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_every_setting_has_a_row_that_keeps_the_contract(tmp_path: Path):
     kept = tmp_path / "finished.jsonl"
@@ -62,6 +61,16 @@ def test_every_setting_has_a_row_that_keeps_the_contract(tmp_path: Path):
     again = continuous(draws=2, test_environments=TEST_ENVIRONMENTS, kept=kept)
     assert to_dict(again) == to_dict(result)
     assert kept.read_text().count("{") > len(lines)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_setting_of_one_policy_has_its_row(monkeypatch: pytest.MonkeyPatch):
+    one = [setting for setting in module.SETTINGS if setting[0] == "deterministic"]
+    monkeypatch.setattr(module, "SETTINGS", tuple(one))
+    monkeypatch.setattr(module, "_PAPER", replace(module._PAPER, draws=5))
+    result = continuous(draws=1, test_environments=100)
+    assert [row.setting for row in result.rows] == ["deterministic"]
+    assert result.rows[0].true_cost < result.rows[0].bound < 1
 
 
 def test_no_draws_is_an_error():

@@ -28,8 +28,6 @@ from pacbayes_control.paper.table2 import (
 from pacbayes_control.tasks import Vehicle
 from sizes import FULL, sized
 
-pytestmark = pytest.mark.slow
-
 METHODS = ("robust", "train", "test")
 WHOLE = sized(SIZES[:3], full=SIZES)
 TEST_ENVIRONMENTS = 2000
@@ -48,7 +46,7 @@ def by_name(rows: list[Row]) -> Rows:
     return {(row.environments, row.method): row for row in rows}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param(0, marks=pytest.mark.slow, id="once")])
 def rows() -> Rows:
     """The table; without its last two sizes, which take most of its time, unless it is full."""
     with pytest.MonkeyPatch.context() as patch:
@@ -157,6 +155,7 @@ def test_the_true_cost_is_higher_where_the_cylinders_are_wider(rows: Rows):
 # ---- by hand ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_draw_is_what_the_paper_does_step_by_step(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "SIZES", (100,))
     rows = {row.method: row for row in table2(1, 300, seed=4)}
@@ -186,7 +185,7 @@ def test_one_draw_is_what_the_paper_does_step_by_step(monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("small")
 def test_the_same_seed_gives_the_same_table_and_another_seed_another():
-    first, again, other = (table2(1, 200, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (table2(1, 100, seed=seed) for seed in (1, 1, 2))
     assert first == again
     for one, two in zip(first, other, strict=True):
         assert (one.environments, one.method) == (two.environments, two.method)
@@ -194,6 +193,7 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another():
         assert one.true_cost != two.true_cost
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_more_draws_add_to_those_before():
     one, two = table2(1, 100, seed=5), table2(2, 100, seed=5)
@@ -204,6 +204,7 @@ def test_more_draws_add_to_those_before():
         assert both.bound != alone.bound
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_progress_counts_every_rollout_up_to_what_was_said():
     calls: list[tuple[int, int]] = []
