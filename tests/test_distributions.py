@@ -91,6 +91,7 @@ def random_gaussian(rng: np.random.Generator, size: int) -> DiagonalGaussian:
     return DiagonalGaussian(rng.normal(0, 2, size), 10 ** rng.uniform(-2, 2, size))
 
 
+@pytest.mark.slow
 def test_the_divergence_of_gaussians_is_the_integral():
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -82,11 +82,13 @@ def check(value: float, exact: Any, below: float = 0.0) -> None:
 # ---- Beta ---------------------------------------------------------------------------------------
 
 
+@cache
 def logit_density(alpha: float, beta: float) -> Density:
     """Of logit(X), X ~ Beta(α, β): its density has no singularity, and tails that vanish."""
     a, b = mp.mpf(alpha), mp.mpf(beta)
     constant = mp.log(mp.beta(a, b))
 
+    @cache  # most divergences are integrated over the same points
     def density(t: Any) -> Any:
         return mp.exp(-a * mp.log1p(mp.exp(-t)) - b * mp.log1p(mp.exp(t)) - constant)
 
@@ -122,6 +124,7 @@ def beta_points(parameters: tuple[float, float, float, float]) -> tuple[Any, ...
     return (-mp.mpf(75) / min(a, c), *modes, mp.mpf(75) / min(b, d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", BETAS)
 @pytest.mark.parametrize("name", ALL)
 def test_beta_distributions_are_as_far_apart_as_the_integral_says(name, parameters):
@@ -169,9 +172,10 @@ def test_the_density_of_a_beta_distribution_is_scipy_s():
 # ---- Gaussian -----------------------------------------------------------------------------------
 
 
+@cache
 def gaussian_density(mean: float, std: float) -> Density:
     m, s = mp.mpf(mean), mp.mpf(std)
-    return lambda t: mp.exp(-(((t - m) / s) ** 2) / 2) / (s * mp.sqrt(2 * mp.pi))
+    return cache(lambda t: mp.exp(-(((t - m) / s) ** 2) / 2) / (s * mp.sqrt(2 * mp.pi)))
 
 
 GAUSSIANS = [
@@ -192,6 +196,7 @@ def gaussian_moment(name: str, m: float, s: float, n: float, t: float) -> tuple[
     return (order * m / s**2 + (1 - order) * n / t**2) / precision, 1 / mp.sqrt(precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", GAUSSIANS)
 @pytest.mark.parametrize("name", ALL)
 def test_gaussians_are_as_far_apart_as_the_integral_says(name, parameters):

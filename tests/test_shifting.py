@@ -174,6 +174,7 @@ def test_the_tolerable_shift_is_where_the_promise_reaches_the_limit(name, binary
     assert shift_inverse(certificate.bound, drawn.tolerable * (1 + 1e-6), name) > 0.5
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.floats(0, 1), st.floats(0.01, 1), st.sampled_from(NAMES))
 def test_a_curve_never_falls_and_never_leaves_the_costs(bound, limit, name):

@@ -40,11 +40,13 @@ from pacbayes_control.bounds.sequential import (
 from pacbayes_control.certificate import Certificate
 from pacbayes_control.learn.finite import learn_finite
 from pacbayes_control.monitor import Monitor, Promise
+from sizes import sized
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-DEPLOYMENTS = 10_000
+DEPLOYMENTS = sized(3000, full=10_000)
+REPETITIONS = sized(150, full=500)  # of learning and deployment, the whole way
 HORIZON = 1000
 LEVEL = 1e-6  # of the test: how often it may reject a monitor that is right
 STEPS = np.arange(1, HORIZON + 1)
@@ -53,7 +55,7 @@ STEPS = np.arange(1, HORIZON + 1)
 def within(alarms: Bools, level: float = ALPHA) -> bool:
     """Whether there were no more alarms than if each had this probability; (deployments,)."""
     assert alarms.ndim == 1
-    assert alarms.size >= 500
+    assert alarms.size >= REPETITIONS
     return int(alarms.sum()) <= int(stats.binom.isf(LEVEL, alarms.size, level))
 
 
@@ -86,6 +88,7 @@ def alarmed(costs: NDArray, bound: float, alpha: float = ALPHA) -> Bools:
 # ---- false alarms -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.02, 0.114, 0.5])
 def test_an_alarm_of_the_simulation_is_the_alarm_of_the_monitor(bound):
     rows = failing(1.7 * bound, 40)
@@ -98,6 +101,7 @@ def test_an_alarm_of_the_simulation_is_the_alarm_of_the_monitor(bound):
     assert 10 < np.count_nonzero(first) <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.001, 0.02, 0.114, 0.5, 0.9])
 def test_a_monitor_that_is_always_watched_keeps_its_level_at_the_boundary(bound):
     draws = np.random.default_rng(201).random((HORIZON, DEPLOYMENTS))
@@ -121,6 +125,7 @@ def test_no_false_alarm_is_more_likely_than_alpha_without_sampling(bound, alpha)
     assert alpha / 100 < alarm <= alpha
 
 
+@pytest.mark.slow
 def test_failures_that_depend_on_the_past_raise_no_more_alarms():
     """The rate is the bound after a failure and while there are many; else it is lower."""
     rng, bound = np.random.default_rng(202), 0.114
@@ -136,6 +141,7 @@ def test_failures_that_depend_on_the_past_raise_no_more_alarms():
     assert alarms.mean() > 0.01
 
 
+@pytest.mark.slow
 def test_a_promise_that_is_kept_well_and_then_just_kept_raises_no_more_alarms():
     """What is staked late must not alarm when a low rate rises to the bound, and not above it."""
     rates = np.where(STEPS <= 400, 0.2 * BOUND, BOUND)[:, None]
@@ -149,6 +155,7 @@ def test_a_promise_that_is_kept_well_and_then_just_kept_raises_no_more_alarms():
 # ---- graded outcomes ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_graded_outcomes_keep_the_level():
     """Beta(0.2, 0.2 (1-b)/b) has mean b = 0.114, most of it near 0 and some near 1."""
     rng, bound = np.random.default_rng(203), 0.114
@@ -161,6 +168,7 @@ def test_graded_outcomes_keep_the_level():
         assert math.exp(log_e.max()) == pytest.approx(evidence[column], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_an_adversary_who_chooses_each_distribution_by_the_past_keeps_the_level():
     """Always with mean b = 0.35: 0 or 1 while the mean so far is above b, else 0.2 or 0.95."""
     rng, bound = np.random.default_rng(204), 0.35
@@ -234,6 +242,7 @@ def missed(costs: NDArray, truth: float) -> Bools:
     return ever_beyond(costs, *excluding(truth))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.01, 0.114, 0.5])
 def test_the_interval_covers_the_truth_at_every_look(truth):
     violated = missed(failing(truth, seed=206), truth)
@@ -241,6 +250,7 @@ def test_the_interval_covers_the_truth_at_every_look(truth):
     assert violated.mean() > ALPHA / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("truth", [0.003, 0.114, 0.5, 0.95])
 def test_the_interval_misses_no_truth_more_often_than_alpha_without_sampling(truth, alpha):
@@ -249,11 +259,13 @@ def test_the_interval_misses_no_truth_more_often_than_alpha_without_sampling(tru
     assert alpha / 10 < probability <= alpha
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_mean_of_graded_outcomes_at_every_look():
     costs = np.random.default_rng(207).beta(0.2, 0.8, (HORIZON, DEPLOYMENTS))
     assert within(missed(costs, 0.2))
 
 
+@pytest.mark.slow
 def test_the_count_of_misses_is_that_of_the_intervals_themselves():
     rows = failing(0.25, 60, seed=208)  # watched for 0.15: nearly all are missed in the end
     for outcomes, truth in ((rows, 0.15), (~rows, 0.85)):
@@ -280,6 +292,7 @@ def found_by_hoeffding(n: int, rate: float) -> float:
     return float(stats.binom.pmf(k, n, rate)[rejected].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.3, 1.5, 2.0, 3.0])
 def test_the_monitor_finds_more_than_hoeffding_s_rule_and_less_than_one_look(factor):
     """Where theirs can be told apart; elsewhere nothing is missed."""
@@ -296,6 +309,7 @@ def test_the_monitor_finds_more_than_hoeffding_s_rule_and_less_than_one_look(fac
     assert told_apart >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 1.3, 2.0])
 def test_the_benchmark_simulates_the_monitor_and_sums_the_others(factor):
     rate = factor * BOUND
@@ -364,6 +378,7 @@ WRONG: dict[str, Callable[[Bools], Bools]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_monitor_that_is_wrong_is_caught(mistake):
     alarms = WRONG[mistake](failing(BOUND))
@@ -371,6 +386,7 @@ def test_a_monitor_that_is_wrong_is_caught(mistake):
     assert alarms.mean() > 1.2 * ALPHA
 
 
+@pytest.mark.slow
 def test_an_interval_for_one_look_that_is_looked_at_always_is_caught():
     """Clopper and Pearson's: it misses b if either tail of Bin(n, b) from k on is below α/2."""
     above = stats.binom.isf(ALPHA / 2, STEPS, BOUND) + 1
@@ -382,6 +398,7 @@ def test_an_interval_for_one_look_that_is_looked_at_always_is_caught():
 # ---- certificates that are themselves random ----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_conclusion_that_the_world_has_changed_is_wrong_with_at_most_delta_plus_alpha():
     """A policy certified on 12 environments, by all outcomes there, and deployed on others.
 
@@ -411,12 +428,13 @@ def violated(certificate: Certificate, outcomes: Floats, alpha: float) -> bool:
     return monitor.report().verdict == f"violated at level {alpha:g}"
 
 
+@pytest.mark.slow
 def test_what_is_learnt_on_environments_and_deployed_on_more_of_them_keeps_the_level():
     """30 policies, graded costs, a fresh draw from the posterior for every mission."""
     rng, delta, alpha = np.random.default_rng(210), 0.1, 0.05
     exponents = np.linspace(1, 3, 30)
     alarms, changed = [], []
-    for repetition in range(500):
+    for repetition in range(REPETITIONS):
         costs = rng.random((40, 1)) ** exponents / 2 + rng.random((40, 30)) ** exponents / 2
         run = learn_finite(costs, delta)
         policies = rng.choice(exponents, 300, p=run.posterior.probabilities)

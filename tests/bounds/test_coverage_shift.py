@@ -33,8 +33,11 @@ from pacbayes_control.bounds.shift import (
 from pacbayes_control.costs import Costs
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.shifting import under_shift
+from sizes import sized
 
 Floats = NDArray[np.float64]
+
+pytestmark = pytest.mark.slow
 
 LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 RADII = {
@@ -54,7 +57,7 @@ def most_violations(data_sets: int, delta: float) -> int:
 def covers(violated: NDArray[np.bool_], delta: float) -> bool:
     """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
     assert violated.ndim == 1
-    assert violated.size >= 300
+    assert violated.size >= CERTIFICATES
     return int(violated.sum()) <= most_violations(violated.size, delta)
 
 
@@ -127,7 +130,8 @@ def test_the_worst_distribution_is_at_the_edge_of_the_ball_and_the_worst(name):
 
 # ---- learnt posteriors --------------------------------------------------------------------------
 
-DELTA, DATA_SETS, ENVIRONMENTS = 0.2, 1000, 200
+DELTA, DATA_SETS, ENVIRONMENTS = 0.2, sized(600, full=1000), 200
+CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 
 
 @dataclass(frozen=True)
@@ -213,9 +217,9 @@ def test_a_certificate_that_was_not_shifted_is_caught(name, binary):
 @pytest.mark.parametrize("binary", [True, False])
 def test_the_paper_s_robust_bounds_hold_on_the_worst_distribution(binary):
     found, radius = learnt(binary), RADII["kl"]
-    truth = found.cost_on(worst("kl", found.training, found.costs, radius))[:300]
+    truth = found.cost_on(worst("kl", found.training, found.costs, radius))[:CERTIFICATES]
     columns = found.empirical, found.empirical_exponentials, found.kl
-    numbers = zip(*(column[:300] for column in columns), strict=True)
+    numbers = zip(*(column[:CERTIFICATES] for column in columns), strict=True)
     pairs = [
         (
             robust_maurer(float(cost), float(kl), ENVIRONMENTS, DELTA, radius),
@@ -265,14 +269,14 @@ def shifted_run(rng: np.random.Generator) -> bool:
 
 def test_a_certificate_in_an_estimated_ball_holds():
     rng = np.random.default_rng(203)
-    assert covers(np.array([shifted_run(rng) for _ in range(300)]), 0.2)
+    assert covers(np.array([shifted_run(rng) for _ in range(CERTIFICATES)]), 0.2)
 
 
 # ---- bounds that waste nothing, so that small mistakes show -------------------------------------
 # One policy that fails or not, at the failure rate where Clopper and Pearson's bound is wrong with
 # probability δ exactly, and the D' that attains the shift: nothing is left to hide a mistake in.
 
-TIGHT_DATA_SETS = 4000
+TIGHT_DATA_SETS = sized(2000, full=4000)
 
 
 @dataclass(frozen=True)

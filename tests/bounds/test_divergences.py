@@ -180,6 +180,7 @@ def test_a_conjugate_is_infinite_where_the_supremum_is(name, above):
     assert reached[-1] > 100
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.floats(-20, 20), st.floats(0, 1e3), st.sampled_from(WITH_CONJUGATE))
 def test_no_line_exceeds_f_and_its_conjugate(y, x, name):

@@ -31,6 +31,7 @@ from pacbayes_control.bounds import (
     thiemann,
 )
 from pacbayes_control.bounds.theorems import EXACT_XI_UP_TO
+from sizes import sized
 
 mp: Any = mpmath.mp
 DIGITS = 60
@@ -141,12 +142,13 @@ PAC_BAYES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
 POSTERIOR_BOUNDS = [maurer, maurer_xi, mcallester_pinsker, quadratic, thiemann]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theorem", "exact"), PAC_BAYES)
 def test_the_bound_is_the_theorem_s_rounded_upwards(theorem, exact):
     with mp.workdps(DIGITS):
         wrong = [
             case
-            for case in cases(200)
+            for case in cases(sized(60, full=200))
             if not encloses(theorem(*case), exact(mp.mpf(case[0]), *case[1:]))
         ]
     assert wrong == []
@@ -177,9 +179,10 @@ def test_thiemann_s_best_lambda_is_found_among_many():
         assert float(thiemann(cost, kl, n, delta)) == pytest.approx(lowest, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_bounds_come_in_the_order_of_their_proofs():
     rounding = 1e-14
-    for case in cases(500):
+    for case in cases(sized(150, full=500)):
         tightest, usual = float(maurer_xi(*case)), float(maurer(*case))
         assert tightest <= usual + rounding
         assert usual <= float(quadratic(*case)) + rounding
@@ -296,7 +299,8 @@ def test_clopper_pearson_inverts_the_binomial_tail_summed_in_fractions(n, delta)
     assert wrong == []
 
 
-@pytest.mark.parametrize("n", [50, 200, 1000])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [50, sized(300, full=1000)])
 @pytest.mark.parametrize("delta", [1e-100, 1e-12, 0.01, 0.1, 0.99])
 def test_clopper_pearson_inverts_the_binomial_tail_summed_in_60_digits(n, delta):
     with mp.workdps(DIGITS):
@@ -334,9 +338,10 @@ def test_clopper_pearson_takes_a_level_for_each_policy():
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_holdout_bound_is_the_theorem_s_rounded_upwards():
     with mp.workdps(DIGITS):
-        for cost, _, n, delta in cases(150):
+        for cost, _, n, delta in cases(sized(60, full=150)):
             exact = exact_kl_inverse(mp.mpf(cost), -mp.log(mp.mpf(delta)) / n)
             assert encloses(chernoff_kl_holdout(cost, n, delta), exact)
 

@@ -20,6 +20,7 @@ from scipy.optimize import linprog
 from scipy.special import rel_entr
 
 from pacbayes_control.bounds.two_samples import checked_counts, divergence_of_samples
+from sizes import sized
 
 Floats = NDArray[np.float64]
 Counts = tuple[int, ...]
@@ -66,7 +67,7 @@ def most_violations(pairs: int, delta: float) -> int:
     return int(stats.binom.isf(LEVEL, pairs, delta))
 
 
-DELTA, PAIRS = 0.2, 2000
+DELTA, PAIRS = 0.2, sized(400, full=2000)
 PROBLEMS = {
     "alike": ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2], 60),
     "apart": ([0.1, 0.25, 0.65], [0.55, 0.25, 0.2], 16),
@@ -103,6 +104,7 @@ def smoothed_plug_in(shifted: Counts, training: Counts, name: str) -> float:
     return exact(name, x / x.sum(), y / y.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kl", "total-variation", "hellinger"])
 def test_the_bound_is_below_the_truth_no_more_often_than_delta_allows(name):
     assert violations("apart", name, the_library_s) <= most_violations(PAIRS, DELTA)
@@ -116,11 +118,12 @@ def test_an_estimate_without_limits_is_caught(name, estimate):
 
 @pytest.mark.parametrize("name", ["kl", "total-variation", "hellinger"])
 def test_the_bound_says_something(name):
-    values = [the_library_s(*pair, name) for pair in pairs_of_samples("alike")[:100]]
+    values = [the_library_s(*pair, name) for pair in pairs_of_samples("alike")[:40]]
     assert np.mean(values) < {"kl": 0.6, "total-variation": 0.5, "hellinger": 0.15}[name]
     assert min(values) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [["kl"], ["total-variation"], ["hellinger"], ["chi-squared"], ALL]
 )
@@ -129,7 +132,7 @@ def test_no_truth_whatever_is_above_the_bound_more_often_than_delta(names):
 
     All divergences hold at once: one that is chosen after a look at the samples is no worse.
     """
-    n, m, delta = 9, 14, 0.5
+    (n, m), delta = sized((5, 8), full=(9, 14)), 0.5
     outcomes = [(k, j) for k in range(n + 1) for j in range(m + 1)]
     bounds = np.array(
         [
@@ -208,7 +211,7 @@ def test_no_pair_of_distributions_within_the_limits_is_further_apart(name):
     (low, high), (below, above) = limits(shifted, delta / 12), limits(training, delta / 12)
     rng = np.random.default_rng(6)
     furthest = 0.0
-    for _ in range(3000):
+    for _ in range(sized(800, full=3000)):
         x, y = (sides[rng.integers(2, size=3), [0, 1, 2]] for sides in
                 (np.array([low, high]), np.array([below, above])))  # fmt: skip
         free, other = rng.integers(3, size=2)  # one cell takes what the others leave

@@ -151,6 +151,7 @@ def test_a_record_that_is_unclear_about_what_was_seen_is_refused(record: dict):
         Categorical.from_record({"kind": "categorical", "probabilities": [1.0]} | record, "prior")
 
 
+@pytest.mark.slow
 def test_priors_that_saw_the_costs_would_be_wrong_and_honest_ones_are_not():
     """The reason for all this: ten policies that all fail in half of the environments."""
     rng, wrong, violated = np.random.default_rng(0), 0, 0

@@ -55,6 +55,7 @@ def test_learning_lowers_the_bound_and_the_true_cost(run: Run[DiagonalGaussian])
     assert 0 < after.kl == pytest.approx(run.posterior.kl(PRIOR), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("natural", [False, True])
 def test_learning_with_its_usual_settings_lowers_the_bound(natural: bool):
     settings = Settings(steps=60, natural=natural)
@@ -343,6 +344,7 @@ def test_a_family_pays_for_all_of_its_priors(priors: int):
     assert others == pytest.approx(0.009 * (priors - 1) / priors, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_family_chooses_the_variance_that_suits_the_problem(tmp_path: Path):
     # The goals are at (1, 1), a radius of 1 around them: a prior must be neither too narrow to get
     # there nor so wide that it loses its way.

@@ -19,6 +19,7 @@ def pinsker(raw: np.ndarray, means: np.ndarray, prior: Categorical, n: int) -> f
     return float(mcallester_pinsker(p.probabilities @ means, p.kl(prior), n, 0.01))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["clarabel", "scs"])
 @pytest.mark.parametrize("n", [100, 2000])
 def test_the_papers_programmes_agree_with_the_gibbs_path(solver: str, n: int):

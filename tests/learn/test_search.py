@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, Settings
 from pacbayes_control.learn.objectives import OBJECTIVES
+from sizes import sized
 
 PRIOR = DiagonalGaussian([0.5, -1.0], [0.25, 2.0])
 POINT = np.array([[0.7, 0.4], [-0.6, 0.3]])  # m and ρ, away from the prior
@@ -87,10 +88,11 @@ def test_every_estimate_agrees_with_the_exact_gradient_of_the_expected_cost(
     np.testing.assert_allclose(slope_of_first_step(search), exact, atol=0.002)
 
 
+@pytest.mark.slow
 def test_evolution_is_unbiased_even_with_few_pairs():
     search = search_at(POINT, natural=False, pairs=2, steps=100_000)
     slopes = []
-    for step in range(8_000):
+    for step in range(sized(2_000, full=8_000)):
         search.step = step
         search.coordinates = np.array(POINT)
         slopes.append(search._cost_slope(waves(search.ask()), None))
@@ -167,13 +169,8 @@ def best_bound_in_the_valley(prior: DiagonalGaussian, n: int) -> float:
     return float(minimize(bound, [0.5, -1.0], method="Nelder-Mead", options={"xatol": 1e-6}).fun)
 
 
-@pytest.mark.parametrize(
-    "natural",
-    [
-        False,
-        True,
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("natural", [False, True])
 def test_a_search_ends_at_the_smallest_bound(natural: bool):
     prior = DiagonalGaussian(np.zeros(20), 1.0)
     settings = Settings(estimator="gradient", natural=natural, pairs=64)
@@ -461,30 +458,32 @@ def test_a_search_goes_on_from_a_checkpoint_as_if_it_had_never_stopped(tmp_path:
     assert loaded.posterior.digest == search.posterior.digest
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda _: b"",
-        lambda _: b"not a checkpoint",
-        lambda whole: whole[:-200],
-        lambda whole: whole[:300],
-        lambda _: written(np.save, np.zeros(3)),
-        lambda _: written(np.savez, numbers=np.zeros(3)),
-        lambda _: written(np.savez, fingerprint=np.array([{}], dtype=object)),
-    ],
-    ids=["empty", "text", "cut short", "cut very short", "an array", "other arrays", "a pickle"],
-)
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "text": lambda _: b"not a checkpoint",
+    "cut short": lambda whole: whole[:-200],
+    "cut very short": lambda whole: whole[:300],
+    "an array": lambda _: written(np.save, np.zeros(3)),
+    "other arrays": lambda _: written(np.savez, numbers=np.zeros(3)),
+    "a pickle": lambda _: written(np.savez, fingerprint=np.array([{}], dtype=object)),
+}
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # np.load's, of a broken zip
-def test_a_file_that_is_no_checkpoint_gets_one_clear_error(tmp_path: Path, spoil):
+def test_a_file_that_is_no_checkpoint_gets_one_clear_error(tmp_path: Path):
     search, path = a_search(), tmp_path / "checkpoint"
-    search.save(path, search.fingerprint())
-    path.write_bytes(spoil(path.read_bytes()))
     before = state(search)
-    with pytest.raises(ValueError, match=r"is not a checkpoint: delete it to start anew") as caught:
-        search.load(path, search.fingerprint())
-    assert caught.value.__suppress_context__
-    assert state(search) == before
-    del caught
+    for what, spoil in SPOILT.items():
+        search.save(path, search.fingerprint())
+        path.write_bytes(spoil(path.read_bytes()))
+        with pytest.raises(
+            ValueError, match="is not a checkpoint: delete it to start ane"
+        ) as error:
+            search.load(path, search.fingerprint())
+        assert error.value.__suppress_context__, what
+        assert state(search) == before, what
+    del error
     gc.collect()  # here, not in whatever test comes next
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +20,11 @@ from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, SearchStopped, Settings
 from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
 from pacbayes_control.tasks import Environments, Noise, Task
+from sizes import sized
 
 STEPS = 2 * CHECKPOINT_EVERY + 3
+AROUND = (CHECKPOINT_EVERY - 1, CHECKPOINT_EVERY, CHECKPOINT_EVERY + 1)  # the first checkpoint
+INTERRUPTED_AT = sized((0, 1, *AROUND, STEPS - 1), full=range(STEPS))
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
 
 
@@ -79,13 +81,14 @@ class Spoilt(Reach):
 # ---- being killed -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["between steps", "in a rollout"])
 def test_a_search_that_is_interrupted_at_any_step_and_taken_up_again_ends_the_same(
     tmp_path: Path, where: str
 ):
     task = Interrupted()
     whole = train(task).posterior
-    for step in range(STEPS):
+    for step in INTERRUPTED_AT:
         checkpoint, alarm = tmp_path / f"{where} {step}", Alarm(step)
         options: dict[str, Any] = {"checkpoint": checkpoint}
         if where == "between steps":
@@ -117,38 +120,39 @@ def test_a_search_that_is_done_takes_no_more_rollouts(tmp_path: Path):
 
 
 KILLED = """
-import sys, time
+import itertools, sys, time
 from pathlib import Path
-from test_training import Interrupted, train
+from test_training import CHECKPOINT_EVERY, Interrupted, train
 
-checkpoint, pause = Path(sys.argv[1]), float(sys.argv[2])
-posterior = train(Interrupted(alarm=lambda: time.sleep(pause)), checkpoint=checkpoint).posterior
-sys.stdout.buffer.write(posterior.to_bytes())
+calls = itertools.count()
+
+def stall():
+    if next(calls) == CHECKPOINT_EVERY + 3:
+        print("stalled", flush=True)
+        time.sleep(3600)
+
+train(Interrupted(alarm=stall), checkpoint=Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_a_search_that_ends_the_same(tmp_path: Path):
     checkpoint = tmp_path / "checkpoint"
-
-    def start(pause: float) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", KILLED, checkpoint, str(pause)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        )
-
-    with start(pause=0.02) as process:
-        deadline = time.monotonic() + 60
-        while not checkpoint.exists() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(0.01 * (os.getpid() % 10))  # whenever
-        process.send_signal(signal.SIGKILL)
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, checkpoint],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"stalled\n"  # in a rollout after a checkpoint
+        process.kill()
         assert process.wait(60) == -signal.SIGKILL
-    assert checkpoint.exists()
-    with start(pause=0.0) as process:
-        found, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-    assert found == train(Interrupted()).posterior.to_bytes()
+    steps: list[int] = []
+    found = train(
+        Interrupted(), checkpoint=checkpoint, progress=lambda search: steps.append(search.step)
+    )
+    assert steps == list(range(CHECKPOINT_EVERY + 1, STEPS + 1))
+    assert found.posterior.to_bytes() == train(Interrupted()).posterior.to_bytes()
 
 
 class Plain:
