@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 import pytest
-from aloft import CALM, TASK, read_record, received, wait_until
 
+from aloft import CALM, TASK, read_record, received, wait_until
 from pacbayes_control.flight import keeper, kept
 from pacbayes_control.flight.channel import Channel, ChannelClosed, ChannelFull
 from pacbayes_control.flight.driver import Driver

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import radio
-from aloft import wait_until
 
+from aloft import wait_until
 from pacbayes_control.flight import parrot
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.kept import KeptDrone

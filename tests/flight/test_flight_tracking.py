@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from aloft import wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aloft import wait_until
 from pacbayes_control.flight.tracking import (
     AT_ONCE,
     Pose,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aloft import CALM, TASK, pilot, read_record, received, stage, wait_until
 
+from aloft import CALM, TASK, pilot, read_record, received, stage, wait_until
 from pacbayes_control.flight.clock import RealClock, VirtualClock
 from pacbayes_control.flight.faults import Fault
 from pacbayes_control.flight.loop import fly
