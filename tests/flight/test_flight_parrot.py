@@ -38,9 +38,7 @@ def air(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(radio, "battery", [88])
     radio.received.clear()
     radio.trouble.clear()
-    connection = importlib.import_module("pyparrot.networking.bleConnection").BLEConnection
-    sleep = connection.smart_sleep
-    monkeypatch.setattr(connection, "smart_sleep", lambda self, s: sleep(self, min(s, 0.02)))
+    radio.shorten_waits(0.02)
     yield
     radio.trouble.clear()
     forget_pyparrot()
