@@ -59,6 +59,7 @@ def answer(result: Result, path: Path, code: int = 0) -> dict[str, Any]:
 # ---- flights ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_simulated_flights_are_logged_and_weighed(quick: Pbc, run: Path, tmp_path: Path):
     arguments = ("fly", "swing", "--virtual", "--json", "r.json")
     result = quick(*arguments, "--flights", 3)
@@ -147,6 +148,7 @@ def struck_in_flight(run: Path, number: signal.Signals) -> tuple[Path, int, str,
     return struck_in_flight(run, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Signals):
     folder, code, out, err = struck_in_flight(run, number)
@@ -159,6 +161,7 @@ def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Sig
     assert (folder / "outcomes.csv").read_text().splitlines()[1].startswith("1,1,terminated,")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_landed_by_its_keeper(run: Path, quick: Pbc):
     folder, *_ = struck_in_flight(run, signal.SIGKILL)
     wait_until(lambda: told(folder, "land") and told(folder, "on the ground"))

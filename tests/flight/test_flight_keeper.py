@@ -149,6 +149,7 @@ def test_commands_reach_the_drone_and_their_times_come_back(sky: Sky):
     assert sky.received("disconnect")
 
 
+@pytest.mark.slow
 def test_a_flight_can_follow_a_flight(sky: Sky):
     wait_until(sky.drone.land)
     wait_until(sky.down)
@@ -158,6 +159,7 @@ def test_a_flight_can_follow_a_flight(sky: Sky):
     assert len(sky.received("land")) >= 2
 
 
+@pytest.mark.slow
 def test_a_drone_that_is_not_there_is_told(open_sky: Callable[..., Sky]):
     sky = open_sky()
     sky.world.close()
@@ -195,6 +197,7 @@ def test_a_channel_never_waits_for_somebody_to_read():
 # ---- failures -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_loop_that_falls_silent(open_sky: Callable[..., Sky]):
     sky = open_sky(silence=0.3)
     sky.take_off()
@@ -206,6 +209,7 @@ def test_a_loop_that_falls_silent(open_sky: Callable[..., Sky]):
 FAILURES = ("drone-raises", "drone-hangs", "drone-disconnects")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sized(FAILURES[1:2], full=FAILURES))
 def test_a_loop_hears_that_its_driver_has_failed(open_sky: Callable[..., Sky], name: str):
     sky = open_sky(f"{name}@0.1", patience=0.5)
@@ -217,6 +221,7 @@ def test_a_loop_hears_that_its_driver_has_failed(open_sky: Callable[..., Sky], n
     assert len(sky.received("connect")) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_driver_that_fails_while_the_loop_goes_on_talking(
     open_sky: Callable[..., Sky], name: str
@@ -237,12 +242,14 @@ def test_a_driver_that_fails_while_the_loop_goes_on_talking(
     assert len(sky.received("connect")) >= 2
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed(sky: Sky):
     os.kill(sky.processes[1], signal.SIGKILL)
     wait_until(sky.down)
     assert len(sky.received("connect")) >= 2
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_killed(sky: Sky):
     os.kill(sky.processes[0], signal.SIGKILL)
     wait_until(sky.down)  # by the driver, or by the next keeper
@@ -258,6 +265,7 @@ def kill_both(sky: Sky) -> None:
             os.kill(pid, number)
 
 
+@pytest.mark.slow
 def test_keeper_and_driver_killed_the_loop_starts_others(sky: Sky):
     kill_both(sky)
     assert not sky.received("land")
@@ -289,6 +297,7 @@ def sky_of_the_slow(
     return sky
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_slow_to_start_lands_all_the_same(
     open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -298,6 +307,7 @@ def test_a_driver_that_is_slow_to_start_lands_all_the_same(
     assert len(sky.received("connect")) == 2  # the first attempt was the last
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_slow_to_start_is_waited_for(
     open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -365,6 +375,7 @@ def test_a_driver_that_was_left_behind_is_ended_while_another_connects(
                 channel.close()
 
 
+@pytest.mark.slow
 def test_nobody_takes_off_while_an_earlier_drone_is_being_landed(open_sky: Callable[..., Sky]):
     words = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(words) as process:
@@ -399,6 +410,7 @@ def test_descriptors_may_be_many():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kept, "GIVE_UP", 1.0)
     keeper, _ = sky.processes
@@ -408,6 +420,7 @@ def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
     wait_until(lambda: gone(keeper))
 
 
+@pytest.mark.slow
 def test_signals_that_end_processes_do_not_end_these(sky: Sky):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for pid in sky.processes:
@@ -433,6 +446,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [[], ["drone-hangs@0.2"], pytest.param(["drone-raises@0.2"], marks=pytest.mark.full)],

@@ -323,6 +323,7 @@ def heard(record: Path) -> list[str]:
     return [line.split()[0] for line in record.read_text().splitlines()] if record.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deaf", "gone", "stuck"])
 def test_a_swing_that_fails_in_the_air_is_landed_over_a_new_connection(
     elsewhere: Path, tmp_path: Path, kind: str

@@ -133,6 +133,7 @@ def test_a_world_process_outlives_nobody_for_long(tmp_path: Path, monkeypatch: p
 # ---- real time ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_flight_in_real_time_with_all_its_processes(tmp_path: Path):
     record, steps = tmp_path / "world", sized(12, full=50)
     with simulated_stage(place_of(TASK, CALM), record, SPRIGHTLY) as where:
@@ -146,6 +147,7 @@ def test_a_flight_in_real_time_with_all_its_processes(tmp_path: Path):
         assert flight.frames["frames"] > 6 * steps
 
 
+@pytest.mark.slow
 def test_a_keeper_killed_in_flight(tmp_path: Path):
     record = tmp_path / "world"
     faults = [Fault("keeper-killed", 0.5)]
@@ -157,6 +159,7 @@ def test_a_keeper_killed_in_flight(tmp_path: Path):
     assert received(read_record(record), "land")
 
 
+@pytest.mark.slow
 def test_a_soak_counts_deadlines():
     found = soak(minutes=0.01, busy=1)
     assert found.ticks == 6 or found.end != "completed"  # a machine may be too busy even for this

@@ -162,6 +162,7 @@ def test_quantiles_of_a_mixture_are_where_it_says():
         assert weights @ stats.t.cdf((x - centres) / sd, 7) == pytest.approx(share, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gusts", [0.0, 0.005, 0.02])
 def test_what_the_filter_leaves_of_a_log_is_white(gusts: float):
     values = []

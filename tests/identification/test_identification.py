@@ -50,6 +50,7 @@ def gusty_fits(density: float) -> list[Identified]:
 # ---- how near -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_minute_of_noisy_tracking_tells_the_gains_to_two_per_cent():
     errors = []
     for seed in range(sized(10, full=40)):
@@ -58,11 +59,13 @@ def test_a_minute_of_noisy_tracking_tells_the_gains_to_two_per_cent():
     assert np.abs(errors).max() < 0.02
 
 
+@pytest.mark.slow
 def test_at_the_rate_of_the_commands_too_but_for_a_few():
     errors = [(found.k_u.value / K_U - 1, found.k_p.value / K_P - 1) for found in calm_fits()]
     assert (np.abs(errors) < 0.02).all(axis=1).mean() >= 0.98
 
 
+@pytest.mark.slow
 def test_a_minute_in_flights_that_fit_in_the_net_will_do():
     found = [identify(short_flights(seed)) for seed in range(sized(2, full=8))]
     assert all(fit.fits for fit in found)
@@ -133,6 +136,7 @@ def scores_of(fits: list[Identified], gain: str, confidence: float = 0.95) -> ND
     return np.array([(e.value - TRUTH[gain]) / (ratio * e.margin) for e in estimates])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("confidence", "most"), [(0.8, 0.87), (0.95, 0.97), (0.99, 0.999)])
 @pytest.mark.parametrize("gain", TRUTH)
 def test_intervals_cover_at_their_rate(gain: str, confidence: float, most: float):
@@ -144,6 +148,7 @@ def test_intervals_cover_at_their_rate(gain: str, confidence: float, most: float
         assert not covers_at_its_rate(scores / 2, confidence, most)  # and twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", GUSTS)
 @pytest.mark.parametrize("gain", TRUTH)
 def test_intervals_cover_at_their_rate_in_gusts(density: float, gain: str):
@@ -152,6 +157,7 @@ def test_intervals_cover_at_their_rate_in_gusts(density: float, gain: str):
     assert not covers_at_its_rate(sized(2, full=1.5) * scores, 0.95, 0.98)  # too narrow is noticed
 
 
+@pytest.mark.slow
 def test_two_thirds_of_the_width_do_not_cover_in_gusts():
     good = [found for density in GUSTS for found in gusty_fits(density) if found.fits]
     scores = np.concatenate([scores_of(good, gain) for gain in TRUTH])
@@ -159,6 +165,7 @@ def test_two_thirds_of_the_width_do_not_cover_in_gusts():
     assert not covers_at_its_rate(1.5 * scores, 0.95, 0.98)
 
 
+@pytest.mark.slow
 def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
     logs = [synthetic_log(rate=10, gusts=0.02, seed=seed) for seed in range(sized(60, full=150))]
     found = [settled([Flight(log)]) for log in logs]
@@ -169,6 +176,7 @@ def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
             assert low <= sum(e.low <= truth <= e.high for e in estimates) <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", GUSTS)
 def test_in_gusts_the_model_fits_and_says_how_strong_they_are(density: float):
     found = gusty_fits(density)
@@ -181,16 +189,19 @@ def test_in_gusts_the_model_fits_and_says_how_strong_they_are(density: float):
         assert max(values) < 2 * density
 
 
+@pytest.mark.slow
 def test_without_gusts_none_are_told():
     assert sum("gusts" in str(found.remarks) for found in calm_fits()) <= 0.02 * SEEDS
 
 
+@pytest.mark.slow
 def test_intervals_that_take_gusts_for_white_noise_do_not_cover():
     margin = np.mean([fit.k_u.margin for fit in calm_fits()])
     errors = [abs(fit.k_u.value - K_U) for fit in gusty_fits(0.02)]
     assert np.mean(np.less(errors, margin)) < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [0.0, *GUSTS])
 def test_the_speed_is_covered_too(density: float):
     found = gusty_fits(density) if density else calm_fits()
@@ -207,6 +218,7 @@ def test_a_higher_confidence_is_a_wider_interval():
     assert wide.k_u.value == narrow.k_u.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("density", "most"), [(0.0, 1.35), *((q, 1.25) for q in GUSTS)])
 def test_the_covariance_is_the_spread_over_logs(density: float, most: float):
     found = gusty_fits(density) if density else calm_fits()
@@ -250,6 +262,7 @@ def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> Flig
     return replace(log, yaw=log.yaw + noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "rate"), [(0.8, 10), (0.5, 10), (0.99, 50)])
 def test_intervals_cover_under_correlated_noise_and_say_that_they_allow_for_it(
     memory: float, rate: int
@@ -328,7 +341,7 @@ def test_the_paper_drone_by_the_same_integrator_fits():
     assert found.remarks == ()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", sized([0], full=[0, 1]))
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_model_that_does_not_fit_says_why(name: str, seed: int):
     slope, amplitude, reason = MISFITS[name]
@@ -337,6 +350,7 @@ def test_a_model_that_does_not_fit_says_why(name: str, seed: int):
     assert any(reason in remark for remark in found.remarks), found.remarks
 
 
+@pytest.mark.slow
 def test_good_logs_fit_as_often_as_the_level_promises():
     assert sum(not found.fits for found in calm_fits()) <= stats.binom.ppf(0.999, SEEDS, 0.001)
 
@@ -406,6 +420,7 @@ def test_a_drone_that_does_not_fly_where_it_points_does_not_fit():
 # ---- input that is refused ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_commands_that_never_change_are_refused():
     logs = [synthetic_log(excitation("constant", 20.0, a), seed=a, name=f"{a}") for a in (10, 20)]
     with pytest.raises(ValueError, match="10, 20: the command never changes, so k_p cannot be"):
@@ -464,6 +479,7 @@ def test_no_logs_and_no_confidence_are_refused():
 # ---- tests of residuals -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_whiteness_is_uniform_for_white_noise_also_with_many_parameters():
     rng = np.random.default_rng(0)
     own = np.linalg.qr(np.stack([np.ones(60), np.linspace(0, 1, 60)], axis=1))[0]
