@@ -149,7 +149,9 @@ def struck_in_flight(run: Path, number: signal.Signals) -> tuple[Path, int, str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Signals):
     folder, code, out, err = struck_in_flight(run, number)
     assert code == 1, err
