@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 
 from commands import complaint, files
+from pacbayes_control import conformance
 from pacbayes_control.recipes.swing import recorded_swing
+from pacbayes_control.report import page
+from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Swing
 from pacbayes_control.tasks.swing import DrawnGains, WorstGains
+from sizes import sized
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
-SMALL = ("--environments", 20, "--test-environments", 50)
+SMALL = ("--environments", 10, "--test-environments", 50)
 
 
 def model(**changes: Any) -> dict[str, Any]:
@@ -48,13 +52,14 @@ def written(tmp_path: Path) -> Path:
 # ---- what works ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_swing_is_learnt_verified_and_shown(quick: Pbc, tmp_path: Path):
     learnt = quick("learn", "swing", *SMALL, "--json", "r.json")
     assert learnt.returncode == 0, learnt.stderr
     assert "With confidence 99 %" in learnt.stdout
     assert "pbc report runs/swing" in learnt.stdout
     record = json.loads((tmp_path / "r.json").read_text())
-    assert (record["environments"], record["policies"]) == (20, 100)
+    assert (record["environments"], record["policies"]) == (10, 100)
     assert record["test_environments"] == 50
     assert 0 <= record["true_cost"] < record["bound"] < 1
     assert "<svg" in (tmp_path / "runs" / "swing" / "picture.svg").read_text()
@@ -62,7 +67,7 @@ def test_the_swing_is_learnt_verified_and_shown(quick: Pbc, tmp_path: Path):
     run = Run.load(tmp_path / "runs" / "swing")
     task = recorded_swing(run)
     assert task == Swing()
-    train = task.environments(20, "train", 0)
+    train = task.environments(10, "train", 0)
     np.testing.assert_array_equal(run.costs.values, task.costs(task.gain_grid(), train))
     assert list(run.costs.names) == task.gain_names()
 
@@ -70,33 +75,38 @@ def test_the_swing_is_learnt_verified_and_shown(quick: Pbc, tmp_path: Path):
     assert verified.returncode == 0, verified.stderr
     shown = quick("report", "runs/swing", "--json", "p.json")
     assert shown.returncode == 0, shown.stderr
-    page = json.loads((tmp_path / "p.json").read_text())
-    assert page["replays"] == 2000
-    assert (page["environments"], page["policies"]) == (20, 100)
+    told = json.loads((tmp_path / "p.json").read_text())
+    assert told["replays"] == 1000
+    assert (told["environments"], told["policies"]) == (10, 100)
     text = (tmp_path / "runs" / "swing.html").read_text()
     assert text.startswith("<!doctype html>")
     assert "do not end as" not in text
 
 
+@pytest.mark.slow
 def test_learning_twice_gives_the_same_bytes(quick: Pbc, tmp_path: Path):
     for name in ("a", "b"):
-        options = "--environments", 20, "--test-environments", 0, "--out", name, "--seed", 4
+        options = "--environments", 4, "--test-environments", 0, "--out", name, "--seed", 4
         assert quick("learn", "swing", *options).returncode == 0
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
-def test_the_swing_keeps_every_promise(quick: Pbc, tmp_path: Path):
+@pytest.mark.slow
+def test_the_swing_keeps_every_promise(quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(1))
     result = quick("check", "swing", "--json", "c.json")
     assert result.returncode == 0, result.stdout
     assert "It keeps every promise that was tried." in result.stdout
     assert json.loads((tmp_path / "c.json").read_text())["passed"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gains", ["fixed", "drawn", "worst"])
 def test_a_fitted_model_is_flown_as_it_was_asked_for(
-    quick: Pbc, written: Path, tmp_path: Path, gains: str
+    quick: Pbc, written: Path, tmp_path: Path, gains: str, monkeypatch: pytest.MonkeyPatch
 ):
-    options = "--environments", 8, "--test-environments", 0, "--model", written, "--out", "run"
+    monkeypatch.setattr(page, "_plot", lambda *_: "")  # which takes most of the time
+    options = "--environments", 2, "--test-environments", 0, "--model", written, "--out", "run"
     learnt = quick("learn", "swing", *options, "--gains", gains)
     assert learnt.returncode == 0, learnt.stderr
     run = Run.load(tmp_path / "run")
@@ -118,11 +128,12 @@ def test_a_fitted_model_is_flown_as_it_was_asked_for(
     assert quick("verify", "run").returncode == 0
     shown = quick("report", "run", "--json", "-")
     assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["replays"] == 800
+    assert json.loads(shown.stdout)["replays"] == 200
 
 
+@pytest.mark.slow
 def test_noisy_rays_go_with_any_gains(quick: Pbc, written: Path, tmp_path: Path):
-    options = "--environments", 10, "--test-environments", 0, "--out", "run"
+    options = "--environments", 4, "--test-environments", 0, "--out", "run"
     gains = "--model", written, "--gains", "drawn", "--range-noise", 0.05
     assert quick("learn", "swing", *options, *gains).returncode == 0
     task = recorded_swing(Run.load(tmp_path / "run"))
@@ -249,7 +260,7 @@ def test_a_bad_model_is_told_in_one_line_with_its_file(quick: Pbc, what: str, tm
     content = BAD[what]
     text = content if isinstance(content, str) else json.dumps(content)
     (tmp_path / "m.json").write_text(text)
-    for gains in ("fixed", "worst"):
+    for gains in sized(("worst",), full=("fixed", "worst")):
         words = complaint(quick("learn", "swing", *SMALL, "--model", "m.json", "--gains", gains))
         assert words.startswith("pbc: m.json")
         assert len(words) < 1000

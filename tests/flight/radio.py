@@ -3,11 +3,13 @@
 Everything of PyParrot runs as it is, down to the bytes that it would give to the radio. What the
 drone receives is written to the file RADIO_RECORD, if there is one. Trouble, deaf (no packet is
 acknowledged), gone (writing raises) or stuck (writing never returns), comes from the file
-RADIO_TROUBLE, and befalls connections that are older than the file.
+RADIO_TROUBLE, and befalls connections that are older than the file. Acknowledgements come at once,
+so nobody waits long for them.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import struct
 import time
@@ -25,6 +27,14 @@ NAMES = {
 received: list[tuple[str, bytes]] = []  # in this process
 trouble: list[str] = []  # the same for tests within one process
 battery: list[int | None] = [88]
+
+
+def shorten_waits(most: float) -> None:
+    """Have PyParrot wait no longer than this at a time."""
+    connection: Any = importlib.import_module("pyparrot.networking.bleConnection").BLEConnection
+    if not hasattr(connection, "patient"):
+        connection.patient = sleep = connection.smart_sleep
+        connection.smart_sleep = lambda self, seconds: sleep(self, min(seconds, most))
 
 
 class BTLEException(Exception):  # noqa: N818 - bluepy's name
@@ -78,6 +88,7 @@ class Peripheral:
         if "gone" in trouble:
             raise BTLEException("no such drone")
         self.born = time.time()
+        shorten_waits(0.1)
         self._note("connect", b"")
 
     def getServices(self) -> list[Service]:  # noqa: N802

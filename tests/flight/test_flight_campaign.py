@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aloft import CALM, TASK, WALL, stage
 
+from aloft import CALM, TASK, WALL, certified, stage
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.flight.campaign import Campaign
 from pacbayes_control.flight.fields import check_certified, read_obstacles, write_obstacles
@@ -23,14 +23,12 @@ from pacbayes_control.flight.world import Physics
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor
 from pacbayes_control.outcomes import read_outcomes
-from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import Run
 
 
 @pytest.fixture(scope="module")
 def run() -> Run[Any]:
-    train = TASK.environments(100, stream="train")
-    return learn_finite(evaluate(TASK, TASK.gain_grid(), train), delta=0.01)
+    return certified()
 
 
 @pytest.fixture

@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
-from aloft import CALM, TASK, read_record, received, wait_until
 
+from aloft import CALM, TASK, read_record, received, wait_until
 from pacbayes_control.flight import keeper, kept
 from pacbayes_control.flight.channel import Channel, ChannelClosed, ChannelFull
+from pacbayes_control.flight.clock import VirtualClock
 from pacbayes_control.flight.driver import Driver
-from pacbayes_control.flight.drones import DroneError, open_drone
+from pacbayes_control.flight.drones import PATIENCE, PAUSE, DroneError, open_drone
 from pacbayes_control.flight.faults import Fault
 from pacbayes_control.flight.keeper import Keeper
 from pacbayes_control.flight.kept import KeptDrone
@@ -33,19 +35,22 @@ from pacbayes_control.flight.simulated import WorldProcess
 from pacbayes_control.flight.stages import place_of
 from pacbayes_control.flight.tracking import UdpTracker
 from pacbayes_control.flight.world import Physics, world_record
+from sizes import sized
 
 NOBODY = 9  # a port at which nobody listens for frames
 
 
 class Sky:
-    """A world with a drone in it, kept."""
+    """A world with a drone in it, kept, with patience for a busy machine."""
 
-    def __init__(self, record: Path, *faults: str) -> None:
+    def __init__(
+        self, record: Path, *faults: str, silence: float = 30.0, patience: float = 30.0
+    ) -> None:
         struck = [Fault.parse(text) for text in faults]
-        spec = world_record(place_of(TASK, CALM), Physics(), struck, 0)
+        spec = world_record(place_of(TASK, CALM), Physics(descent=8.0), struck, 0)
         self.record = record
         self.world = WorldProcess(spec, NOBODY, record)
-        self.drone = KeptDrone(self.spec)
+        self.drone = KeptDrone(self.spec, silence, patience)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -54,7 +59,7 @@ class Sky:
     def take_off(self) -> None:
         self.drone.connect()
         self.drone.take_off()
-        self.hold_until(lambda: self.received("take_off"))
+        wait_until(lambda: self.received("take_off"))
 
     def hold_until(self, condition: Callable[[], Any]) -> None:
         def step() -> Any:
@@ -81,8 +86,8 @@ class Sky:
 def open_sky(tmp_path: Path) -> Iterator[Callable[..., Sky]]:
     skies: list[Sky] = []
 
-    def make(*faults: str) -> Sky:
-        skies.append(Sky(tmp_path / f"world-{len(skies)}", *faults))
+    def make(*faults: str, **seconds: float) -> Sky:
+        skies.append(Sky(tmp_path / f"world-{len(skies)}", *faults, **seconds))
         return skies[-1]
 
     yield make
@@ -144,6 +149,7 @@ def test_commands_reach_the_drone_and_their_times_come_back(sky: Sky):
     assert sky.received("disconnect")
 
 
+@pytest.mark.slow
 def test_a_flight_can_follow_a_flight(sky: Sky):
     wait_until(sky.drone.land)
     wait_until(sky.down)
@@ -153,6 +159,7 @@ def test_a_flight_can_follow_a_flight(sky: Sky):
     assert len(sky.received("land")) >= 2
 
 
+@pytest.mark.slow
 def test_a_drone_that_is_not_there_is_told(open_sky: Callable[..., Sky]):
     sky = open_sky()
     sky.world.close()
@@ -190,15 +197,22 @@ def test_a_channel_never_waits_for_somebody_to_read():
 # ---- failures -----------------------------------------------------------------------------------
 
 
-def test_a_loop_that_falls_silent(sky: Sky):
+@pytest.mark.slow
+def test_a_loop_that_falls_silent(open_sky: Callable[..., Sky]):
+    sky = open_sky(silence=0.3)
+    sky.take_off()
     wait_until(sky.down)
     with pytest.raises(DroneError, match="nothing was heard from the loop"):
         wait_until(lambda: sky.drone.hold())
 
 
-@pytest.mark.parametrize("name", ["drone-raises", "drone-hangs", "drone-disconnects"])
-def test_a_driver_that_fails(open_sky: Callable[..., Sky], name: str):
-    sky = open_sky(f"{name}@0.2")
+FAILURES = ("drone-raises", "drone-hangs", "drone-disconnects")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sized(FAILURES[1:2], full=FAILURES))
+def test_a_loop_hears_that_its_driver_has_failed(open_sky: Callable[..., Sky], name: str):
+    sky = open_sky(f"{name}@0.1", patience=0.5)
     sky.take_off()
     with pytest.raises(DroneError):
         sky.hold_until(lambda: False)
@@ -207,12 +221,13 @@ def test_a_driver_that_fails(open_sky: Callable[..., Sky], name: str):
     assert len(sky.received("connect")) >= 2
 
 
-@pytest.mark.parametrize("name", ["drone-raises", "drone-hangs", "drone-disconnects"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAILURES)
 def test_a_driver_that_fails_while_the_loop_goes_on_talking(
     open_sky: Callable[..., Sky], name: str
 ):
     """So that it is the failure that makes the keeper land, and not the silence after it."""
-    sky = open_sky(f"{name}@0.2")
+    sky = open_sky(f"{name}@0.1")
     sky.take_off()
 
     def talk() -> bool:  # and does not listen
@@ -221,14 +236,20 @@ def test_a_driver_that_fails_while_the_loop_goes_on_talking(
         return sky.down()
 
     wait_until(talk)
+    with pytest.raises(DroneError):
+        wait_until(lambda: sky.drone.hold())
+    assert wait_until(lambda: landed(sky.drone))
+    assert len(sky.received("connect")) >= 2
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed(sky: Sky):
     os.kill(sky.processes[1], signal.SIGKILL)
     wait_until(sky.down)
     assert len(sky.received("connect")) >= 2
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_killed(sky: Sky):
     os.kill(sky.processes[0], signal.SIGKILL)
     wait_until(sky.down)  # by the driver, or by the next keeper
@@ -237,53 +258,63 @@ def test_a_keeper_that_is_killed(sky: Sky):
     assert wait_until(lambda: landed(sky.drone))
 
 
+def kill_both(sky: Sky) -> None:
+    """So that neither outlives the other."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in reversed(sky.processes):
+            os.kill(pid, number)
+
+
+@pytest.mark.slow
 def test_keeper_and_driver_killed_the_loop_starts_others(sky: Sky):
-    for pid in reversed(sky.processes):
-        os.kill(pid, signal.SIGSTOP)  # so that neither outlives the other
-    for pid in reversed(sky.processes):
-        os.kill(pid, signal.SIGKILL)
+    kill_both(sky)
     assert not sky.received("land")
     assert wait_until(lambda: landed(sky.drone))
     wait_until(sky.down)
 
 
 SLOW = """
-import sys, time
-if "pacbayes_control.flight.{}" in sys.orig_argv:
+import pathlib, sys, time
+if "pacbayes_control.flight.{module}" in sys.orig_argv and pathlib.Path({file!r}).exists():
     time.sleep(1.3)
 """
 
 
-def start_slowly(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a Python that runs a module take longer to start than most commands may take."""
-    (tmp_path / "slow").mkdir()
-    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW.format(module))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "slow"), prepend=os.pathsep)
+def sky_of_the_slow(
+    module: str,
+    open_sky: Callable[..., Sky],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Sky:
+    """A drone in the air; from now on a module takes longer to start than most commands may."""
+    (folder / "slow").mkdir()
+    code = SLOW.format(module=module, file=str(folder / "now"))
+    (folder / "slow" / "sitecustomize.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(folder / "slow"), prepend=os.pathsep)
+    sky = open_sky()
+    sky.take_off()
+    (folder / "now").touch()
+    return sky
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_slow_to_start_lands_all_the_same(
     open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    start_slowly("driver", tmp_path, monkeypatch)
-    sky = open_sky()
-    sky.take_off()
+    sky = sky_of_the_slow("driver", open_sky, tmp_path, monkeypatch)
     os.kill(sky.processes[1], signal.SIGKILL)
-    wait_until(sky.down, 20)
+    wait_until(sky.down)
     assert len(sky.received("connect")) == 2  # the first attempt was the last
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_slow_to_start_is_waited_for(
     open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(kept, "GIVE_UP", 0.8)
-    start_slowly("keeper", tmp_path, monkeypatch)
-    sky = open_sky()
-    sky.take_off()
-    for pid in reversed(sky.processes):
-        os.kill(pid, signal.SIGSTOP)
-    for pid in reversed(sky.processes):
-        os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: landed(sky.drone), 20)
+    sky = sky_of_the_slow("keeper", open_sky, tmp_path, monkeypatch)
+    kill_both(sky)
+    assert wait_until(lambda: landed(sky.drone))
     wait_until(sky.down)
 
 
@@ -304,19 +335,20 @@ def test_a_driver_of_a_drone_in_the_air_lands_it_when_its_keeper_dies():
 
 
 def test_a_keeper_whose_driver_does_not_start_goes_on_trying(monkeypatch: pytest.MonkeyPatch):
-    tried: list[float] = []
+    clock, tried = VirtualClock(), [0]
 
     def failing(*_: object) -> None:
-        tried.append(time.monotonic())
+        tried[0] += 1
         raise OSError("no more processes")
 
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=clock.now, sleep=clock.sleep))
     monkeypatch.setattr(keeper, "start", failing)
-    monkeypatch.setattr(keeper, "PATIENCE", 0.5)
     ours, theirs = (Channel(end) for end in Pipe())
     made = Keeper(theirs, {}, flying=True)
     assert made.wait_for({"number": -1, "do": "land"}) is False
     assert made.bring_down() is False
-    assert len(tried) >= 2
+    assert tried[0] == pytest.approx(PATIENCE / PAUSE, abs=1)
+    assert clock.now() == pytest.approx(PATIENCE, abs=PAUSE)
     for channel in (ours, theirs):
         channel.close()
 
@@ -327,20 +359,23 @@ def test_a_driver_that_was_left_behind_is_ended_while_another_connects(
     """It may have the radio, and then no attempt to connect ends before it does."""
     words = [sys.executable, "-c", "import time; time.sleep(60)", "pacbayes_control.flight.driver"]
     with subprocess.Popen(words, start_new_session=True) as stale:
-        monkeypatch.setattr(keeper, "STALE", 0.2)
-        monkeypatch.setitem(keeper.LIMITS, "connect", 1.5)
+        monkeypatch.setitem(keeper.LIMITS, "connect", 0.1)
         ours, theirs, radio, silent = (Channel(end) for _ in range(2) for end in Pipe())
         made = Keeper(theirs, {}, flying=True, stale=stale.pid)
-        made.driver = radio
         try:
-            assert not made.wait_for({"number": -1, "do": "connect"})
-            assert stale.wait(5) == -signal.SIGKILL
+            for seconds, number in ((60.0, stale.pid), (0.0, None)):
+                monkeypatch.setattr(keeper, "STALE", seconds)  # to end by itself
+                made.driver = radio
+                assert not made.wait_for({"number": -1, "do": "connect"})
+                assert made.stale == number
+            assert stale.wait(60) == -signal.SIGKILL
         finally:
             stale.kill()
             for channel in (ours, theirs, radio, silent):
                 channel.close()
 
 
+@pytest.mark.slow
 def test_nobody_takes_off_while_an_earlier_drone_is_being_landed(open_sky: Callable[..., Sky]):
     words = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(words) as process:
@@ -375,6 +410,7 @@ def test_descriptors_may_be_many():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kept, "GIVE_UP", 1.0)
     keeper, _ = sky.processes
@@ -384,12 +420,13 @@ def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
     wait_until(lambda: gone(keeper))
 
 
+@pytest.mark.slow
 def test_signals_that_end_processes_do_not_end_these(sky: Sky):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for pid in sky.processes:
             os.kill(pid, number)
     started = sky.processes
-    until = time.monotonic() + 0.5
+    until = time.monotonic() + 0.3
     sky.hold_until(lambda: time.monotonic() > until)
     assert sky.processes == started
     assert not sky.received("land")
@@ -402,14 +439,19 @@ drone = KeptDrone(json.loads(sys.argv[1]))
 drone.connect()
 drone.take_off()
 began = time.monotonic()
-while time.monotonic() < began + 0.4:
+while time.monotonic() < began + 0.3:
     drone.steer(1)
     time.sleep(0.05)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("fault", [[], ["drone-hangs@0.3"], ["drone-raises@0.3"]])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault",
+    [[], ["drone-hangs@0.2"], pytest.param(["drone-raises@0.2"], marks=pytest.mark.full)],
+    ids=["alone", "hangs", "fails"],
+)
 def test_a_loop_that_is_killed(open_sky: Callable[..., Sky], fault: list[str]):
     """Alone, and while the driver hangs or fails."""
     sky = open_sky(*fault)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aloft import CALM, GOOD, TASK, WALL, flown, pilot, received, stage
 
+from aloft import CALM, GOOD, TASK, WALL, flown, pilot, received, stage
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.faults import OWN, WITH_PROCESSES, WORLDLY, Fault
 from pacbayes_control.flight.log import COLUMNS, Deadlines, Flight, FlightLog

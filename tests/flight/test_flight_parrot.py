@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import radio
-from aloft import wait_until
 
+from aloft import wait_until
 from pacbayes_control.flight import parrot
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.kept import KeptDrone
@@ -38,9 +38,7 @@ def air(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(radio, "battery", [88])
     radio.received.clear()
     radio.trouble.clear()
-    connection = importlib.import_module("pyparrot.networking.bleConnection").BLEConnection
-    sleep = connection.smart_sleep
-    monkeypatch.setattr(connection, "smart_sleep", lambda self, s: sleep(self, min(s, 0.02)))
+    radio.shorten_waits(0.02)
     yield
     radio.trouble.clear()
     forget_pyparrot()
@@ -325,6 +323,7 @@ def heard(record: Path) -> list[str]:
     return [line.split()[0] for line in record.read_text().splitlines()] if record.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deaf", "gone", "stuck"])
 def test_a_swing_that_fails_in_the_air_is_landed_over_a_new_connection(
     elsewhere: Path, tmp_path: Path, kind: str

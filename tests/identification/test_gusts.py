@@ -16,6 +16,7 @@ from pacbayes_control.identification.logs import synthetic_log
 from pacbayes_control.identification.mixture import Moments, quantile
 from pacbayes_control.identification.residuals import whiteness
 from pacbayes_control.identification.settling import settled
+from sizes import sized
 
 RATE, RATIO = 0.4, 0.7
 
@@ -161,10 +162,11 @@ def test_quantiles_of_a_mixture_are_where_it_says():
         assert weights @ stats.t.cdf((x - centres) / sd, 7) == pytest.approx(share, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gusts", [0.0, 0.005, 0.02])
 def test_what_the_filter_leaves_of_a_log_is_white(gusts: float):
     values = []
-    for seed in range(40):
+    for seed in range(sized(20, full=40)):
         fit = settled([Flight(synthetic_log(rate=10, gusts=gusts, seed=seed))]).fit
         values.append(whiteness(fit.left, fit.basis))
     assert stats.kstest(values, "uniform").pvalue > 0.001

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,47 +26,48 @@ from pacbayes_control.identification.logs import (
 from pacbayes_control.identification.residuals import autoregression, whiteness
 from pacbayes_control.identification.settling import settled
 from pacbayes_control.identification.swing import identify
+from sizes import FULL, sized
 
 K_U, K_P, SPEED, LATENCY = 3.0, 0.4, 2.0, 0.08
 TRUTH = {"k_u": K_U, "k_p": K_P, "latency": LATENCY}
-SEEDS, GUSTY_SEEDS = 500, 200
+SEEDS, GUSTY_SEEDS = sized(150, full=500), sized(60, full=200)
 GUSTS = (0.002, 0.005, 0.02)  # rad/√s
 
 
-@pytest.fixture(scope="module")
-def fits() -> list[Identified]:
+@cache
+def calm_fits() -> list[Identified]:
     """Fits to a minute each at 10 Hz: noise, latency, lost frames and late rows."""
     return [identify([synthetic_log(rate=10, seed=seed)]) for seed in range(SEEDS)]
 
 
-@pytest.fixture(scope="module", params=GUSTS)
-def gusty(request: pytest.FixtureRequest) -> tuple[float, list[Identified]]:
-    """The same in gusts: their density, and the fits at a confidence of 95 %."""
-    logs = [
-        synthetic_log(rate=10, gusts=request.param, seed=seed)
-        for seed in range(1000, 1000 + GUSTY_SEEDS)
-    ]
-    return request.param, [identify([log]) for log in logs]
+@cache
+def gusty_fits(density: float) -> list[Identified]:
+    """The same in gusts, at a confidence of 95 %."""
+    seeds = range(1000, 1000 + GUSTY_SEEDS)
+    return [identify([synthetic_log(rate=10, gusts=density, seed=seed)]) for seed in seeds]
 
 
 # ---- how near -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_minute_of_noisy_tracking_tells_the_gains_to_two_per_cent():
     errors = []
-    for seed in range(40):
+    for seed in range(sized(10, full=40)):
         found = identify([synthetic_log(seed=seed)])
         errors.append((found.k_u.value / K_U - 1, found.k_p.value / K_P - 1))
     assert np.abs(errors).max() < 0.02
 
 
-def test_at_the_rate_of_the_commands_too_but_for_a_few(fits: list[Identified]):
-    errors = [(found.k_u.value / K_U - 1, found.k_p.value / K_P - 1) for found in fits]
+@pytest.mark.slow
+def test_at_the_rate_of_the_commands_too_but_for_a_few():
+    errors = [(found.k_u.value / K_U - 1, found.k_p.value / K_P - 1) for found in calm_fits()]
     assert (np.abs(errors) < 0.02).all(axis=1).mean() >= 0.98
 
 
+@pytest.mark.slow
 def test_a_minute_in_flights_that_fit_in_the_net_will_do():
-    found = [identify(short_flights(seed)) for seed in range(8)]
+    found = [identify(short_flights(seed)) for seed in range(sized(2, full=8))]
     assert all(fit.fits for fit in found)
     errors = [(fit.k_u.value / K_U - 1, fit.k_p.value / K_P - 1) for fit in found]
     assert np.abs(errors).max() < 0.03
@@ -134,28 +136,38 @@ def scores_of(fits: list[Identified], gain: str, confidence: float = 0.95) -> ND
     return np.array([(e.value - TRUTH[gain]) / (ratio * e.margin) for e in estimates])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("confidence", "most"), [(0.8, 0.87), (0.95, 0.97), (0.99, 0.999)])
 @pytest.mark.parametrize("gain", TRUTH)
-def test_intervals_cover_at_their_rate(
-    fits: list[Identified], gain: str, confidence: float, most: float
-):
+def test_intervals_cover_at_their_rate(gain: str, confidence: float, most: float):
     # Gusts too small to be seen are allowed for, so without any the rate is somewhat exceeded.
-    scores = scores_of(fits, gain, confidence)
+    scores = scores_of(calm_fits(), gain, confidence)
     assert covers_at_its_rate(scores, confidence, most)
     assert not covers_at_its_rate(2 * scores, confidence, most)  # half the width is noticed
-    assert confidence == 0.99 or not covers_at_its_rate(scores / 2, confidence, most)  # and twice
+    if confidence == 0.8 or (FULL and confidence == 0.95):  # others are too near to always
+        assert not covers_at_its_rate(scores / 2, confidence, most)  # and twice
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("density", GUSTS)
 @pytest.mark.parametrize("gain", TRUTH)
-def test_intervals_cover_at_their_rate_in_gusts(gusty: tuple[float, list[Identified]], gain: str):
-    good = [found for found in gusty[1] if found.fits]
-    scores = scores_of(good, gain)
+def test_intervals_cover_at_their_rate_in_gusts(density: float, gain: str):
+    scores = scores_of([found for found in gusty_fits(density) if found.fits], gain)
     assert covers_at_its_rate(scores, 0.95, 0.98)
-    assert not covers_at_its_rate(1.5 * scores, 0.95, 0.98)  # two thirds of the width are noticed
+    assert not covers_at_its_rate(sized(2, full=1.5) * scores, 0.95, 0.98)  # too narrow is noticed
 
 
+@pytest.mark.slow
+def test_two_thirds_of_the_width_do_not_cover_in_gusts():
+    good = [found for density in GUSTS for found in gusty_fits(density) if found.fits]
+    scores = np.concatenate([scores_of(good, gain) for gain in TRUTH])
+    assert covers_at_its_rate(scores, 0.95, 0.98)
+    assert not covers_at_its_rate(1.5 * scores, 0.95, 0.98)
+
+
+@pytest.mark.slow
 def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
-    logs = [synthetic_log(rate=10, gusts=0.02, seed=seed) for seed in range(150)]
+    logs = [synthetic_log(rate=10, gusts=0.02, seed=seed) for seed in range(sized(60, full=150))]
     found = [settled([Flight(log)]) for log in logs]
     for confidence in (0.8, 0.99):
         low, high = stats.binom.ppf((0.0005, 0.9995), len(found), confidence)
@@ -164,10 +176,10 @@ def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
             assert low <= sum(e.low <= truth <= e.high for e in estimates) <= high
 
 
-def test_in_gusts_the_model_fits_and_says_how_strong_they_are(
-    gusty: tuple[float, list[Identified]],
-):
-    density, found = gusty
+@pytest.mark.slow
+@pytest.mark.parametrize("density", GUSTS)
+def test_in_gusts_the_model_fits_and_says_how_strong_they_are(density: float):
+    found = gusty_fits(density)
     assert sum(not fit.fits for fit in found) <= stats.binom.ppf(0.999, len(found), 0.002)
     told = [remark for fit in found for remark in fit.remarks if "wanders as in gusts" in remark]
     if density == 0.02:
@@ -177,24 +189,24 @@ def test_in_gusts_the_model_fits_and_says_how_strong_they_are(
         assert max(values) < 2 * density
 
 
-def test_without_gusts_none_are_told(fits: list[Identified]):
-    assert sum("gusts" in str(found.remarks) for found in fits) <= 0.02 * len(fits)
+@pytest.mark.slow
+def test_without_gusts_none_are_told():
+    assert sum("gusts" in str(found.remarks) for found in calm_fits()) <= 0.02 * SEEDS
 
 
-def test_intervals_that_take_gusts_for_white_noise_do_not_cover(
-    gusty: tuple[float, list[Identified]], fits: list[Identified]
-):
-    density, found = gusty
-    if density == 0.02:
-        margin = np.mean([fit.k_u.margin for fit in fits])
-        errors = [abs(fit.k_u.value - K_U) for fit in found]
-        assert np.mean(np.less(errors, margin)) < 0.6
+@pytest.mark.slow
+def test_intervals_that_take_gusts_for_white_noise_do_not_cover():
+    margin = np.mean([fit.k_u.margin for fit in calm_fits()])
+    errors = [abs(fit.k_u.value - K_U) for fit in gusty_fits(0.02)]
+    assert np.mean(np.less(errors, margin)) < 0.6
 
 
-def test_the_speed_is_covered_too(fits: list[Identified], gusty: tuple[float, list[Identified]]):
-    for found in (fits, gusty[1]):
-        covered = sum(fit.speed.low <= SPEED <= fit.speed.high for fit in found)
-        assert covered >= stats.binom.ppf(0.0005, len(found), 0.95)
+@pytest.mark.slow
+@pytest.mark.parametrize("density", [0.0, *GUSTS])
+def test_the_speed_is_covered_too(density: float):
+    found = gusty_fits(density) if density else calm_fits()
+    covered = sum(fit.speed.low <= SPEED <= fit.speed.high for fit in found)
+    assert covered >= stats.binom.ppf(0.0005, len(found), 0.95)
 
 
 def test_a_higher_confidence_is_a_wider_interval():
@@ -206,17 +218,17 @@ def test_a_higher_confidence_is_a_wider_interval():
     assert wide.k_u.value == narrow.k_u.value
 
 
-def test_the_covariance_is_the_spread_over_logs(
-    fits: list[Identified], gusty: tuple[float, list[Identified]]
-):
-    for found, most in ((fits, 1.35), (gusty[1], 1.25)):
-        values = np.array([(fit.k_u.value, fit.k_p.value) for fit in found])
-        spread, stated = np.cov(values.T), np.mean([fit.covariance for fit in found], axis=0)
-        ratio = np.sqrt(np.diag(stated) / np.diag(spread))
-        assert ratio.min() > 0.88
-        assert ratio.max() < most
-        correlation = [c[0, 1] / math.sqrt(c[0, 0] * c[1, 1]) for c in (spread, stated)]
-        assert correlation[0] == pytest.approx(correlation[1], abs=0.15)
+@pytest.mark.slow
+@pytest.mark.parametrize(("density", "most"), [(0.0, 1.35), *((q, 1.25) for q in GUSTS)])
+def test_the_covariance_is_the_spread_over_logs(density: float, most: float):
+    found = gusty_fits(density) if density else calm_fits()
+    values = np.array([(fit.k_u.value, fit.k_p.value) for fit in found])
+    spread, stated = np.cov(values.T), np.mean([fit.covariance for fit in found], axis=0)
+    ratio = np.sqrt(np.diag(stated) / np.diag(spread))
+    assert ratio.min() > sized(0.8, full=0.88)
+    assert ratio.max() < sized(most + 0.15, full=most)
+    correlation = [c[0, 1] / math.sqrt(c[0, 0] * c[1, 1]) for c in (spread, stated)]
+    assert correlation[0] == pytest.approx(correlation[1], abs=sized(0.3, full=0.15))
 
 
 def test_slopes_are_those_of_finite_differences_and_the_fit_is_at_the_bottom():
@@ -250,14 +262,15 @@ def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> Flig
     return replace(log, yaw=log.yaw + noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "rate"), [(0.8, 10), (0.5, 10), (0.99, 50)])
 def test_intervals_cover_under_correlated_noise_and_say_that_they_allow_for_it(
     memory: float, rate: int
 ):
-    found = [identify([coloured(seed, memory, rate)]) for seed in range(40)]
+    found = [identify([coloured(seed, memory, rate)]) for seed in range(sized(20, full=40))]
     good = [fit for fit in found if fit.fits]
-    assert len(good) >= 38
-    assert sum("intervals allow for" in str(fit.remarks) for fit in good) >= 32
+    assert len(good) >= 0.95 * len(found)
+    assert sum("intervals allow for" in str(fit.remarks) for fit in good) >= 0.8 * len(found)
     for gain in ("k_u", "k_p"):
         scores = scores_of(good, gain)
         assert np.sum(np.abs(scores) <= 1) >= stats.binom.ppf(0.0005, len(good), 0.95)
@@ -328,7 +341,7 @@ def test_the_paper_drone_by_the_same_integrator_fits():
     assert found.remarks == ()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", sized([0], full=[0, 1]))
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_model_that_does_not_fit_says_why(name: str, seed: int):
     slope, amplitude, reason = MISFITS[name]
@@ -337,8 +350,9 @@ def test_a_model_that_does_not_fit_says_why(name: str, seed: int):
     assert any(reason in remark for remark in found.remarks), found.remarks
 
 
-def test_good_logs_fit_as_often_as_the_level_promises(fits: list[Identified]):
-    assert sum(not found.fits for found in fits) <= stats.binom.ppf(0.999, len(fits), 0.001)
+@pytest.mark.slow
+def test_good_logs_fit_as_often_as_the_level_promises():
+    assert sum(not found.fits for found in calm_fits()) <= stats.binom.ppf(0.999, SEEDS, 0.001)
 
 
 def test_noise_that_swings_is_neither_a_trackers_nor_of_gusts():
@@ -406,6 +420,7 @@ def test_a_drone_that_does_not_fly_where_it_points_does_not_fit():
 # ---- input that is refused ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_commands_that_never_change_are_refused():
     logs = [synthetic_log(excitation("constant", 20.0, a), seed=a, name=f"{a}") for a in (10, 20)]
     with pytest.raises(ValueError, match="10, 20: the command never changes, so k_p cannot be"):
@@ -464,6 +479,7 @@ def test_no_logs_and_no_confidence_are_refused():
 # ---- tests of residuals -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_whiteness_is_uniform_for_white_noise_also_with_many_parameters():
     rng = np.random.default_rng(0)
     own = np.linalg.qr(np.stack([np.ones(60), np.linspace(0, 1, 60)], axis=1))[0]
@@ -471,7 +487,7 @@ def test_whiteness_is_uniform_for_white_noise_also_with_many_parameters():
     for i in range(7):
         basis[60 * i : 60 * i + 60, 2 * i : 2 * i + 2] = own
     values = []
-    for _ in range(400):
+    for _ in range(sized(150, full=400)):
         r = rng.standard_normal(420)
         values.append(whiteness(np.split(r - basis @ (basis.T @ r), 7), basis))
     assert stats.kstest(values, "uniform").pvalue > 0.001

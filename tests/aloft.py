@@ -1,4 +1,4 @@
-"""What tests of flights share: a task, cylinders, and simulated stages."""
+"""What tests of flights share: a task, a run, cylinders, and simulated stages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pacbayes_control.costs import Costs
 from pacbayes_control.flight.faults import Fault
 from pacbayes_control.flight.log import Flight, FlightLog
 from pacbayes_control.flight.loop import fly
@@ -17,6 +18,10 @@ from pacbayes_control.flight.pilot import Pilot
 from pacbayes_control.flight.settings import Settings
 from pacbayes_control.flight.stages import Stage, place_of, virtual_stage
 from pacbayes_control.flight.world import Physics
+from pacbayes_control.learn import learn_finite
+from pacbayes_control.rollouts.evaluation import origin_of
+from pacbayes_control.run import Run
+from pacbayes_control.tasks.base import noise_of
 from pacbayes_control.tasks.swing import Swing
 
 TASK = Swing()
@@ -24,6 +29,16 @@ GOOD = TASK.gain_grid()[35]  # the best of the paper's hundred
 CALM = np.array([[-2.5, 8.0, 0.3], [2.5, 9.0, 0.3], [-2.6, 12.0, 0.4]])  # room in the middle
 WALL = np.array([[x, 6.0, 0.5] for x in np.arange(-3.0, 3.5, 0.9)])  # no way through
 SEED = 7
+
+
+def certified(task: Any = TASK) -> Run[Any]:
+    """A run whose costs were made up: a dozen good policies, and the rest fail in every other."""
+    policies, n = task.gain_grid(), 100
+    good = np.isin(np.arange(len(policies)), [21, 23, 29, 30, 37, 48, 49, 54, 55, 56, 57, 58])
+    failed = np.arange(n)[:, None] % np.where(good, 20, 2) == 0
+    train = task.environments(n, stream="train")
+    origin = origin_of(task, train, noise_of(task, train, None))
+    return learn_finite(Costs(failed, (), origin, policies), delta=0.01)
 
 
 def pilot() -> Pilot:
