@@ -35,16 +35,14 @@ TASK_NAMES = pytest.mark.parametrize("name", list(TASKS))
 
 
 @pytest.fixture(scope="module")
-def executors() -> Iterator[dict[str, Executor]]:
+def executors(two_processes: Executor) -> Iterator[dict[str, Executor]]:
     with ExitStack() as stack:
-        loky = stack.enter_context(pool(TASKS["miss"], 2))
-        assert loky is not None
         spawn = multiprocessing.get_context("spawn")
         yield {
             "threads": stack.enter_context(ThreadPoolExecutor(3)),
             "scrambled": stack.enter_context(Scrambled()),
-            "processes": stack.enter_context(ProcessPoolExecutor(2, mp_context=spawn)),
-            "loky": loky,
+            "processes": stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn)),
+            "loky": two_processes,
         }
 
 
