@@ -6,16 +6,16 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from commands import complaint
 from pacbayes_control.cli import app
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
-SMALL = ("--environments", 60, "--test-environments", 200, "--out", "run")
+SMALL = ("--environments", 20, "--test-environments", 20, "--out", "run")
 QUICK = ("--steps", 3, "--draws", 10)
 
 
@@ -38,7 +38,7 @@ def certificate(tmp_path: Path) -> dict:
         ),
         (
             ("--policy", "linear", "--prior", "split", "--share", 0.5, "--prior-steps", 2, *QUICK),
-            {"environments": 30, "set_aside": 30},
+            {"environments": 10, "set_aside": 10},
         ),
         (("--policy", "linear", "--prior", "imitation", *QUICK), {"parameters": 10}),
         (("--policy", "network", "--certify", "one"), {"method": "occam", "policies": 1}),
@@ -64,18 +64,30 @@ def test_every_way_to_learn_leaves_a_run_that_verifies(
     assert not list(tmp_path.glob("run.checkpoint*"))
 
 
+KILLED = """
+import os, signal
+from pacbayes_control.__main__ import main
+from pacbayes_control.learn.search import GaussianSearch
+
+def tell(search, *given, earlier=GaussianSearch.tell, **named):
+    earlier(search, *given, **named)
+    if search.step == 13:  # some steps after the first checkpoint
+        os.kill(os.getpid(), signal.SIGKILL)
+
+GaussianSearch.tell = tell
+main()
+"""
+
+
+@pytest.mark.slow
 def test_a_killed_command_is_taken_up_where_it_was(quick: Pbc, tmp_path: Path):
-    options = ("learn", "vehicle", "--policy", "linear", "--environments", 60)
-    options += ("--test-environments", 0, "--steps", 150, "--draws", 5)
+    options = ("learn", "vehicle", "--policy", "linear", "--environments", 20)
+    options += ("--test-environments", 0, "--steps", 15, "--draws", 5)
     whole = quick(*options, "--out", "whole")
     assert whole.returncode == 0, whole.stderr
-    command = [sys.executable, "-m", "pacbayes_control.cli", *map(str, options), "--out", "killed"]
-    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("killed.checkpoint*")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    started.send_signal(signal.SIGKILL)
-    started.wait()
+    command = [sys.executable, "-c", KILLED, *map(str, options), "--out", "killed"]
+    killed = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "killed").exists()
     assert list(tmp_path.glob("killed.checkpoint*"))
     resumed = quick(*options, "--out", "killed")
@@ -84,6 +96,7 @@ def test_a_killed_command_is_taken_up_where_it_was(quick: Pbc, tmp_path: Path):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_prior_can_be_learnt_kept_and_used(quick: Pbc, tmp_path: Path):
     learnt = quick("pretrain", "vehicle", "--steps", 2, "--out", "prior.json")
     assert learnt.returncode == 0, learnt.stderr
@@ -117,11 +130,7 @@ def test_a_prior_can_be_learnt_kept_and_used(quick: Pbc, tmp_path: Path):
     ],
 )
 def test_bad_input_gets_one_clear_line(quick: Pbc, tmp_path: Path, options: tuple, message: str):
-    result = quick("learn", "vehicle", *SMALL, *options)
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert message in result.stderr
+    assert message in complaint(quick("learn", "vehicle", *SMALL, *options))
     assert not (tmp_path / "run").exists()
 
 
@@ -133,6 +142,7 @@ def test_a_prior_of_another_class_of_policies_is_refused(quick: Pbc, tmp_path: P
     assert "need 10 parameters each" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_posterior_is_refused_as_the_prior_of_what_it_learnt_from(quick: Pbc, tmp_path: Path):
     first = quick("learn", "vehicle", *SMALL, "--policy", "linear", *QUICK)
     assert first.returncode == 0, first.stderr
