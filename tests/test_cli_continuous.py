@@ -23,6 +23,7 @@ def certificate(tmp_path: Path) -> dict:
     return json.loads((tmp_path / "run" / "certificate.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -47,7 +47,7 @@ def executors(two_processes: Executor) -> Iterator[dict[str, Executor]]:
         }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS[:2], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[2:])])
 def executor(executors: dict[str, Executor], request: pytest.FixtureRequest) -> Executor:
     return executors[request.param]
 
