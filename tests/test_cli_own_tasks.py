@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from commands import complaint, files
+from pacbayes_control import conformance
 from pacbayes_control.cli.loading import load_task, task_name
-from pacbayes_control.conformance import check_task
 from pacbayes_control.reading import read_policies
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,6 +57,9 @@ def factory():
 """
 
 
+MODULES = ("robot", "bad", "slow", "syntax", "exits", "lacks", "arm", "neighbour")
+
+
 def forget(*names: str) -> None:
     """Forget modules, as a new process knows none of them."""
     for name in names:
@@ -71,12 +74,12 @@ def quick(quick: Pbc) -> Iterator[Pbc]:
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         sys.path[:] = path
-        forget("robot", "bad", "slow", "syntax", "exits", "lacks")
+        forget(*MODULES)
         return quick(*arguments)
 
     yield run
     sys.path[:] = path
-    forget("robot", "bad", "slow", "syntax", "exits", "lacks")
+    forget(*MODULES)
 
 
 @pytest.fixture
@@ -115,9 +118,17 @@ def left_over(folder: Path) -> list[str]:
 # ---- pbc check ----------------------------------------------------------------------------------
 
 
-def test_check_tells_of_kept_promises_and_exits_with_0(pbc: Pbc, robot: Path, tmp_path: Path):
-    del robot
-    result = pbc("check", "robot.py:task", "--environments", 3, "--json", "c.json")
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Speed is measured for a moment, not for seconds."""
+    brief = partial(conformance.check_task, seconds=0.01)
+    monkeypatch.setattr(conformance, "check_task", brief)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hasty", "robot")
+def test_check_tells_of_kept_promises_and_exits_with_0(quick: Pbc, tmp_path: Path):
+    result = quick("check", "robot.py:task", "--environments", 3, "--json", "c.json")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "It keeps every promise that was tried." in result.stdout
@@ -157,17 +168,20 @@ def test_check_takes_policies_from_a_file(
     given = []
 
     def spy(task: Any, policies: Any, *rest: Any) -> Any:
+        del task, rest
         given.append(np.asarray(policies).tolist())
-        return check_task(task, policies, *rest, seconds=0.01)
+        return [conformance.Check("a promise", True, "kept")]
 
-    monkeypatch.setattr("pacbayes_control.conformance.check_task", spy)
+    monkeypatch.setattr(conformance, "check_task", spy)
     (tmp_path / "p.csv").write_text("0.25\n0.75\n")
     result = quick("check", "robot.py:bare", "--policies", "p.csv")
     assert result.returncode == 0, result.stderr
     assert given == [[[0.25], [0.75]]]
 
 
-def test_a_module_in_a_file_may_import_its_neighbours_also_in_workers(pbc: Pbc, tmp_path: Path):
+@pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
+def test_a_module_in_a_file_may_import_its_neighbours_also_in_workers(quick: Pbc, tmp_path: Path):
     lab = tmp_path / "lab"
     lab.mkdir()
     (lab / "neighbour.py").write_text(ROBOT)
@@ -176,7 +190,7 @@ def test_a_module_in_a_file_may_import_its_neighbours_also_in_workers(pbc: Pbc, 
         "def rollout(policy, environment):\n    return neighbour.miss(policy, environment)\n"
         "task = made(rollout, policies=grid)\n"
     )
-    result = pbc("check", "lab/arm.py:task")  # which sends it to other processes
+    result = quick("check", "lab/arm.py:task")  # which sends it to other processes
     assert result.returncode == 0, result.stdout
 
 
@@ -225,6 +239,7 @@ def test_what_is_no_task_is_told_in_one_line(quick: Pbc, what: str, tmp_path: Pa
     assert left_over(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_module_that_raises_is_one_line_for_the_command_itself_too(pbc: Pbc, tmp_path: Path):
     (tmp_path / "bad.py").write_text("raise KeyError('no licence')\n")
     assert "bad.py cannot be imported: KeyError: 'no licence'" in complaint(
@@ -239,28 +254,19 @@ def test_whatever_a_module_raises_its_name_is_told(quick: Pbc, tmp_path: Path, k
     assert f"bad.py cannot be imported: {kind}: no licence" in line
 
 
-@pytest.mark.parametrize(
-    "raised",
-    [
-        "RuntimeError('no licence')",
-        "KeyError('x')",
-        pytest.param(
-            "SystemExit(0)",
-        ),
-    ],
-)
-def test_a_function_for_a_task_that_raises_is_one_line(pbc: Pbc, tmp_path: Path, raised: str):
+@pytest.mark.parametrize("raised", ["RuntimeError('no licence')", "KeyError('x')", "SystemExit(0)"])
+def test_a_function_for_a_task_that_raises_is_one_line(quick: Pbc, tmp_path: Path, raised: str):
     (tmp_path / "bad.py").write_text(f"def task():\n    raise {raised}\n")
-    assert "bad.py:task" in complaint(pbc("check", "bad.py:task"))
+    assert "bad.py:task" in complaint(quick("check", "bad.py:task"))
 
 
 @pytest.mark.parametrize("command", ["check", "learn"])
 def test_a_task_whose_environments_raise_is_told_in_one_line(
-    pbc: Pbc, tmp_path: Path, command: str
+    quick: Pbc, tmp_path: Path, command: str
 ):
     text = "class task(Robot):\n    def environments(self, n):\n        return None\n"
     (tmp_path / "bad.py").write_text(ROBOT + text)
-    result = pbc(command, "bad.py:task")
+    result = quick(command, "bad.py:task")
     assert "Traceback" not in result.stderr
     assert result.returncode in (1, 2)
 
@@ -475,6 +481,7 @@ def test_learn_prints_json_alone(quick: Pbc, robot: Path):
 # ---- pbc learn: who rolls out -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "options"),
     [
@@ -495,9 +502,9 @@ def test_one_and_two_workers_leave_the_same_bytes(
     assert one == two
 
 
-def test_a_scheduler_that_nobody_runs_is_told_in_one_line(pbc: Pbc, robot: Path, tmp_path: Path):
+def test_a_scheduler_that_nobody_runs_is_told_in_one_line(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
-    result = pbc("learn", "robot.py:task", "--scheduler", "tcp://127.0.0.1:9", "--out", "run")
+    result = quick("learn", "robot.py:task", "--scheduler", "tcp://127.0.0.1:9", "--out", "run")
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in complaint(result)
     assert not (tmp_path / "run").exists()
 
@@ -505,15 +512,18 @@ def test_a_scheduler_that_nobody_runs_is_told_in_one_line(pbc: Pbc, robot: Path,
 # ---- pbc learn: interrupted ---------------------------------------------------------------------
 
 SLOW = """
-import os, time
+import itertools, os, time
 from pathlib import Path
 
-LOG = Path(__file__).with_name("log")
+LOG, calls = Path(__file__).with_name("log"), itertools.count(1)
 
 def logged(policy, environment):
     with LOG.open("a") as log:
         log.write(f"{os.getpid()} {policy[0]!r} {environment['goal']!r}\\n")
-    time.sleep(float(os.environ.get("PBC_TEST_SLEEP", "0")))
+    if next(calls) == int(os.environ.get("PBC_TEST_STUCK", -1)):
+        with LOG.with_name("stuck").open("a") as stuck:
+            stuck.write(f"{os.getpid()}\\n")
+        time.sleep(600)
     return distance(policy, environment)
 
 slow = made(logged, policies=grid)
@@ -522,61 +532,55 @@ slow_continuous = made(logged, prior=pbc.DiagonalGaussian([0.2], 0.05))
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Iterator[Path]:
-    """A robot that logs its rollouts; workers that outlive a killed command are ended."""
+def slow(tmp_path: Path) -> Path:
+    """The log of a robot, in which it is stuck for ever where it is told to."""
     (tmp_path / "slow.py").write_text(ROBOT + SLOW)
-    yield tmp_path / "log"
-    end_workers(tmp_path / "log")
+    return tmp_path / "log"
 
 
-def end_workers(log: Path) -> None:
-    """End those that rolled out, by their numbers, as a machine that fails would."""
-    for pid in workers_of(log) - {os.getpid()}:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def workers_of(log: Path) -> set[int]:
-    lines = log.read_text().splitlines() if log.exists() else []
-    return {int(line.split()[0]) for line in lines}
-
-
-def killed(folder: Path, ready: Callable[[], bool], *arguments: object, sleep: float) -> None:
-    """Start a command, and kill it when it is ready to be."""
+def killed(folder: Path, workers: int, stuck: int, *arguments: object) -> None:
+    """Start a command, kill it when all are stuck, after so many rollouts each; workers end."""
+    file = folder / "stuck"
     process = subprocess.Popen(
         [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "PBC_TEST_SLEEP": str(sleep)},
+        env={**os.environ, "PBC_TEST_STUCK": str(stuck)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert process.poll() is None, "it ended before it could be killed"
+    wait_for(lambda: lines(file) == workers or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    pids = file.read_text().split()
+    assert (str(process.pid) in pids) == (workers == 1)
+    wait_for(lambda: not any(Path("/proc", pid).exists() for pid in pids))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
 
 
 def lines(path: Path) -> int:
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_command_goes_on_where_it_was(
+def test_a_killed_command_goes_on_where_it_was_and_its_workers_end(
     quick: Pbc, tmp_path: Path, slow: Path, workers: int
 ):
     command = "learn", "slow.py:slow", "--environments", 40, "--workers", workers
-    finished = tmp_path / "run.checkpoint.rollouts" / "finished.jsonl"
-    ready = lambda: lines(finished) >= 4  # noqa: E731
-    killed(tmp_path, ready, *command, "--out", "run", sleep=0.02)
-    end_workers(slow)
+    killed(tmp_path, workers, 120 // workers, *command, "--out", "run")
     assert not (tmp_path / "run").exists()
+    finished = tmp_path / "run.checkpoint.rollouts" / "finished.jsonl"
     records = map(json.loads, finished.read_text().splitlines())
     done = sum(record["last"] - record["first"] for record in records)
     assert 0 < done < 200
 
+    command = (*command[:-1], 1)  # from now on in this process
     other = quick(*command, "--seed", 1, "--out", "run")  # before it is taken up
     words = complaint(other)
     assert "run.checkpoint.rollouts holds rollouts of another set of environments" in words
@@ -595,35 +599,25 @@ def test_a_killed_command_goes_on_where_it_was(
     assert whole[1] == {}
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_where_it_was(quick: Pbc, tmp_path: Path, slow: Path):
     command = (
         "learn", "slow.py:slow_continuous", "--environments", 6, "--workers", 1,
-        "--steps", 25, "--draws", 3,
+        "--steps", 14, "--draws", 3,
     )  # fmt: skip
-    ready = lambda: left_over(tmp_path) == ["run.checkpoint.search"]  # noqa: E731
-    killed(tmp_path, ready, *command, "--out", "run", sleep=0.0003)
+    assert quick(*command, "--out", "whole").returncode == 0
+    whole = lines(slow)
+    slow.unlink()
+    killed(tmp_path, 1, int(0.9 * whole), *command, "--out", "run")
     assert not (tmp_path / "run").exists()
+    assert left_over(tmp_path) == ["run.checkpoint.search"]
     before = lines(slow)
     result = quick(*command, "--out", "run")
     assert result.returncode == 0, result.stderr
-    went_on = lines(slow) - before
+    assert lines(slow) - before < 0.7 * whole
     assert left_over(tmp_path) == []
     assert quick("verify", "run").returncode == 0
-    before = lines(slow)
-    assert quick(*command, "--out", "whole").returncode == 0
-    assert went_on < 0.7 * (lines(slow) - before)
     assert but_for_incidents(tmp_path / "run") == but_for_incidents(tmp_path / "whole")
-
-
-def test_workers_end_when_their_command_is_killed(tmp_path: Path, slow: Path):
-    command = "learn", "slow.py:slow", "--environments", 40, "--workers", 2, "--out", "run"
-    killed(tmp_path, lambda: lines(slow) >= 10, *command, sleep=0.02)
-    pids = workers_of(slow)
-    deadline = time.monotonic() + 4
-    while pids and time.monotonic() < deadline:
-        pids = {pid for pid in pids if Path(f"/proc/{pid}").exists()}
-        time.sleep(0.05)
-    assert not pids
 
 
 def test_a_folder_may_have_brackets_in_its_name(quick: Pbc, robot: Path, tmp_path: Path):
@@ -644,7 +638,7 @@ task = made(stuck, policies=grid)
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     quick: Pbc, tmp_path: Path, workers: int
 ):
@@ -653,6 +647,7 @@ def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     bad = tmp_path / "bad.py"
     bad.write_text(ROBOT + STUCK.format(guard="0.6 < environment['goal'] < 0.62"))
     command = "learn", "bad.py:task", "--environments", 100, "--workers", workers, "--out", "run"
+    here = "learn", "bad.py:task", "--environments", 100, "--workers", 1, "--out"
     line = complaint(quick(*command))
     task: FunctionTask = load_task(str(bad) + ":task")
     goals = task.environments(100, stream="train").arrays()["goal"]
@@ -667,13 +662,13 @@ def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
 
     bad.write_text(ROBOT + STUCK.format(guard="False"))
     assert "the code of the task has changed since run.checkpoint.rollouts was begun" in complaint(
-        quick(*command)
+        quick(*here, "run")
     )
     result = quick(*command, "--allow-code-change")
     assert result.returncode == 0, result.stderr
     assert left_over(tmp_path) == []
     assert quick("verify", "run").returncode == 0
-    assert quick(*command[:-1], "whole").returncode == 0
+    assert quick(*here, "whole").returncode == 0
     mended, whole = but_for_incidents(tmp_path / "run"), but_for_incidents(tmp_path / "whole")
     assert mended == (whole[0], {"code changes": 1, "resumed": 1})
     assert whole[1] == {}

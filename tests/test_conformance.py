@@ -21,6 +21,8 @@ from pacbayes_control.conformance import Check, check_task, passed, some_policie
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import BatchTask, FunctionTask, Vehicle
 
+pytestmark = pytest.mark.slow
+
 REPEAT = "environments repeat"
 STREAMS = "streams look independent"
 RANGE = "costs lie in [0, 1]"
@@ -38,25 +40,25 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class KeptPool(ProcessPool):
-    """Processes that outlive a check, to spare the start of others for the next."""
+    """A process that outlives a check, to spare the start of another for the next."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         del wait, cancel_futures
 
 
 @pytest.fixture(scope="module")
-def two_processes() -> Iterator[ProcessPool]:
-    pool = KeptPool(2)
+def another_process() -> Iterator[ProcessPool]:
+    pool = KeptPool(1)
     yield pool
     ProcessPool.shutdown(pool)
 
 
 @pytest.fixture
 def check(
-    two_processes: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    another_process: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Check]]:
-    """The checks of a task by name, in other processes that are kept."""
-    monkeypatch.setattr(conformance, "ProcessPool", lambda _: two_processes)
+    """The checks of a task by name, in another process that is kept."""
+    monkeypatch.setattr(conformance, "ProcessPool", lambda _: another_process)
 
     def run(task: Any, **options: Any) -> dict[str, Check]:
         checks = check_task(task, **{"seconds": 0.01, "environments": 6, **options})
@@ -285,18 +287,11 @@ def put_back() -> Iterator[None]:
         broken.miss,
         broken.hidden,
         broken.raising,
-        *(
-            pytest.param(
-                rollout,
-            )
-            for rollout in (
-                broken.numpy_draws,
-                broken.python_draws,
-                broken.torch_draws,
-                broken.numpy_seeded,
-                broken.torch_wasted,
-            )
-        ),
+        broken.numpy_draws,
+        broken.python_draws,
+        broken.torch_draws,
+        broken.numpy_seeded,
+        broken.torch_wasted,
     ],
 )
 def test_global_generators_are_left_as_they_were(check: Checks, rollout: Any):

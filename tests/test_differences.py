@@ -19,6 +19,7 @@ from pacbayes_control.conformance import equal_costs, refuse_broken
 from pacbayes_control.differences import Unread, Warned, environments_differ, swapped
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
+from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import BatchTask, FunctionTask
 from pacbayes_control.tasks.base import noise_of
 from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy, GymTask
@@ -50,7 +51,7 @@ class Wrapped(gym.Wrapper):
 
 def cartpole(wrapped: Any = None, options: Any = None, **changes: Any) -> GymTask:
     def make() -> gym.Env:
-        env = gym.make("CartPole-v1", max_episode_steps=60)
+        env = gym.make("CartPole-v1", max_episode_steps=12)
         return env if wrapped is None else Wrapped(env, **wrapped)
 
     policy = FunctionPolicy(push, parameters=4)
@@ -78,7 +79,9 @@ REFUSED: dict[str, tuple[GymTask, str]] = {
 }
 
 
-@pytest.mark.parametrize("which", REFUSED)
+@pytest.mark.parametrize(
+    "which", [pytest.param(k, marks=[pytest.mark.slow] * ("vector" in k)) for k in REFUSED]
+)
 def test_a_gymnasium_environment_that_ignores_what_is_drawn_is_refused(which: str):
     task, words = REFUSED[which]
     with pytest.raises(Unread, match=words):
@@ -170,6 +173,7 @@ def test_a_difference_that_only_costs_show_will_do():
     assert looked_at(task, GAINS, each=False) == "what is observed differs"
 
 
+@pytest.mark.slow
 def test_they_are_observed_in_the_workers_that_roll_out():
     here = os.getpid()
 
@@ -179,15 +183,16 @@ def test_they_are_observed_in_the_workers_that_roll_out():
             return self.env.reset(seed=seed, options=options)
 
     task = GymTask(
-        lambda: Elsewhere(gym.make("CartPole-v1", max_episode_steps=20)),
+        lambda: Elsewhere(gym.make("CartPole-v1", max_episode_steps=9)),
         FunctionPolicy(push, 4),
         FALLS,
         physics,
         name="elsewhere",
         policies=GAINS,
     )
-    with pytest.raises(ValueError, match=UNREAD):
-        refuse_broken(task, GAINS, 2)
+    another = ProcessPool(1)
+    with another, pytest.raises(ValueError, match=UNREAD):
+        refuse_broken(task, GAINS, another)
 
 
 # ---- other tasks --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from pacbayes_control.interrupting import Interruption, shielded
 from pacbayes_control.learn import learn_finite
+from sizes import sized
 
 # Interrupts itself when a module is first asked for, as a Ctrl-C at that moment would.
 AT_IMPORT = """
@@ -73,30 +74,39 @@ run.read_manifest = read
 START = "\nfrom pacbayes_control.__main__ import main\nmain()\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return learn_finite([[0, 1], [1, 1], [0, 0]] * 20).save(tmp_path / "run")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return learn_finite([[0, 1], [1, 1], [0, 0]] * 20).save(tmp_path_factory.mktemp("runs") / "run")
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, "verify", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_of_these_tests_verifies_a_run(folder: Path):
     result = run(START, folder)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("verified")
 
 
-@pytest.mark.parametrize("module", ["typer", "pacbayes_control.cli.app", "rich.console", "numpy"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module", ["typer", "numpy", *sized((), full=("pacbayes_control.cli.app", "rich.console"))]
+)
 def test_while_modules_load(folder: Path, module: str):
     result = run(AT_IMPORT.format(name=module) + START, folder)
     assert (result.returncode, result.stderr) == (130, "pbc: interrupted\n")
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("when", [ONCE, TWICE, LOST, IN_A_FINALISER, AT_EXIT])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "when",
+    [ONCE, TWICE, LOST, IN_A_FINALISER, AT_EXIT],
+    ids=["once", "twice", "lost", "in a finaliser", "at exit"],
+)
 def test_at_work_in_a_finaliser_and_at_the_end(folder: Path, when: str):
     result = run(when + START, folder)
     assert (result.returncode, result.stderr) == (130, "pbc: interrupted\n")

@@ -94,10 +94,13 @@ class Robot:
     trouble: tuple[tuple[float, int], ...] = ()  # goals, and numbers of policies
     kind: str = "raises"  # of trouble
     mended: str = ""  # a file: no trouble once it exists
+    holds: tuple[int, ...] = ()  # so many lines are followed by no other until it is `released`
 
     def __call__(self, policy: NDArray, environment: Mapping[str, Any]) -> float:
         goal, number = float(environment["goal"]), int(policy[0])
         before = self._been_at(goal, number) if "once" in self.kind else False
+        for lines in self.holds:
+            hold(self.log, lines)
         append(self.log, f"{goal!r} {number} {os.getpid()}")
         time.sleep(self.seconds)
         trouble = (goal, number) in self.trouble or self.kind.startswith("always")
@@ -157,6 +160,35 @@ TROUBLE: dict[str, Callable[[], Any]] = {
 }
 
 
+def hold(log: str | Path, lines: int) -> None:
+    """Once a log has so many lines, wait for somebody to release those who wait."""
+    release = released(log, lines)
+    if lines_of(log) >= lines and not release.exists():
+        append(f"{release} waiting", str(os.getpid()))
+        wait_for(release.exists, 600)
+
+
+def released(log: str | Path, lines: int) -> Path:
+    """The file that lets those go on who wait after so many lines."""
+    return Path(f"{log} {lines}")
+
+
+def waiting(log: str | Path, lines: int) -> set[int]:
+    """The processes that are amid a rollout, and stay there until they are released."""
+    path = Path(f"{released(log, lines)} waiting")
+    return set(map(int, path.read_text().split())) if path.exists() else set()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> bool:
+    """Whether a condition comes true, in a time that no machine needs."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def append(path: str, line: str) -> None:
     """Add a line to a file that several processes add lines to."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -183,8 +215,8 @@ def rolled_out(log: Path, environments: Environments, after: int = 0) -> list[tu
     return [(rows[float(value)], int(number), int(pid)) for value, number, pid in parts]
 
 
-def lines_of(log: Path) -> int:
-    return len(log.read_text().splitlines()) if log.exists() else 0
+def lines_of(log: str | Path) -> int:
+    return len(Path(log).read_text().splitlines()) if Path(log).exists() else 0
 
 
 # ---- executors and paces that nobody would wish for ---------------------------------------------

@@ -7,9 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import robots
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from robots import TASKS, lines_of, policies, robot_task, rolled_out
+from robots import TASKS, lines_of, policies, robot_task, rolled_out, wait_for, waiting
 
 import pacbayes_control
 from pacbayes_control.costs import Costs
@@ -28,6 +28,7 @@ from pacbayes_control.rollouts import evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from sizes import sized
 
 N, COLUMNS = 30, 4
 ROLLOUTS = N * COLUMNS
@@ -52,24 +53,19 @@ def roll(task: Any, out: Path | None = None, **options: Any) -> Costs:
     return evaluate(task, policies(COLUMNS), environments(task), out=out, **options)
 
 
-def run_again(task: Any, log: Path, out: Path) -> list[tuple[int, int]]:
+@cache
+def expected(name: str) -> Costs:
+    """Costs that are kept nowhere."""
+    return roll(TASKS[name])
+
+
+def run_again(task: FunctionTask, log: Path, out: Path) -> list[tuple[int, int]]:
     """The rollouts that are run by the same call once more, in whichever order."""
     before = lines_of(log)
-    expected = roll(FunctionTask(_robot(task).twin, robots.draw, "twin", 2))
-    assert roll(task, out).digests["costs"] == expected.digests["costs"]
-    return sorted((row, number) for row, number, _ in rolled_out(log, environments(task), before))
-
-
-class _Twin:
-    """The same costs without a log."""
-
-    def __init__(self, graded: bool) -> None:
-        self.twin = robots.miss if graded else robots.hit
-
-
-def _robot(task: FunctionTask) -> _Twin:
     assert isinstance(task.rollout, robots.Robot)
-    return _Twin(task.rollout.graded)
+    twin = expected("miss" if task.rollout.graded else "hit")
+    assert roll(task, out).digests["costs"] == twin.digests["costs"]
+    return sorted((row, number) for row, number, _ in rolled_out(log, environments(task), before))
 
 
 class Stopped(Exception):  # noqa: N818 - no error
@@ -161,36 +157,35 @@ task = BatchTask(costs, draw, "wide", 1)
 policies = np.linspace(0, 1, 1000)[:, None]
 evaluate(task, policies, task.environments(2048, stream="s"), out=Path(sys.argv[1]) / "small")
 before = peak()
-big = evaluate(task, policies, task.environments(20_000, stream="s"), out=Path(sys.argv[1]) / "big")
+rows = int(sys.argv[2])
+big = evaluate(task, policies, task.environments(rows, stream="s"), out=Path(sys.argv[1]) / "big")
 after = peak()
-assert big.values.shape == (20_000, 1000) and big.binary, big
+assert big.values.shape == (rows, 1000) and big.binary, big
 print((after - before) * 1024, float(big.means.mean()))
 """
 
 
-def test_a_table_of_twenty_million_costs_takes_little_memory(tmp_path: Path):
-    run = subprocess.run(
-        [sys.executable, "-c", MAPPED, tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+@pytest.mark.slow
+def test_a_table_of_millions_of_costs_takes_little_memory(tmp_path: Path):
+    rows = sized(8_000, full=20_000)
+    command = [sys.executable, "-c", MAPPED, tmp_path, str(rows)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     more, mean = map(float, run.stdout.split())
-    assert mean == pytest.approx(0.5, abs=0.01)
-    assert more < 100e6
+    assert mean == pytest.approx(0.5, abs=0.02)
+    assert more < 5 * rows * 1000  # bytes: floats would take eight each
 
 
 # ---- going on -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize("rollouts", [0, 1, 9, 30])
 def test_what_is_finished_is_not_run_again_but_for_the_probes(
     log: Path, out: Path, graded: bool, rollouts: int
 ):
-    task = robot_task(log, graded=graded, seconds=0.004)
+    task = robot_task(log, graded=graded)
     with pytest.raises(Stopped):
         roll(task, out, progress=stopped_after(rollouts))
     done = cells(finished(out)) if rollouts else []
@@ -212,7 +207,7 @@ def test_a_last_line_cut_at_any_byte_loses_at_most_its_piece(log: Path, out: Pat
     whole, last = b"".join(lines[:-1]), lines[-1]
     done = cells([json.loads(line) for line in lines[:-1]])
     table = (out / "costs.npy").read_bytes()
-    for cut in range(len(last) + 1):
+    for cut in {*range(0, len(last), sized(12, full=1)), *range(len(last) - 2, len(last) + 1)}:
         (out / "finished.jsonl").write_bytes(whole + last[:cut])
         (out / "costs.npy").write_bytes(table)
         again = run_again(task, log, out)
@@ -225,9 +220,10 @@ def test_a_last_line_cut_at_any_byte_loses_at_most_its_piece(log: Path, out: Pat
         assert lines_of(log) == before + PROBES
 
 
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("graded", [False, True])
 def test_a_byte_that_changed_costs_its_piece_and_no_other(log: Path, out: Path, graded: bool):
-    task = robot_task(log, graded=graded, seconds=0.01)
+    task = robot_task(log, graded=graded)
     roll(task, out)
     path = out / ("graded.npy" if graded else "costs.npy")
     intact, lines = path.read_bytes(), finished(out)
@@ -257,15 +253,9 @@ def test_a_byte_that_changed_costs_its_piece_and_no_other(log: Path, out: Path, 
         b'{"first": 4, "last": 4, "sha256": ""}\n',
         b'{"first": 0, "last": 4000, "sha256": ""}\n',
         b'{"first": 0, "last": 120, "sha256": "00"}\n',
-        pytest.param(
-            b'{"first": "0", "last": 120, "sha256": "00"}\n',
-        ),
-        pytest.param(
-            b'{"first": 1e1, "last": 120, "sha256": "00"}\n',
-        ),
-        pytest.param(
-            b'{"first": null, "last": 120, "sha256": "00"}\n',
-        ),
+        b'{"first": "0", "last": 120, "sha256": "00"}\n',
+        b'{"first": 1e1, "last": 120, "sha256": "00"}\n',
+        b'{"first": null, "last": 120, "sha256": "00"}\n',
     ],
 )
 def test_a_line_that_tells_of_nothing_counts_for_nothing(log: Path, out: Path, line: bytes):
@@ -276,7 +266,7 @@ def test_a_line_that_tells_of_nothing_counts_for_nothing(log: Path, out: Path, l
     assert run_again(task, log, out) == ALL
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(25, full=60))
 @given(data=st.data())
 def test_damage_anywhere_in_the_lines_never_changes_the_costs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -291,10 +281,9 @@ def test_damage_anywhere_in_the_lines_never_changes_the_costs(
         shutil.copy(path, out / path.name)
     content = bytearray((out / "finished.jsonl").read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
-    # Digits that become "e" or "." make floats of numbers, which is a bug that is shown above.
-    content[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte not in b"eE."))
+    content[at] = data.draw(st.integers(0, 255))
     (out / "finished.jsonl").write_bytes(content)
-    assert roll(task, out).digests == roll(task).digests
+    assert roll(task, out).digests == expected("miss").digests
 
 
 def test_a_table_that_is_gone_is_made_again(log: Path, out: Path):
@@ -382,15 +371,7 @@ def test_graded_costs_that_come_late_take_over_the_table(out: Path, batched: boo
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        "before",
-        "new.open",
-        "file.write",
-        "replace",
-        pytest.param(
-            "unlink",
-        ),
-    ],
+    ["before", "new.open", "file.write", "replace", "unlink"],
 )
 def test_a_take_over_that_is_interrupted_is_done_again(
     out: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -547,19 +528,18 @@ from robots import policies, robot_task
 from pacbayes_control.rollouts import evaluate
 
 log, out = Path(sys.argv[2]), sys.argv[3]
-task = robot_task(log, seconds=0.2)
+task = robot_task(log, holds=(2,))
 train = task.environments(40, stream="train", seed=8)[10:]
 evaluate(task, policies(4), train, out=out)
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_in_the_same_folder_is_refused(log: Path, out: Path):
     other = subprocess.Popen([sys.executable, "-c", OTHER, robots.HERE, log, out])
     try:
-        deadline = time.monotonic() + 30
-        while lines_of(log) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        task = robot_task(log, seconds=0.2)
+        assert wait_for(lambda: bool(waiting(log, 2)))
+        task = robot_task(log, holds=(2,))
         with pytest.raises(ValueError, match=f"^another process keeps its rollouts in {out}: wait"):
             roll(task, out)
         assert other.poll() is None

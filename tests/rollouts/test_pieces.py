@@ -21,6 +21,7 @@ from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.base import noise_of
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from sizes import sized
 
 SIZES = st.lists(st.integers(1, 400), min_size=1, max_size=9)
 TASK_NAMES = pytest.mark.parametrize("name", list(TASKS))
@@ -80,7 +81,7 @@ def same_bits(a: NDArray, b: NDArray) -> bool:
 # ---- pieces -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=sized(100, full=300))
 @given(
     n=st.integers(1, 90),
     columns=st.integers(1, 12),
@@ -230,7 +231,7 @@ def test_a_pace_is_always_of_at_least_one_rollout(told: list[tuple[int, float]])
 
 @TASK_NAMES
 @pytest.mark.parametrize("kind", ["given", "own", "drawn"])
-@settings(max_examples=25)
+@settings(max_examples=sized(5, full=25))
 @given(
     n=st.integers(1, 40), columns=st.integers(1, 9), start=st.integers(0, 40), sizes=SIZES, seed=...
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +16,18 @@ from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs, spread
 from pacbayes_control.tasks import Noise
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
-QUICK = Settings(steps=6, pairs=4, natural=False)
+QUICK = Settings(steps=3, pairs=4, natural=False)
 
 
 @pytest.mark.parametrize("name", ["hit_all", "trip"])
-def test_learning_with_a_spread_task_gives_the_very_same_run(name: str):
+def test_learning_with_a_spread_task_gives_the_very_same_run(name: str, two_processes: Executor):
     task = TASKS[name]
-    train = task.environments(60, stream="train")
+    train = task.environments(30, stream="train")
     alone = learn_gaussian(task, train, PRIOR, settings=QUICK, draws=5)
-    with spread(task, 2) as shared:
+    with spread(task, two_processes) as shared:
         assert shared is not task
         together = learn_gaussian(
-            shared, shared.environments(60, stream="train"), PRIOR, settings=QUICK, draws=5
+            shared, shared.environments(30, stream="train"), PRIOR, settings=QUICK, draws=5
         )
     assert together.certificate == alone.certificate
     assert together.posterior.to_bytes() == alone.posterior.to_bytes()
@@ -36,10 +36,10 @@ def test_learning_with_a_spread_task_gives_the_very_same_run(name: str):
     assert alone.posterior.to_bytes() != PRIOR.to_bytes()
 
 
-def test_the_rollouts_are_run_by_the_workers(tmp_path: Path):
-    task = robots.robot_task(tmp_path / "log", seconds=0.001)
+def test_the_rollouts_are_run_by_the_workers(tmp_path: Path, two_processes: Executor):
+    task = robots.robot_task(tmp_path / "log")
     train = task.environments(40, stream="train")
-    with spread(task, 2) as shared:
+    with spread(task, two_processes) as shared:
         costs = evaluate(shared, policies(5), train)
         means = mean_costs(shared, policies(5), train)
     assert costs.digests == evaluate(TASKS["hit"], policies(5), train).digests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -512,11 +513,12 @@ def test_torchs_global_seed_changes_nothing_and_is_not_changed():
         assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_worker_processes_give_the_costs_of_a_module():
+@pytest.mark.slow
+def test_worker_processes_give_the_costs_of_a_module(another_process: Executor):
     policy = TorchPolicy(network())
     task, rows = drift_task(policy=policy), rows_for(policy)
     np.testing.assert_array_equal(
-        evaluate(task, rows, TRAIN, executor=2).values, task.costs(rows, TRAIN)
+        evaluate(task, rows, TRAIN, executor=another_process).values, task.costs(rows, TRAIN)
     )
 
 
@@ -722,10 +724,15 @@ def test_an_id_makes_what_it_registers_with_the_arguments_given(registered: str)
     assert short.name == registered
 
 
-def test_an_id_that_is_registered_in_this_process_alone_reaches_workers(registered: str):
+@pytest.mark.slow
+def test_an_id_that_is_registered_in_this_process_alone_reaches_workers(
+    registered: str, another_process: Executor
+):
     task = drift_task(make=registered)
     expected = task.costs(GAINS, TRAIN)
-    np.testing.assert_array_equal(evaluate(task, GAINS, TRAIN, executor=2).values, expected)
+    np.testing.assert_array_equal(
+        evaluate(task, GAINS, TRAIN, executor=another_process).values, expected
+    )
 
 
 def test_an_id_may_name_the_module_that_registers_it():
@@ -794,7 +801,8 @@ def test_a_policy_that_raises_is_reported_with_its_rollout():
 # ---- what travels -------------------------------------------------------------------------------
 
 
-def test_the_simulator_is_not_sent_to_workers():
+@pytest.mark.slow
+def test_the_simulator_is_not_sent_to_workers(another_process: Executor):
     class Unsendable(Drift):
         def __reduce__(self) -> Any:
             raise TypeError("a simulator cannot be pickled")
@@ -803,7 +811,9 @@ def test_the_simulator_is_not_sent_to_workers():
     task.costs(GAINS, TRAIN)
     copy = cloudpickle.loads(cloudpickle.dumps(task))
     np.testing.assert_array_equal(copy.costs(GAINS, TRAIN), COSTS)
-    np.testing.assert_array_equal(evaluate(task, GAINS, TRAIN, executor=2).values, COSTS)
+    np.testing.assert_array_equal(
+        evaluate(task, GAINS, TRAIN, executor=another_process).values, COSTS
+    )
 
 
 def test_a_task_is_told_by_words_that_are_the_same_in_every_process():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -115,10 +116,13 @@ def test_a_vector_of_an_id_gives_the_costs_of_single_episodes(registered: str):
         np.testing.assert_array_equal(evaluate(vector, GAINS, some).values, expected)
 
 
-def test_a_vector_sent_to_workers_gives_the_same(registered: str):
+@pytest.mark.slow
+def test_a_vector_sent_to_workers_gives_the_same(registered: str, another_process: Executor):
     task = drift_task(make=registered, vector=2)
     expected = drift_task(make=registered).costs(GAINS, TRAIN)
-    np.testing.assert_array_equal(evaluate(task, GAINS, TRAIN, executor=2).values, expected)
+    np.testing.assert_array_equal(
+        evaluate(task, GAINS, TRAIN, executor=another_process).values, expected
+    )
 
 
 def test_observations_may_be_dictionaries():
@@ -299,6 +303,7 @@ def test_a_vector_that_does_not_say_whether_it_resets_itself_is_refused():
         drift_task(make=Silent).costs(GAINS, TRAIN)
 
 
+@pytest.mark.slow
 def test_a_vector_in_processes_of_its_own_gives_the_same():
     made: list[AsyncVectorEnv] = []
 
