@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import Write, blank
 
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
-from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Vehicle
+from pages import Write, draw_only
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +33,7 @@ def vehicles_page(vehicle: Run[Any], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def blank_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No plots, which take longer than the rest of a page."""
-    for name in PLOTS:
-        monkeypatch.setitem(PLOTS, name, blank)
+    draw_only((), monkeypatch)
 
 
 @pytest.fixture
@@ -45,8 +42,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
     def text(run: Run[Any], plots: tuple[str, ...] = (), **options: Any) -> str:
         with monkeypatch.context() as patch:
-            for name in set(PLOTS) - set(plots):
-                patch.setitem(PLOTS, name, blank)
+            draw_only(plots, patch)
             write_page(run, tmp_path / "page.html", **options)
         return (tmp_path / "page.html").read_text(encoding="utf-8")
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pages import Outline, Write, words
 
 from pacbayes_control.balls import Ball
 from pacbayes_control.certificate import percent_up, round_up
@@ -43,6 +42,7 @@ from pacbayes_control.shifting import under_shift
 from pacbayes_control.tasks import Environments, Noise, Vehicle
 from pacbayes_control.tasks.base import Scene
 from pacbayes_control.tasks.vehicle import Linear, paper_prior
+from pages import Outline, Write, words
 
 ATTACK = "</script><img src=x onerror=alert(1)>"
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pages import Write, words
 
 from pacbayes_control.balls import Ball, round_down
 from pacbayes_control.certificate import Certificate, HeldOutEstimate
@@ -24,6 +23,7 @@ from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
 from pacbayes_control.tasks import Environments, Vehicle
+from pages import Write, words
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200bb"
 ORIGIN: dict[str, object] = {

@@ -10,6 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pytest
+
+from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.run import Run
 
 Write = Callable[..., str]
@@ -38,9 +41,15 @@ def words(text: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 
-def blank(_: Run[Any], file: Path | BinaryIO) -> None:
-    """A plot of nothing, as Matplotlib takes longer than all else."""
+def _blank(_: Run[Any], file: Path | BinaryIO) -> None:
+    """A plot of nothing: Matplotlib takes longer than the rest of a page."""
     if isinstance(file, Path):
         file.write_bytes(BLANK)
     else:
         file.write(BLANK)
+
+
+def draw_only(plots: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
+    """Leave the other plots blank."""
+    for name in set(PLOTS) - set(plots):
+        patch.setitem(PLOTS, name, _blank)
