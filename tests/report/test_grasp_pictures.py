@@ -18,7 +18,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from coarse import coarse
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn import Settings, certify_draw, learn_finite, learn_gaussian
 from pacbayes_control.report import grasp_pictures
@@ -44,6 +43,7 @@ from pacbayes_control.tasks.grasping.playback import play
 from pacbayes_control.tasks.grasping.simulator import COLLIDED, DROPPED, LIFTED, MISSED
 from pacbayes_control.tasks.grasping.task import Grasping
 from pages import Outline, Write, words
+from shortcuts import coarse_pictures
 from sizes import sized
 
 TASK = Grasping()
@@ -56,7 +56,7 @@ PICTURES = {name: words for name, words in ALL_PICTURES.items() if name != "flig
 @pytest.fixture(scope="module", autouse=True)
 def _coarse() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        coarse(patch)
+        coarse_pictures(patch)
         yield
 
 
