@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
 import sys
@@ -33,6 +32,9 @@ from pacbayes_control.tasks.grasping.compact import Compact
 from pacbayes_control.tasks.grasping.labels import Grid, Labels
 from pacbayes_control.tasks.grasping.vgg import Vgg16
 from pacbayes_control.tasks.grasping.weights import read_metadata, read_tensors, write_tensors
+from pages import draw_only
+from shortcuts import coarse_pictures, plain_kl
+from sizes import sized
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 GRID = Grid(places=3, angles=4)  # 36 grasps; the command's own has 750
@@ -79,6 +81,18 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meshes, "process", Here)
 
 
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures with fewer rays, and pages without plots."""
+    coarse_pictures(monkeypatch)
+    draw_only((), monkeypatch)
+
+
+@pytest.fixture
+def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_kl(monkeypatch)
+
+
 def certificate(tmp_path: Path) -> dict[str, Any]:
     return json.loads((tmp_path / "run" / "certificate.json").read_text())
 
@@ -110,17 +124,19 @@ def altered(
 
 
 @pytest.mark.usefixtures("few_grasps")
-def test_what_is_learnt_verifies_and_its_page_shows_pictures(quick: Pbc, tmp_path: Path):
-    options = ("--environments", 8, "--test-environments", 4, "--draws", 2, "--steps", 2)
+def test_what_is_learnt_verifies_and_its_page_shows_pictures(
+    quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    options = ("--environments", 4, "--test-environments", 3, "--draws", 2, "--steps", 2)
     learnt = quick("learn", "grasping", *options, "--out", "run", "--json", "learnt.json")
     assert learnt.returncode == 0, learnt.stderr
     record = certificate(tmp_path)
-    expected = {"environments": 8, "draws": 2, "parameters": 10468, "method": "kl"}
+    expected = {"environments": 4, "draws": 2, "parameters": 10468, "method": "kl"}
     assert {key: record[key] for key in expected} == expected
     assert record["prior"].startswith("learnt on 4,096 other objects")
     result = json.loads((tmp_path / "learnt.json").read_text())
     assert result["bound"] == record["bound"]
-    assert result["test_environments"] == 4
+    assert result["test_environments"] == 3
     assert 0 <= result["true_cost"] <= 1
     for name in (name for name in PICTURES if name != "flights.png"):
         assert (tmp_path / "run" / name).read_bytes().startswith(b"\x89PNG")
@@ -128,6 +144,7 @@ def test_what_is_learnt_verifies_and_its_page_shows_pictures(quick: Pbc, tmp_pat
     verified = quick("verify", "run")
     assert verified.returncode == 0, verified.stderr
     assert record["sentence"] in verified.stdout.replace("\n", " ")
+    plain_kl(monkeypatch)  # verified it has been
     shown = quick("report", "run")
     assert shown.returncode == 0, shown.stderr
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
@@ -136,7 +153,7 @@ def test_what_is_learnt_verifies_and_its_page_shows_pictures(quick: Pbc, tmp_pat
     assert [base64.b64decode(image) for image in images] == kept
 
 
-@pytest.mark.usefixtures("one_picture")
+@pytest.mark.usefixtures("one_picture", "few_digits")
 @pytest.mark.parametrize(
     ("options", "prior", "parameters"),
     [
@@ -161,7 +178,7 @@ def test_other_robots_heads_priors_and_surrogates_can_be_learnt_too(
     assert quick("verify", "run").returncode == 0
 
 
-@pytest.mark.usefixtures("few_grasps", "one_picture", "here")
+@pytest.mark.usefixtures("few_grasps", "one_picture", "here", "few_digits")
 def test_objects_can_come_from_a_folder_of_meshes(quick: Pbc, tmp_path: Path):
     folder = boxes(tmp_path / "meshes", (1, 1, 2), (1, 2, 3))
     learnt = quick("learn", "grasping", *FEW, "--meshes", folder)
@@ -307,26 +324,26 @@ def test_options_of_grasping_are_refused_for_the_vehicle(quick: Pbc, option: str
 # ---- reproduce, bench, pretrain -----------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("one_picture")
+@pytest.mark.usefixtures("one_picture", "few_digits")
 def test_the_papers_experiment_prints_nothing_but_json(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(paper, "QUICK", replace(paper.QUICK, grid=GRID, draws=3))
+    monkeypatch.setattr(paper, "QUICK", replace(paper.QUICK, grid=GRID, draws=2))
     for name, settings in recipes.SEARCH.items():
-        monkeypatch.setitem(recipes.SEARCH, name, replace(settings, steps=3, pairs=1))
-    size = ("--environments", 12, "--test-environments", 8)
+        monkeypatch.setitem(recipes.SEARCH, name, replace(settings, steps=2, pairs=1))
+    size = ("--environments", 4, "--test-environments", 3)
     result = quick("reproduce", "grasping", "--quick", *size, "--json", "-")
     assert result.returncode == 0, result.stderr
     record = json.loads(result.stdout)
     assert record["paper_bound"] == 0.294
     assert record["paper_test_success"] == 0.82
-    assert record["environments"] == 12
+    assert record["environments"] == 4
     for name in ("bound", "test_success", "baseline_test_success"):
         assert 0 <= record[name] <= 1
     assert record["grasps_per_second"] > 0
     assert [row["setting"] for row in record["rows"]] == ["ours", "paper"]
-    assert all(row["certifying_grasps"] == 36 for row in record["rows"])
-    assert "12 objects to learn from, 8 new ones" in result.stderr
+    assert all(row["certifying_grasps"] == 8 for row in record["rows"])
+    assert "4 objects to learn from, 3 new ones" in result.stderr
     folder = tmp_path / "runs" / "reproduce-grasping-quick"
     assert "data:image/png;base64," in (folder / "grasping.html").read_text(encoding="utf-8")
     assert {file.name for file in folder.iterdir()} == {
@@ -410,6 +427,7 @@ def test_pretrain_refuses_what_it_cannot_use(quick: Pbc, arguments: tuple, messa
 
 # ---- what is not installed ----------------------------------------------------------------------
 
+LIBRARIES = ("mujoco", "torch", "safetensors")
 BLOCKED = """
 import sys
 class Missing:
@@ -428,14 +446,14 @@ def without(
     return subprocess.run(
         [sys.executable, "-c", BLOCKED.format(libraries=libraries), *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.mark.parametrize("library", ["mujoco", "torch", "safetensors"])
+@pytest.mark.slow
+@pytest.mark.parametrize("library", sized(["torch"], full=list(LIBRARIES)))
 def test_without_a_library_the_line_to_install_it_is_given(tmp_path: Path, library: str):
     options = ("--environments", 2, "--test-environments", 0, "--draws", 1, "--steps", 1)
     refused = complaint(without((library,), tmp_path, "learn", "grasping", *options))
@@ -443,7 +461,7 @@ def test_without_a_library_the_line_to_install_it_is_given(tmp_path: Path, libra
 
 
 @pytest.mark.usefixtures("no_labels")
-@pytest.mark.parametrize("library", ["mujoco", "torch", "safetensors"])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("command", ["learn", "reproduce", "pretrain"])
 def test_what_is_missing_is_missed_before_objects_are_labelled(
     quick: Pbc,
@@ -458,7 +476,8 @@ def test_what_is_missing_is_missed_before_objects_are_labelled(
 
     monkeypatch.setattr(extras, "import_module", missing)
     options = FEW if command == "learn" else ("--environments", 2)
-    assert INSTALL in complaint(quick(command, "grasping", *options))
+    refused = complaint(quick(command, "grasping", *options))
+    assert f"needs {library}, which is missing: {INSTALL}" in refused
 
 
 @pytest.mark.parametrize("library", ["trimesh", "coacd"])
@@ -471,9 +490,11 @@ def test_without_a_library_for_meshes_the_line_to_install_it_is_given(
     assert INSTALL in complaint(quick("learn", "grasping", *FEW, "--meshes", folder))
 
 
+@pytest.mark.slow
 def test_the_vehicle_needs_nothing_of_grasping(tmp_path: Path):
     options = ("--policy", "linear", "--environments", 10, "--test-environments", 0)
     more = ("--draws", 2, "--steps", 1, "--out", "run")
-    absent = ("mujoco", "torch", "safetensors", "trimesh", "coacd")
-    learnt = without(absent, tmp_path, "learn", "vehicle", *options, *more)
+    learnt = without(
+        (*LIBRARIES, "trimesh", "coacd"), tmp_path, "learn", "vehicle", *options, *more
+    )
     assert learnt.returncode == 0, learnt.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,18 +18,33 @@ from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import json_bytes
 from pacbayes_control.tasks import Vehicle
 from pacbayes_control.verification import verify
+from pages import draw_only
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A run over three policies, in the folder that the commands are run in."""
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over three policies."""
     failed = np.random.default_rng(0).random((200, 3)) < [0.3, 0.05, 0.1]
-    return learn_finite(failed, 0.01).save(tmp_path / "runs" / "mine")
+    return learn_finite(failed, 0.01).save(tmp_path_factory.mktemp("saved") / "mine")
 
 
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """The run in the folder that the commands are run in."""
+    return shutil.copytree(saved, tmp_path / "runs" / "mine")
+
+
+@pytest.fixture
+def quick(quick: Pbc, monkeypatch: pytest.MonkeyPatch) -> Pbc:
+    """The command within this process, with plots left blank."""
+    draw_only((), monkeypatch)
+    return quick
+
+
+@pytest.mark.slow
 def test_a_page_is_written_beside_the_run_which_stays_valid(pbc: Pbc, folder: Path):
     result = pbc("report", "runs/mine", "--json", "r.json")
     assert result.returncode == 0, result.stderr
@@ -50,12 +66,12 @@ def test_a_page_is_written_beside_the_run_which_stays_valid(pbc: Pbc, folder: Pa
 
 
 def test_the_vehicle_comes_with_its_rollouts(quick: Pbc, tmp_path: Path):
-    learnt = quick("learn", "vehicle", "--environments", 20, "--test-environments", 0)
+    learnt = quick("learn", "vehicle", "--environments", 4, "--test-environments", 0)
     assert learnt.returncode == 0, learnt.stderr
     result = quick("report", "runs/vehicle", "--json", "-", "--out", "v.html")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["replays"] == 1000
-    assert "1,000 rollouts to watch" in result.stderr
+    assert json.loads(result.stdout)["replays"] == 200
+    assert "200 rollouts to watch" in result.stderr
     assert "<title>vehicle: what is promised</title>" in (tmp_path / "v.html").read_text()
 
 

@@ -34,9 +34,12 @@ from pacbayes_control.tasks.grasping.environments import minor_axis
 from pacbayes_control.tasks.grasping.labels import Grid
 from pacbayes_control.tasks.grasping.simulator import Simulator
 from pacbayes_control.tasks.grasping.task import Grasping
+from shortcuts import plain_kl
+from sizes import sized
 
-SMALL = Settings(environments=12, test_environments=10, draws=3, grid=Grid(places=3, angles=6))
-LABELS = 12 * 54
+SMALL = Settings(environments=12, test_environments=10, draws=3, grid=Grid(places=2, angles=4))
+GRASPS = len(SMALL.grid.grasps)
+LABELS = 12 * GRASPS
 CONTRACT = {
     "bound",
     "test_success",
@@ -130,7 +133,10 @@ def test_the_record_keeps_the_contract_and_is_plain_json(result: Grasped):
         assert record[name] == ours[name]
 
 
-def test_the_run_is_ours_and_verifies(result: Grasped, tmp_path: Path):
+def test_the_run_is_ours_and_verifies(
+    result: Grasped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plain_kl(monkeypatch)
     assert result.run.certificate.bound == result.rows[0].bound
     assert result.run.costs.values.shape == (12, 3)
     pbc.verify(result.run.save(tmp_path / "run"))
@@ -144,7 +150,7 @@ def test_grasps_are_simulated_for_the_certificates_and_for_the_new_objects(
     certified = sum(row.certifying_grasps for row in result.rows)
     tried = 2 * 2 * result.test_environments  # the posterior and the baseline, twice
     tried += 2 * result.test_environments  # and two rules
-    timed = min(module.SAMPLE, result.test_environments) * 54
+    timed = min(module.SAMPLE, result.test_environments) * GRASPS
     assert told["grasps"][0][0] == LABELS + certified + tried + timed
     assert told["labelling grasps"][0] == (0, LABELS)
     assert told["labelling grasps"][-1] == (LABELS, LABELS)
@@ -161,7 +167,7 @@ def test_labels_are_reused_and_the_result_is_the_same(
     grasps.clear()
     again = grasping(SMALL, folder, executor=2)
     certified = sum(row.certifying_grasps for row in result.rows)
-    timed = min(module.SAMPLE, result.test_environments) * 54
+    timed = min(module.SAMPLE, result.test_environments) * GRASPS
     others = certified + 6 * result.test_environments + timed
     assert others <= sum(grasps) <= others + 16  # a few, to see that they repeat
     assert again.rows == result.rows
@@ -217,7 +223,7 @@ def test_intervals_of_rates_are_quantiles_of_beta_distributions(
     assert found == pytest.approx((low, high), abs=1e-9)
 
 
-OBJECTS = 30
+OBJECTS = sized(20, full=30)
 COUNTS = [(b, w) for b in range(OBJECTS + 1) for w in range(OBJECTS + 1 - b)]
 TRUTHS = [(0.2, 0.2), (0.3, 0.1), (0.05, 0.0), (0.5, 0.45), (0.02, 0.3), (0.0, 0.0)]
 

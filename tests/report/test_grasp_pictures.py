@@ -6,7 +6,8 @@ import base64
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from numpy.typing import NDArray
-from test_page import Outline, words
 
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn import Settings, certify_draw, learn_finite, learn_gaussian
@@ -33,7 +33,6 @@ from pacbayes_control.report.grasp_pictures import (
 )
 from pacbayes_control.report.own_pictures import LARGEST_PICTURE
 from pacbayes_control.report.own_pictures import PICTURES as ALL_PICTURES
-from pacbayes_control.report.page import write_page
 from pacbayes_control.report.pictures import GREEN
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.run import FILES, AlteredRun, Run
@@ -43,12 +42,22 @@ from pacbayes_control.tasks.grasping.models import build, mujoco
 from pacbayes_control.tasks.grasping.playback import play
 from pacbayes_control.tasks.grasping.simulator import COLLIDED, DROPPED, LIFTED, MISSED
 from pacbayes_control.tasks.grasping.task import Grasping
+from pages import Outline, Write, words
+from shortcuts import coarse_pictures
+from sizes import sized
 
 TASK = Grasping()
 PNG = b"\x89PNG\r\n\x1a\n"
 OPEN_AIR = np.array([[0.2, 0.0, 0.0]])  # a policy that grasps beside every object
 
 PICTURES = {name: words for name, words in ALL_PICTURES.items() if name != "flights.png"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _coarse() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        coarse_pictures(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +93,7 @@ def share(content: bytes, colour: str) -> float:
     return float((np.abs(pixels - np.array(to_rgb(colour))) < 0.02).all(axis=-1).mean())
 
 
+@cache
 def lifting(row: int) -> NDArray[np.float64]:
     """A policy that lifts the object in a row."""
     environments = TASK.environments(16, stream="test")[row : row + 1]
@@ -100,7 +110,7 @@ def test_a_run_gets_four_small_pictures_which_hold_nothing_but_the_picture(
 ):
     assert list(pictures) == list(PICTURES)
     assert set(pictures) < set(FILES)
-    assert sum(map(len, pictures.values())) < 1_500_000
+    assert sum(map(len, pictures.values())) < sized(500_000, full=1_500_000)
     for content in pictures.values():
         parts = chunks(content)
         assert set(parts) == {b"IHDR", b"IDAT", b"IEND"}  # no time, no name of a program
@@ -271,17 +281,8 @@ def test_where_nothing_failed_there_is_a_line_that_says_so():
 # ---- the page -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Callable[..., str]:
-    def text(run: Run[Any], **options: Any) -> str:
-        write_page(run, tmp_path / "page.html", **options)
-        return (tmp_path / "page.html").read_text(encoding="utf-8")
-
-    return text
-
-
 def test_a_page_shows_the_pictures_with_descriptions_and_captions(
-    page: Callable[..., str], run: Run[Any], pictures: dict[str, bytes]
+    page: Write, run: Run[Any], pictures: dict[str, bytes]
 ):
     text = page(run, pictures=pictures)
     outline = Outline(text)
@@ -298,38 +299,33 @@ def test_a_page_shows_the_pictures_with_descriptions_and_captions(
         assert caption in words(text)
 
 
-def test_without_pictures_there_is_no_place_for_them(page: Callable[..., str], run: Run[Any]):
+def test_without_pictures_there_is_no_place_for_them(page: Write, run: Run[Any]):
     for given in (None, {}, {"picture.svg": b"<svg/>"}):
         outline = Outline(page(run, pictures=given))
         assert "pictures" not in outline.ids
         assert outline.tags["img"] == 0
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        PNG,
-        b"<svg onload=alert(1)>",
-        b'"><script>alert(1)</script>',
-        PNG + b"\0\0\0\rIHDR" + b"\xff" * 8,
-        PNG + b"\0\0\0\rIHDR\0\0\0\1\0\0\0\1" + bytes(LARGEST_PICTURE),
-    ],
-    ids=["empty", "signature", "svg", "markup", "vast", "large"],
-)
-def test_what_is_no_picture_does_not_come_onto_the_page(
-    page: Callable[..., str], run: Run[Any], content: bytes
+NO_PICTURES = {
+    "empty": b"",
+    "signature": PNG,
+    "svg": b"<svg onload=alert(1)>",
+    "markup": b'"><script>alert(1)</script>',
+    "vast": PNG + b"\0\0\0\rIHDR" + b"\xff" * 8,
+    "large": PNG + b"\0\0\0\rIHDR\0\0\0\1\0\0\0\1" + bytes(LARGEST_PICTURE),
+}
+
+
+def test_what_is_no_picture_and_what_has_another_name_does_not_come_onto_the_page(
+    page: Write, run: Run[Any], pictures: dict[str, bytes]
 ):
-    assert page(run, pictures={"objects.png": content}) == page(run)
+    bare = page(run)
+    for kind, content in NO_PICTURES.items():
+        assert page(run, pictures={"objects.png": content}) == bare, kind
+    assert page(run, pictures={"other.png": pictures["objects.png"]}) == bare
 
 
-def test_names_that_are_not_known_do_not_come_onto_the_page(
-    page: Callable[..., str], run: Run[Any], pictures: dict[str, bytes]
-):
-    assert page(run, pictures={"other.png": pictures["objects.png"]}) == page(run)
-
-
-def test_the_page_says_why_grasps_are_not_replayed(page: Callable[..., str], run: Run[Any]):
+def test_the_page_says_why_grasps_are_not_replayed(page: Write, run: Run[Any]):
     train = TASK.environments(4, stream="train")
     for options in ({}, {"task": TASK, "environments": train}):
         text = words(page(run, **options))
@@ -338,6 +334,7 @@ def test_the_page_says_why_grasps_are_not_replayed(page: Callable[..., str], run
         assert "cannot show itself" not in text
 
 
+@pytest.mark.usefixtures("blank_plots")
 def test_the_command_takes_pictures_from_the_folder_of_the_run(
     quick: Callable[..., Any], tmp_path: Path, run: Run[Any], pictures: dict[str, bytes]
 ):

@@ -19,6 +19,7 @@ from pacbayes_control.tasks.grasping import meshes
 from pacbayes_control.tasks.grasping.cache import cache_folder, read_hulls
 from pacbayes_control.tasks.grasping.meshes import MeshFolder
 from pacbayes_control.tasks.grasping.objects import Hull, bounding_box
+from sizes import sized
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"
 PROCESS = meshes.process
@@ -85,13 +86,28 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+def l_of_one_piece() -> trimesh.Trimesh:
+    outline = [(0, 0), (1.3, 0), (1.3, 0.3), (0.3, 0.3), (0.3, 1), (0, 1)]
+    corners = [(x, y, z) for z in (0, 0.3) for x, y in outline]
+    fan = [(0, i, i + 1) for i in range(1, 5)]  # every corner is seen from the first
+    faces = [(a, c, b) for a, b, c in fan] + [(a + 6, b + 6, c + 6) for a, b, c in fan]
+    for i, j in zip(range(6), (1, 2, 3, 4, 5, 0), strict=True):
+        faces += [(i, j, j + 6), (i, j + 6, i + 6)]
+    return trimesh.Trimesh(corners, faces)
+
+
+def l_of_two_boxes() -> trimesh.Trimesh:
+    """They overlap, which takes CoACD seconds to mend."""
+    arms = [box(1.3, 0.3, 0.3, at=(0.65, 0.15, 0.15)), box(0.3, 1.0, 0.3, at=(0.15, 0.5, 0.15))]
+    return trimesh.Scene(arms).to_mesh()
+
+
 @pytest.fixture(scope="module")
 def hollow(tmp_path_factory: pytest.TempPathFactory) -> MeshFolder:
-    """An L of two boxes that overlap, 1.3 × 1.0 × 0.3, and a ring; in processes of their own."""
+    """An L, 1.3 × 1.0 × 0.3, and a ring; in processes of their own."""
     place = tmp_path_factory.mktemp("hollow")
-    arms = [box(1.3, 0.3, 0.3, at=(0.65, 0.15, 0.15)), box(0.3, 1.0, 0.3, at=(0.15, 0.5, 0.15))]
-    write(trimesh.Scene(arms).to_mesh(), place / "meshes" / "L.stl")
-    ring = trimesh.creation.torus(0.35, 0.12, major_sections=16, minor_sections=8)
+    write(sized(l_of_one_piece, full=l_of_two_boxes)(), place / "meshes" / "L.stl")
+    ring = trimesh.creation.torus(0.35, 0.12, major_sections=sized(12, full=16), minor_sections=8)
     write(ring, place / "meshes" / "ring.ply")
     return MeshFolder(place / "meshes", concavity=0.1, cache=place / "cache", workers=2)
 

@@ -14,6 +14,7 @@ import pytest
 from fake_eyes import FakeEyes
 from numpy.typing import NDArray
 
+from pacbayes_control import conformance
 from pacbayes_control.conformance import check_task
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.rollouts.pools import ProcessPool
@@ -30,6 +31,7 @@ from pacbayes_control.tasks.grasping.simulator import LIFTED, Drop, Simulator
 from pacbayes_control.tasks.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.tasks.grasping.task import Grasping
 from pacbayes_control.tasks.identity import identity
+from sizes import sized
 
 N, STREAM = 8, "tests of the task"
 GRID = Grid(places=2, angles=3)
@@ -335,7 +337,9 @@ def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
         Grasping(**wrong)
 
 
-def test_the_task_passes_the_conformance_checks():
+def test_the_task_passes_the_conformance_checks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(conformance, "LOOKED_AT", sized(144, full=256))  # objects that are drawn
+    monkeypatch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(sized(1, full=2)))
     checks = check_task(BLIND, policies(BLIND, 3), environments=4, seconds=0.1)
     assert [f"{check.name}: {check.detail}" for check in checks if not check.passed] == []
     assert len(checks) > 8

@@ -9,6 +9,7 @@ import torch
 from pacbayes_control.tasks.grasping.threads import one_thread
 from pacbayes_control.tasks.grasping.vgg import Vgg16
 from pacbayes_control.tasks.grasping.weights import write_tensors
+from sizes import sized
 
 # Table 1 of Simonyan and Zisserman, column D, and where torchvision has its convolutions.
 POOL = 0
@@ -47,7 +48,7 @@ def vgg(folder):
 
 @pytest.fixture(scope="module")
 def images():
-    return np.random.default_rng(1).random((3, 3, 90, 280), np.float32)
+    return np.random.default_rng(1).random((2, 3, 90, 280), np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def convolved(x, kernel, bias):
     """The sum over the nine places of a kernel, with zeros around the image."""
     _, height, width = x.shape
     x = np.pad(x, ((0, 0), (1, 1), (1, 1)))
-    total = np.zeros((len(kernel), height, width)) + bias[:, None, None]
+    total = np.zeros((len(kernel), height, width), x.dtype) + bias[:, None, None]
     for i in range(3):
         for j in range(3):
             total += np.tensordot(kernel[:, :, i, j], x[:, i : i + height, j : j + width], 1)
@@ -79,10 +80,11 @@ def convolved(x, kernel, bias):
 
 
 def by_hand(image, tensors):
-    """The features of one image in NumPy and double precision; nothing is torch's."""
+    """The features of one image in NumPy; nothing is torch's."""
     x = resized(image.astype(float), 224)
     mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     x = (x - np.reshape(mean, (3, 1, 1))) / np.reshape(deviation, (3, 1, 1))
+    x = x.astype(sized(np.float32, full=np.float64))
     numbers = iter(NUMBERS)
     for entry in COLUMN_D:
         if entry == POOL:
@@ -104,7 +106,7 @@ def test_features_are_those_of_a_network_written_out_by_hand(features, images, t
 
 def test_an_extractor_says_what_it_is(vgg, features):
     assert (vgg.name, vgg.size, vgg.seen) == ("vgg16", 25088, ())
-    assert features.shape == (3, 25088)
+    assert features.shape == (2, 25088)
     assert features.dtype == np.float32
     with pytest.raises(FrozenInstanceError):
         vgg.weights = "another"
@@ -149,7 +151,7 @@ def test_a_copy_in_another_process_is_cheap_to_send_and_sees_the_same(vgg, image
     copy = pickle.loads(sent)
     assert copy == vgg
     assert copy.digest == vgg.digest
-    assert copy.features(images[2:]).tobytes() == features[2:].tobytes()
+    assert copy.features(images[1:]).tobytes() == features[1:].tobytes()
 
 
 def test_a_copy_refuses_a_file_that_has_changed_since(tensors, tmp_path):
@@ -178,7 +180,8 @@ def test_a_copy_refuses_a_file_that_has_changed_since(tensors, tmp_path):
     ],
 )
 def test_weights_of_another_network_are_refused_by_name(tensors, tmp_path, changes, words):
-    changed = {**tensors, **changes}
+    first = {name: array for name, array in tensors.items() if name.split(".")[1] in "0257"}
+    changed = {**first, **changes}  # what comes after is not looked at
     kept = {name: array for name, array in changed.items() if array is not None}
     write_tensors(tmp_path / "other.safetensors", kept)
     with pytest.raises(ValueError, match=f"other.safetensors.*{words}"):

@@ -1,0 +1,55 @@
+"""What tests of pages share: a run to write about, what a page holds, and plots left out of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from pacbayes_control.report.plots import PLOTS
+from pacbayes_control.run import Run
+
+Write = Callable[..., str]
+BLANK = b'<svg viewBox="0 0 1 1"></svg>'
+
+
+class Outline(HTMLParser):
+    """Ids, tags and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+
+def words(text: str) -> str:
+    """What a reader sees of a page."""
+    text = re.sub(r"<(script|style|svg).*?</\1>", " ", text, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def _blank(_: Run[Any], file: Path | BinaryIO) -> None:
+    """A plot of nothing: Matplotlib takes longer than the rest of a page."""
+    if isinstance(file, Path):
+        file.write_bytes(BLANK)
+    else:
+        file.write(BLANK)
+
+
+def draw_only(plots: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
+    """Leave the other plots blank."""
+    for name in set(PLOTS) - set(plots):
+        patch.setitem(PLOTS, name, _blank)
