@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from forgetting import examples_forgotten
+from pacbayes_control.cli import main
+from sizes import FULL, sized
 
 ROOT = Path(__file__).parents[1]
 SITE = sorted((ROOT / "docs").glob("*.md"))
@@ -59,17 +65,64 @@ def test_every_link_leads_to_a_file(page: Path):
         assert (page.parent / target).exists(), target
 
 
+# ---- the code on the pages ----------------------------------------------------------------------
+
+NOTE = "<!-- smaller:"  # before a block: what `make test` puts for what, which no reader sees
+BLOCK = re.compile(rf"(?:^{NOTE} ([^\n]*) -->\n\s*)?^```(\w*)\n(.*?)^```", re.S | re.M)
+ALONE = re.compile(r"[\w\s./:,@=-]*")  # words of a command, and nothing that is a shell's
+
+
 def blocks(page: Path) -> list[tuple[str, str]]:
     """The code of a page, as language and text, with the files that it includes."""
-    fences = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.S | re.M)
-    return [(language, SNIPPET.sub(included, text)) for language, text in fences]
+    text = page.read_text()
+    found = BLOCK.findall(text)
+    assert text.count(NOTE) == sum(bool(note) for note, *_ in found), f"{page.name}: a lost note"
+    return [(kind, smaller(note, SNIPPET.sub(included, code))) for note, kind, code in found]
 
 
 def included(line: re.Match[str]) -> str:
     return (ROOT / line[1]).read_text()
 
 
-@pytest.mark.parametrize("page", SITE, ids=lambda page: page.name)
+def smaller(note: str, code: str) -> str:
+    """The code with what a note puts for what, as in "steps=50 → 2; seed=0 → 1"; else as it is."""
+    after = code
+    for change in note.split("; ") if note else ():
+        before, then = change.split(" → ")
+        assert before in after, f"{before} is not in the block that a note is for"
+        after = after.replace(before, then)
+    return code if FULL else after
+
+
+def test_a_note_changes_what_it_names_and_one_that_names_nothing_is_an_error():
+    assert smaller("", "learn(steps=50)") == "learn(steps=50)"
+    changed = smaller("steps=50 → 2; learn → try", "learn(steps=50)")
+    assert changed == sized("try(2)", full="learn(steps=50)")
+    with pytest.raises(AssertionError, match="steps=60 is not in the block"):
+        smaller("steps=60 → 2", "learn(steps=50)")
+
+
+def test_a_note_that_is_before_no_block_is_an_error(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{NOTE} 500 → 5 -->\n\n```sh\npbc learn vehicle --environments 500\n```\n")
+    assert blocks(page)[0][1].split()[-1] == sized("5", full="500")
+    page.write_text(f"{NOTE} 500 → 5 -->\n\nWords.\n\n```sh\npbc learn --environments 500\n```\n")
+    with pytest.raises(AssertionError, match="a lost note"):
+        blocks(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_code_that_can_be_run_or_data(page: Path):
+    """And each note finds what it is for."""
+    for language, _ in blocks(page):
+        known = ("python", "sh", *DATA)
+        assert language in known, f"{page.name} has a block of {language or 'nothing'}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in SITE if "```" in page.read_text()], ids=lambda page: page.name
+)
 def test_every_code_block_of_the_site_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -77,16 +130,39 @@ def test_every_code_block_of_the_site_runs(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     session = {"__name__": "__main__"}
-    for language, text in blocks(page):
-        if language == "python":
-            exec(compile(text, page.name, "exec"), session)
-        elif language == "sh":
-            run_shell(text)
-        else:
-            assert language in DATA, f"{page.name} has a block of {language or 'nothing'}"
+    with examples_forgotten():
+        for language, text in blocks(page):
+            if language == "python":
+                exec(compile(text, page.name, "exec"), session)
+            elif language == "sh":
+                run_shell(text)
 
 
 def run_shell(text: str) -> None:
+    """In bash; but lines that are a plain command of `pbc` here, which spares a process each."""
+    if FULL or re.search(r"\$|\\$|(?<!&)&(?!&)", text, re.M):  # what a line leaves to the next
+        return run_bash(text)
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["pbc"] and ALONE.fullmatch(" ".join(words)):
+            run_here(words)
+        else:
+            run_bash(line)
+    return None
+
+
+def run_here(words: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch, examples_forgotten():
+        patch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert stop.value.code == 0, words
+
+
+def run_bash(text: str) -> None:
+    with socket.socket() as free:  # Dask's own port may be another's
+        free.bind(("127.0.0.1", 0))
+        text = text.replace("8786", str(free.getsockname()[1]))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", text], env=os.environ | {"PATH": path}, capture_output=True, text=True
@@ -102,8 +178,9 @@ def test_the_readmes_python_examples_run(tmp_path: Path, monkeypatch: pytest.Mon
         exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path):
-    run_shell(f"cd {ROOT} && NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --site-dir {tmp_path}")
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_shows_no_note(tmp_path: Path):
+    run_bash(f"cd {ROOT} && NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --site-dir {tmp_path}")
     pages = {path.stem for path in tmp_path.glob("*.html")} - {"404"}
     assert pages == {page.stem for page in SITE}
     for page in tmp_path.glob("*.html"):
@@ -111,6 +188,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
             r'<(?:script|img|link)[^>]*(?:src|href)="(https?:[^"]*)', page.read_text()
         )
         assert not loaded, f"{page.name} loads {loaded}"
+        assert "smaller:" not in re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.S)
+    assert "smaller:" not in (tmp_path / "search" / "search_index.json").read_text()
 
 
 def test_the_readmes_commands_are_commands():

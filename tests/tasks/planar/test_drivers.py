@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pacbayes_control.tasks import Environments, Noise, Swing, Vehicle
 from pacbayes_control.tasks.planar import kernel
 from pacbayes_control.tasks.planar.drivers import digest_of, drivers_of
+from sizes import sized
 from tasks.vehicle.scenes import scene
 
 # ---- what a rule's result depends on ------------------------------------------------------------
@@ -194,29 +195,29 @@ def python(*arguments: object, **environment: object) -> str:
     return done.stdout
 
 
-def test_a_digest_is_the_same_in_other_processes():
-    script = (
-        "from bicycles import Bicycle\n"
-        "from pacbayes_control.tasks import Swing, Vehicle\n"
-        "from pacbayes_control.tasks.planar.drivers import digest_of\n"
-        "print(*(digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)))\n"
-    )
-    here = [digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)]
-    assert len(set(here)) == 3
-    assert None not in here
-    path = str(Path(__file__).parent)
-    for seed in ("1", "2"):
-        assert python("-c", script, PYTHONHASHSEED=seed, PYTHONPATH=path).split() == here
-
-
 # ---- on disk ------------------------------------------------------------------------------------
 
+SMALL = """
+from pacbayes_control.tasks.planar import kernel
+
+def trajectory(weights, hidden, offset, obstacles, walls, open_areas, rays, horizon, robot, models,
+               start, range_noise, keys, poses, seen):
+    state = start[0], start[1], start[2], start[3], start[4]
+    for step in range(len(poses)):
+        poses[step, 0], poses[step, 1], poses[step, 2] = state[0], state[1], 0.0
+        state = robot_moves(state, 0.0, (0.0, 0.0), step, models, 0)
+    return len(poses) - 1, False
+
+kernel.trajectory = trajectory
+"""
 SCRIPT = """
 import json, sys
 from dataclasses import dataclass, field
 import numpy as np
+from bicycles import Bicycle
+from pacbayes_control.tasks import Swing, Vehicle
 from pacbayes_control.tasks.planar import Gains, Planar
-from pacbayes_control.tasks.planar.drivers import drivers_of
+from pacbayes_control.tasks.planar.drivers import digest_of, drivers_of
 from pacbayes_control.tasks.swing import Net
 
 DRIFT = float(sys.argv[1])
@@ -235,7 +236,8 @@ DRIFT = float(sys.argv[2])
 poses = task.trajectory(np.zeros(2), task.environments(1, "kept"), 0).poses
 stats = driver.stats
 hits, misses = sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
-print(json.dumps([hits, misses, poses[:, 0].tolist()]))
+digests = [digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)]
+print(json.dumps([hits, misses, poses[:, 0].tolist(), digests]))
 """
 
 
@@ -244,19 +246,22 @@ Follow = Callable[..., list[Any]]
 
 @pytest.fixture(scope="module")
 def follow(tmp_path_factory: pytest.TempPathFactory) -> Follow:
-    """A process that follows a robot that drifts: hits, misses, and where it goes.
+    """A process that follows a robot that drifts: hits, misses, where it goes, and digests.
 
-    Little optimisation compiles faster; with none at all, Numba keeps nothing.
+    Its driver is a small one, which compiles in a moment, or the kernel's at full size. Little
+    optimisation compiles faster; with none at all, Numba keeps nothing.
     """
     folder = tmp_path_factory.mktemp("kept")
+    (folder / "small.py").write_text(sized(SMALL, full=""))
     settings = {"NUMBA_CACHE_DIR": str(folder), "NUMBA_OPT": "1"}
 
-    def run(named_at: float, compiled_at: float, module: str = "robot") -> list[Any]:
+    def run(named_at: float, compiled_at: float, module: str = "robot", seed: int = 0) -> list[Any]:
         place = folder / module
         place.mkdir(exist_ok=True)
         (place / f"{module}.py").write_text(SCRIPT)
-        script = "-c", f"import {module}"
-        return json.loads(python(*script, named_at, compiled_at, PYTHONPATH=place, **settings))
+        path = os.pathsep.join(map(str, (place, folder, Path(__file__).parent)))
+        script = "-c", f"import small, {module}", named_at, compiled_at
+        return json.loads(python(*script, PYTHONPATH=path, PYTHONHASHSEED=seed, **settings))
 
     return run
 
@@ -264,9 +269,19 @@ def follow(tmp_path_factory: pytest.TempPathFactory) -> Follow:
 @pytest.fixture(scope="module")
 def followed(follow: Follow) -> list[list[Any]]:
     """By 0.1 twice; by 0.2 until the drivers have their name and by 0.3 then; and by 0.2."""
-    return [follow(*each) for each in ((0.1, 0.1), (0.1, 0.1), (0.2, 0.3), (0.2, 0.2))]
+    ways = (0.1, 0.1), (0.1, 0.1), (0.2, 0.3), (0.2, 0.2)
+    return [follow(*way, seed=seed) for seed, way in enumerate(ways)]
 
 
+@pytest.mark.slow
+def test_a_digest_is_the_same_in_other_processes(followed: list[list[Any]]):
+    here = [digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)]
+    assert len(set(here)) == 3
+    assert None not in here
+    assert [digests for *_, digests in followed] == [here] * 4
+
+
+@pytest.mark.slow
 def test_a_driver_is_compiled_once_and_another_if_the_rule_has_changed(followed):
     first, second, changed, _ = followed
     assert first[:2] == [0, 1]
@@ -276,11 +291,13 @@ def test_a_driver_is_compiled_once_and_another_if_the_rule_has_changed(followed)
     assert changed[2] == pytest.approx([0, 0.3, 0.6, 0.9])  # as it was when it was rolled out
 
 
+@pytest.mark.slow
 def test_a_number_that_changes_once_the_drivers_have_their_name_spoils_nothing(followed):
     """As in a notebook: a cell changes a global between rollouts of two kinds."""
     assert followed[3][2] == pytest.approx([0, 0.2, 0.4, 0.6])
 
 
+@pytest.mark.slow
 def test_a_rule_whose_file_was_renamed_runs_as_before(followed: list[list[Any]], follow: Follow):
     """What was kept of it names the module that it was compiled from, which is no longer there."""
     assert follow(0.1, 0.1, "renamed")[2] == followed[0][2]
@@ -297,6 +314,7 @@ def moved(rule: Callable) -> list[float]:
     return state[0].tolist()
 
 
+@pytest.mark.slow
 def test_rules_in_one_process_do_not_mix():
     rules = {by: rule_of("BY", BY=by) for by in (0.5, 2.5)}
     closures = {by: closed_over(by) for by in (0.25, 1.25)}
@@ -305,6 +323,7 @@ def test_rules_in_one_process_do_not_mix():
             assert moved(rule) == [1 + by, 2 + by]
 
 
+@pytest.mark.slow
 def test_robots_in_one_process_do_not_mix():
     vehicle, swing, bicycle = Vehicle(), Swing(), Bicycle()
     straight = {vehicle: 1 + 100 * 0.125, swing: 1 + 55 * 0.2, bicycle: 1 + 48 * 0.1}
@@ -346,6 +365,7 @@ def asking(policies: int) -> NDArray[np.float64]:
     return np.where(np.arange(policies) % 3, 10.0, -10.0)[:, None] * np.ones(12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_each_rollout_has_its_own_model_also_after_others_have_ended(rows: int, noise: float):
@@ -365,6 +385,7 @@ def test_each_rollout_has_its_own_model_also_after_others_have_ended(rows: int, 
     assert len(lengths) > 20  # lanes were dropped all along the way
 
 
+@pytest.mark.slow
 def test_models_of_each_rollout_reach_its_trajectory_and_its_surrogate():
     task = Mixed()
     environments, policies = task.environments(9, stream="mixed"), asking(4)
@@ -418,6 +439,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arena", [Yard(), Plain()], ids=["yard", "plain"])
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_robot_whose_place_is_no_number_is_an_error_that_says_which(what: str, arena: Yard):
@@ -431,6 +453,7 @@ def test_a_robot_whose_place_is_no_number_is_an_error_that_says_which(what: str,
         assert "\n" not in words
 
 
+@pytest.mark.slow
 def test_a_trajectory_without_a_place_is_an_error_too():
     task = Broken(row=0, column=0, constant=1, value=0.0)
     with pytest.raises(ValueError, match="the broken's place is no number"):

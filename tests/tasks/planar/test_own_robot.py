@@ -33,6 +33,8 @@ from tasks.vehicle.scenes import difference, discs_in, scene
 GRID = GainGrid(x0=(0.1, 5, 4), y0=(0, 2, 8), rays=12).policies
 RAYS = 12
 
+pytestmark = pytest.mark.slow  # its rule is compiled
+
 
 @dataclass(frozen=True)
 class Reference:

@@ -52,10 +52,10 @@ def test_a_drone_is_made_again_from_its_settings_to_the_last_bit(kind: str):
     again = Swing.from_settings(plain(task))
     assert again == task
     assert repr(again) == repr(task)
-    environments = task.environments(30, stream="settings")
-    assert again.environments(30, stream="settings").origin == environments.origin
+    environments = task.environments(8, stream="settings")
+    assert again.environments(8, stream="settings").origin == environments.origin
     np.testing.assert_array_equal(
-        again.costs(GRID, again.environments(30, stream="settings")),
+        again.costs(GRID, again.environments(8, stream="settings")),
         task.costs(GRID, environments),
     )
 

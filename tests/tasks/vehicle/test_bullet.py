@@ -7,12 +7,16 @@ import pytest
 
 from pacbayes_control.tasks import Vehicle
 from pacbayes_control.tasks.vehicle.bullet import bullet_costs
+from sizes import sized
 
-ENVIRONMENTS, POLICIES = 100, 12
+ENVIRONMENTS, POLICIES = sized((30, 6), full=(100, 12))
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond Python 3.11"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond Python 3.11"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

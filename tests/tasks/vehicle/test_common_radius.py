@@ -18,6 +18,7 @@ from pacbayes_control.paper.table2 import SHIFTED, TRAINING
 from pacbayes_control.tasks import Vehicle
 from pacbayes_control.tasks.planar import ObstacleField
 from pacbayes_control.tasks.vehicle import CommonRadius
+from sizes import sized
 
 ROUNDING = 1e-6  # of single precision
 FIELDS = pytest.mark.parametrize("field", [TRAINING, SHIFTED], ids=["training", "test"])
@@ -198,10 +199,14 @@ def test_environments_are_told_from_those_of_every_other_field():
     assert Vehicle(obstacles=CommonRadius()).environments(9, "test").task == tasks[0]
 
 
+@pytest.mark.slow
 @FIELDS
 def test_every_outcome_is_the_oracles_and_every_trajectory_ends_as_it_costs(field: CommonRadius):
     task = Vehicle(obstacles=field)
-    gains, environments = task.gain_grid()[3::4], task.environments(25, stream="oracle")
+    gains, environments = (
+        task.gain_grid()[3::4],
+        task.environments(sized(10, full=25), stream="oracle"),
+    )
     costs = task.costs(gains, environments, dtype=np.float64)
     contact = np.array([oracle.rollouts(gains, discs)[1] for discs in discs_in(environments)])
     assert 0.03 < costs.mean() < 0.6

@@ -20,6 +20,7 @@ from pacbayes_control.tasks.vehicle import (
     paper_prior,
     reactive_gains,
 )
+from sizes import sized
 
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 NETWORK = Network(3)
@@ -522,10 +523,11 @@ def test_a_network_without_hidden_units_is_an_error():
         Network(0)
 
 
+@pytest.mark.slow
 def test_the_cost_alone_is_won_by_driving_in_circles():
     """Why the classes that are certified are odd: docs/continuous.md says so."""
     task = Vehicle()
-    environments = task.environments(20_000, stream="circles")
+    environments = task.environments(sized(4000, full=20_000), stream="circles")
     assert task.costs(np.full((1, 20), 100.0), environments).mean() < 0.001
     path = task.trajectory(np.full(20, 100.0), environments, 0).poses
     assert np.abs(path[:, 0]).max() < 1.1

@@ -21,6 +21,7 @@ from pacbayes_control.tasks.planar import (
     ray_angles,
     reactive_gains,
 )
+from sizes import sized
 
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 STRAIGHT = np.zeros((1, 20))  # gains that never turn
@@ -36,7 +37,7 @@ def cost(task: Vehicle, gains: NDArray, environments: Environments, dtype: type)
 
 @dataclass(frozen=True)
 class Reference:
-    """The paper's 50 policies in 40 environments, by the oracle and by the kernel in float64."""
+    """The paper's 50 policies in some environments, by the oracle and by the kernel in float64."""
 
     discs: list[NDArray]  # by environment, (discs, 3)
     poses: NDArray  # (environments, steps + 1, policies, 3), the oracle's
@@ -49,7 +50,7 @@ class Reference:
 def reference() -> Reference:
     task = Vehicle()
     gains = task.gain_grid()
-    environments = task.environments(40, stream="oracle")
+    environments = task.environments(sized(15, full=40), stream="oracle")
     discs = discs_in(environments)
     poses, contact = zip(*(oracle.rollouts(gains, field) for field in discs), strict=True)
     return Reference(
@@ -59,7 +60,7 @@ def reference() -> Reference:
         task.costs(gains, environments, dtype=np.float64),
         [
             [task.trajectory(policy, environments[e : e + 1], 0) for policy in gains]
-            for e in range(40)
+            for e in range(len(environments))
         ],
     )
 
@@ -75,11 +76,13 @@ def drifts(reference: Reference) -> NDArray:
     )
 
 
+@pytest.mark.slow
 def test_every_outcome_in_double_precision_is_the_oracles(reference):
     assert 0.1 < reference.costs.mean() < 0.6
     np.testing.assert_array_equal(reference.costs, reference.contact > 0)
 
 
+@pytest.mark.slow
 def test_trajectories_end_at_the_oracles_first_contact(reference):
     for taken, contact in zip(reference.trajectories, reference.contact, strict=True):
         for one, step in zip(taken, contact, strict=True):
@@ -87,6 +90,7 @@ def test_trajectories_end_at_the_oracles_first_contact(reference):
             assert len(one.poses) - 1 == (step if one.collided else oracle.STEPS)
 
 
+@pytest.mark.slow
 def test_each_step_of_every_trajectory_is_the_oracles_step(reference):
     gains = Vehicle().gain_grid()
     for discs, taken in zip(reference.discs, reference.trajectories, strict=True):
@@ -95,6 +99,7 @@ def test_each_step_of_every_trajectory_is_the_oracles_step(reference):
             assert difference(one.poses[1:], expected).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_what_a_trajectory_saw_before_each_step_is_what_the_oracle_sees_there(reference):
     for discs, taken in zip(reference.discs, reference.trajectories, strict=True):
         for one in taken[::7]:
@@ -102,14 +107,16 @@ def test_what_a_trajectory_saw_before_each_step_is_what_the_oracle_sees_there(re
             np.testing.assert_allclose(one.depths, oracle.depths(one.poses[:-1], discs), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_whole_trajectories_follow_the_oracles_to_a_billionth(reference):
     assert drifts(reference).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_single_precision_hardly_ever_changes_an_outcome():
     task = Vehicle()
     gains = task.gain_grid()
-    environments = task.environments(1500, stream="precision")
+    environments = task.environments(sized(500, full=1500), stream="precision")
     single = task.costs(gains, environments)
     double = task.costs(gains, environments, dtype=np.float64)
     assert np.mean(single == double) >= 0.9995
@@ -409,10 +416,11 @@ def many_policies() -> NDArray:
     return np.concatenate([gains, np.resize(gains, noise.shape) + noise])
 
 
+@pytest.mark.slow
 @PRECISIONS
 def test_the_number_of_policies_evaluated_together_does_not_matter(dtype):
     task, gains = Vehicle(), many_policies()
-    environments = task.environments(60, stream="groups")
+    environments = task.environments(sized(15, full=60), stream="groups")
     together = task.costs(gains, environments, dtype=dtype)
     for size in (1, 3, 64, 65):
         parts = [

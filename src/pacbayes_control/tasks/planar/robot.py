@@ -398,7 +398,7 @@ class Planar:
         poses, seen = np.empty((self.all_steps + 1, 3)), np.empty((self.all_steps, rays))
         walls, open_areas, directions, start = self._constants(np.float64)
         taken, collided = self._drivers("trajectory")(
-            weights[:, None],
+            weights[:, None].copy(),  # Numba would compile anew for what is read-only
             self.controller.hidden,
             self.controller.offset,
             obstacles.astype(float),
