@@ -25,6 +25,7 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor, Promise, Report
 from pacbayes_control.monitor.state import Batch, certificate_digest, sha, stride_of
 from pacbayes_control.run import seal
+from sizes import sized
 
 VIOLATED = "violated at level 0.05"
 
@@ -932,7 +933,7 @@ def test_what_was_observed_in_whatever_way_does_not_contradict_itself(
     monkeypatch.setattr("pacbayes_control.monitor.state.POINTS", points)
     rng, path = np.random.default_rng(int(1e6 * bound) + points), tmp_path / "state.json"
     promise = Promise(bound, 0.01)
-    for _ in range(4):
+    for _ in range(sized(2, full=4)):
         path.unlink(missing_ok=True)
         monitor = Monitor(promise, 0.3)
         for step in range(8):

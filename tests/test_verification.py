@@ -22,6 +22,7 @@ from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.run import Run, json_bytes, seal
 from pacbayes_control.verification import InvalidCertificate, verify
 from pacbayes_control.verification.intervals import _log_factorial, binomial_tail, xi
+from sizes import sized
 
 METHODS = ["kl", "kl-maurer", "pinsker", "occam"]
 
@@ -41,7 +42,7 @@ def test_honest_runs_are_verified(
 def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # The fast path must never be below the 50-digit one: rounding is always upwards.
     rng = np.random.default_rng(0)
-    for i in range(40):
+    for i in range(sized(20, full=40)):
         n, policies = int(rng.integers(2, 400)), int(rng.integers(1, 30))
         values = rng.random((n, policies)) ** rng.integers(1, 6)
         costs = Costs(values < rng.random() if i % 2 else values)
@@ -306,7 +307,7 @@ def test_a_single_draw_may_have_a_name(tmp_path: Path):
 def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # As above: r̂, KL, the ratio and both bounds must be rounded upwards, whatever their sizes.
     rng = np.random.default_rng(1)
-    for i in range(60):
+    for i in range(sized(24, full=60)):
         n, draws, size = (int(rng.integers(low, high)) for low, high in ((2, 200), (1, 6), (1, 40)))
         method = [*SAMPLED, "single-draw"][i % 4]
         values = rng.random((n, 1 if method == "single-draw" else draws)) ** rng.integers(1, 6)
