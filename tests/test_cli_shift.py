@@ -559,6 +559,7 @@ def test_certify_and_learn_take_a_ball_and_refuse_one_that_is_none(quick: Pbc, t
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_learn_certifies_in_a_ball(quick: Pbc, tmp_path: Path):
     arguments = ("--environments", 20, "--test-environments", 0, "--ball", "hellinger:0.001")
     assert quick("learn", "vehicle", *arguments, "--out", "r").returncode == 0

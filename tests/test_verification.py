@@ -39,6 +39,7 @@ def test_honest_runs_are_verified(
         assert verification.certificate.sentence in str(verification)
 
 
+@pytest.mark.slow
 def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # The fast path must never be below the 50-digit one: rounding is always upwards.
     rng = np.random.default_rng(0)
@@ -52,6 +53,7 @@ def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
         verify(run.save(tmp_path / str(i)))
 
 
+@pytest.mark.slow
 def test_runs_from_solvers_and_union_bounds_are_verified(tmp_path: Path, binary_costs: Costs):
     verify(learn_constrained(binary_costs).save(tmp_path / "solver"))
     verify(learn_best(binary_costs, 0.02).save(tmp_path / "best"))
@@ -304,6 +306,7 @@ def test_a_single_draw_may_have_a_name(tmp_path: Path):
         verify(folder)
 
 
+@pytest.mark.slow
 def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # As above: r̂, KL, the ratio and both bounds must be rounded upwards, whatever their sizes.
     rng = np.random.default_rng(1)
@@ -325,9 +328,10 @@ def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path
         verify(run.save(tmp_path / str(i)))
 
 
+@pytest.mark.slow
 def test_a_ratio_of_large_terms_that_cancel_is_rounded_upwards(tmp_path: Path):
     rng = np.random.default_rng(2)
-    for i in range(20):
+    for i in range(sized(8, full=20)):
         size = int(rng.integers(1, 400))
         variance = 10 ** rng.uniform(-250, 250, size)  # logarithms of hundreds each
         posterior = DiagonalGaussian(np.sqrt(variance) * rng.normal(0, 1, size), variance)

@@ -126,6 +126,7 @@ def test_balls_from_families_and_from_features_are_verified(tmp_path: Path, base
     check_honest(under_shift(base, ball), tmp_path / "features")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kl", "kl-maurer", "pinsker", "occam"])
 def test_every_method_is_verified_under_a_shift(
     tmp_path: Path, method: str, binary_costs: Costs, graded_costs: Costs
@@ -161,6 +162,7 @@ def test_gaussian_posteriors_are_verified_under_a_shift(tmp_path: Path, single: 
     check_honest(under_shift(run, estimated("kl")), tmp_path / "estimated")
 
 
+@pytest.mark.slow
 def test_many_random_robust_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # The fast path must never be below the 50-digit one: rounding is always upwards.
     rng = np.random.default_rng(4)
@@ -173,6 +175,7 @@ def test_many_random_robust_runs_are_verified_at_the_last_digit(tmp_path: Path):
         check_honest(under_shift(run, ball), tmp_path / str(i))
 
 
+@pytest.mark.slow
 def test_many_random_samples_are_verified_at_the_last_digit():
     set_precision()
     rng = np.random.default_rng(5)
