@@ -15,6 +15,7 @@ import pytest
 from commands import command, complaint
 from pacbayes_control.balls import Ball, ball_of_samples, round_down
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
+from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.paper import table2
 from pacbayes_control.run import Run
@@ -39,12 +40,17 @@ WRITING = ("--json", "j.json", "--plot", "p.svg")
 SAMPLES = ("--shifted", "there.csv", "--training", "here.csv")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A run over three policies, in the folder that the commands are run in."""
+@pytest.fixture(scope="module")
+def learnt() -> Run[Categorical]:
     failed = np.random.default_rng(0).random((200, 3)) < [0.3, 0.05, 0.1]
+    return learn_finite(failed, 0.01)
+
+
+@pytest.fixture
+def folder(learnt: Run[Categorical], tmp_path: Path) -> Path:
+    """A run over three policies, in the folder that the commands are run in."""
     picture = {"picture.svg": b"<svg xmlns='http://www.w3.org/2000/svg'/>"}
-    return learn_finite(failed, 0.01).save(tmp_path / "run", attachments=picture)
+    return learnt.save(tmp_path / "run", attachments=picture)
 
 
 @pytest.fixture

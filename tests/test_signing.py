@@ -66,7 +66,7 @@ def public(key: Path) -> str:
 # ---- what works ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
+@pytest.mark.parametrize("kind", ["ed25519", pytest.param("rsa", marks=pytest.mark.slow), "ecdsa"])
 def test_a_signature_is_good_for_its_key_and_names_its_fingerprint(
     run: Path, tmp_path: Path, kind: str
 ):

@@ -80,6 +80,7 @@ def check_honest(run: Run[Any], folder: Path) -> None:
     assert certificate.sentence in str(verification)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_honest_runs_in_a_ball_are_verified(tmp_path: Path, name: str, base: Run[Any]):
     for i, radius in enumerate((0.0, 1e-12, 1e-4, 0.03, 0.5)):
