@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+
+def command(
+    folder: Path, *arguments: object, timeout: float = 240
+) -> subprocess.CompletedProcess[str]:
+    """What the command says in a process of its own, as a user runs it in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def complaint(result: subprocess.CompletedProcess[str], code: int = 2) -> str:

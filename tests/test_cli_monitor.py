@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import complaint
+from commands import command, complaint
+from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.monitor import Monitor
 from pacbayes_control.run import Run
@@ -25,13 +26,17 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def learnt() -> Run[Categorical]:
     """A run with the bound of the paper's drone."""
-    rates = np.random.default_rng(0).random((1000, 4)) < [0.05, 0.2, 0.4, 0.5]
-    learnt = learn_finite(rates, delta=0.02)
-    certificate = replace(learnt.certificate, bound=0.114)
-    return replace(learnt, certificate=certificate).save(tmp_path / "run")
+    failed = np.random.default_rng(0).random((1000, 4)) < [0.05, 0.2, 0.4, 0.5]
+    run = learn_finite(failed, delta=0.02)
+    return replace(run, certificate=replace(run.certificate, bound=0.114))
+
+
+@pytest.fixture
+def run(learnt: Run[Categorical], tmp_path: Path) -> Path:
+    return learnt.save(tmp_path / "run")
 
 
 @pytest.fixture
@@ -43,9 +48,9 @@ def state(run: Path, tmp_path: Path) -> Path:
     return tmp_path / "state.json"
 
 
-def answer(pbc: Pbc, folder: Path, *arguments: object) -> dict[str, Any]:
+def answer(quick: Pbc, folder: Path, *arguments: object) -> dict[str, Any]:
     """The JSON record of a command that works."""
-    result = pbc("monitor", *arguments, "--json", "answer.json")
+    result = quick("monitor", *arguments, "--json", "answer.json")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     return json.loads((folder / "answer.json").read_text())
@@ -60,8 +65,8 @@ def evidence(record: dict[str, Any]) -> list[float]:
 # ---- what works ---------------------------------------------------------------------------------
 
 
-def test_the_paper_s_flights_are_no_evidence_yet(pbc: Pbc, run: Path, tmp_path: Path):
-    result = pbc("monitor", run, "--failures", 2, "--trials", 20, "--json", "m.json")
+def test_the_paper_s_flights_are_no_evidence_yet(quick: Pbc, run: Path, tmp_path: Path):
+    result = quick("monitor", run, "--failures", 2, "--trials", 20, "--json", "m.json")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "No evidence yet" in result.stdout
@@ -84,8 +89,10 @@ def test_a_promise_without_a_run_is_watched(quick: Pbc, run: Path, tmp_path: Pat
     assert without == with_run
 
 
-def test_a_violation_is_told_with_both_chances_of_error(pbc: Pbc, run: Path):
-    result = pbc("monitor", run, "--failures", 12, "--trials", 20, "--alpha", 0.01, "--json", "-")
+@pytest.mark.slow
+def test_a_violation_is_told_with_both_chances_of_error(run: Path):
+    options = "--failures", 12, "--trials", 20, "--alpha", 0.01, "--json", "-"
+    result = command(run.parent, "monitor", run, *options)
     assert result.returncode == 0, result.stderr
     record = json.loads(result.stdout)  # alone: the words go to the other end
     assert record["verdict"] == "violated at level 0.01"
@@ -187,8 +194,8 @@ def test_the_level_is_that_of_the_state_unless_it_is_given(quick: Pbc, run: Path
     assert answer(quick, tmp_path, *options, "--alpha", 0.2)["trials"] == 3
 
 
-def test_a_picture_is_drawn(pbc: Pbc, run: Path, state: Path, tmp_path: Path):
-    result = pbc("monitor", run, "--state", state, "--outcome", 1, "--plot", "m.svg")
+def test_a_picture_is_drawn(quick: Pbc, run: Path, state: Path, tmp_path: Path):
+    result = quick("monitor", run, "--state", state, "--outcome", 1, "--plot", "m.svg")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "<svg" in (tmp_path / "m.svg").read_text()
@@ -202,8 +209,8 @@ def test_a_picture_of_a_single_look_is_drawn(quick: Pbc, run: Path, tmp_path: Pa
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_help_has_an_example(pbc: Pbc):
-    result = pbc("monitor", "--help")
+def test_help_has_an_example(quick: Pbc):
+    result = quick("monitor", "--help")
     assert result.returncode == 0
     assert "Example: pbc monitor" in result.stdout
     for option in ("--failures", "--trials", "--state", "--again", "--grown", "--alpha", "--json"):

@@ -12,13 +12,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from commands import complaint
+from commands import command, complaint
 from pacbayes_control.balls import Ball, ball_of_samples, round_down
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
+from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.paper import table2
 from pacbayes_control.run import Run
 from pacbayes_control.shifting import under_shift
 from pacbayes_control.verification import verify
+from sizes import FULL
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]
@@ -37,12 +40,17 @@ WRITING = ("--json", "j.json", "--plot", "p.svg")
 SAMPLES = ("--shifted", "there.csv", "--training", "here.csv")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A run over three policies, in the folder that the commands are run in."""
+@pytest.fixture(scope="module")
+def learnt() -> Run[Categorical]:
     failed = np.random.default_rng(0).random((200, 3)) < [0.3, 0.05, 0.1]
+    return learn_finite(failed, 0.01)
+
+
+@pytest.fixture
+def folder(learnt: Run[Categorical], tmp_path: Path) -> Path:
+    """A run over three policies, in the folder that the commands are run in."""
     picture = {"picture.svg": b"<svg xmlns='http://www.w3.org/2000/svg'/>"}
-    return learn_finite(failed, 0.01).save(tmp_path / "run", attachments=picture)
+    return learnt.save(tmp_path / "run", attachments=picture)
 
 
 @pytest.fixture
@@ -79,9 +87,9 @@ def record_in(path: Path) -> Any:
 # ---- the curve ----------------------------------------------------------------------------------
 
 
-def test_a_run_alone_gets_a_curve_and_nothing_is_written(pbc: Pbc, folder: Path, tmp_path: Path):
+def test_a_run_alone_gets_a_curve_and_nothing_is_written(quick: Pbc, folder: Path, tmp_path: Path):
     before = content(tmp_path)
-    result = pbc("shift", "run")
+    result = quick("shift", "run")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     bound = Run.load(folder).certificate.bound
@@ -154,8 +162,8 @@ def test_the_curve_is_drawn_where_a_picture_is_asked_for(
     assert (tmp_path / name).read_bytes().startswith(signature)
 
 
-def test_help_has_an_example(pbc: Pbc):
-    result = pbc("shift", "--help")
+def test_help_has_an_example(quick: Pbc):
+    result = quick("shift", "--help")
     assert result.returncode == 0
     assert "Example: pbc shift" in result.stdout
     for option in ("--ball", "--shifted", "--training", "--cells", "--edges", "--json"):
@@ -165,9 +173,12 @@ def test_help_has_an_example(pbc: Pbc):
 # ---- in a ball ----------------------------------------------------------------------------------
 
 
-def test_a_ball_makes_a_run_of_its_own_that_verifies(pbc: Pbc, folder: Path, tmp_path: Path):
+@pytest.mark.slow
+def test_a_ball_makes_a_run_of_its_own_that_verifies(quick: Pbc, folder: Path, tmp_path: Path):
     before = content(folder)
-    result = pbc("shift", "run", "--ball", "kl:0.08", "--out", "robust", "--json", "r.json")
+    result = command(
+        tmp_path, "shift", "run", "--ball", "kl:0.08", "--out", "robust", "--json", "r.json"
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "from any distribution D′ with KL(D′‖D) ≤ 0.08" in result.stdout
@@ -190,7 +201,7 @@ def test_a_ball_makes_a_run_of_its_own_that_verifies(pbc: Pbc, folder: Path, tmp
     assert content(folder) == before  # the run itself is left as it was
     assert content(tmp_path / "robust")["picture.svg"] == before["picture.svg"]
 
-    verified = pbc("verify", "robust", "--json", "v.json")
+    verified = quick("verify", "robust", "--json", "v.json")
     assert verified.returncode == 0, verified.stderr
     assert "verified" in verified.stdout
     assert record_in(tmp_path / "v.json")["verified"] is True
@@ -428,8 +439,8 @@ def test_a_sample_that_is_missing_is_named(
     assert content(tmp_path) == before
 
 
-def test_a_run_that_is_missing_is_named(pbc: Pbc, tmp_path: Path):
-    result = pbc("shift", "none", "--ball", "kl:0.1", "--out", "robust", *WRITING)
+def test_a_run_that_is_missing_is_named(quick: Pbc, tmp_path: Path):
+    result = quick("shift", "none", "--ball", "kl:0.1", "--out", "robust", *WRITING)
     assert "there is no run at none" in complaint(result)
     assert content(tmp_path) == {}
 
@@ -455,14 +466,23 @@ def test_a_folder_to_write_in_must_be_there(quick: Pbc, folder: Path, tmp_path: 
 # ---- the second table ---------------------------------------------------------------------------
 
 
-def test_reproduce_table2_in_small_prints_writes_and_draws(pbc: Pbc, tmp_path: Path):
+@pytest.mark.slow
+def test_reproduce_table2_prints_writes_and_draws(
+    quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In small without its larger sizes, which take most of its time."""
+    sizes = table2.SIZES
+    assert sizes == (100, 500, 1000, 5000, 10000)
+    if not FULL:
+        sizes = sizes[:2]
+        monkeypatch.setattr(table2, "SIZES", sizes)
     options = "--draws", 1, "--test-environments", 1000, "--out", "d", "--json", "j.json"
-    result = pbc("reproduce", "table2", *options)
+    result = quick("reproduce", "table2", *options)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     rows = record_in(tmp_path / "j.json")["rows"]
     assert [(row["environments"], row["method"]) for row in rows] == [
-        (n, method) for n in (100, 500, 1000, 5000, 10000) for method in ("robust", "train", "test")
+        (n, method) for n in sizes for method in ("robust", "train", "test")
     ]
     contract = {"environments", "method", "bound", "true_cost", "paper_bound", "paper_true_cost"}
     for row in rows:
@@ -545,6 +565,7 @@ def test_certify_and_learn_take_a_ball_and_refuse_one_that_is_none(quick: Pbc, t
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_learn_certifies_in_a_ball(quick: Pbc, tmp_path: Path):
     arguments = ("--environments", 20, "--test-environments", 0, "--ball", "hellinger:0.001")
     assert quick("learn", "vehicle", *arguments, "--out", "r").returncode == 0

@@ -79,6 +79,7 @@ def test_rollouts_are_run_again(quick: Pbc, honest: Run, tmp_path: Path):
     assert json.loads((tmp_path / "out.json").read_text())["again"]["tried"] == 30
 
 
+@pytest.mark.slow
 def test_costs_that_were_invented_do_not_survive(quick: Pbc, honest: Run, tmp_path: Path):
     invented(honest).save(tmp_path / "run")
     assert quick("verify", "run").returncode == 0  # the files agree with each other
@@ -92,6 +93,7 @@ def test_costs_that_were_invented_do_not_survive(quick: Pbc, honest: Run, tmp_pa
     assert 0 < record["again"]["different"] <= 200
 
 
+@pytest.mark.slow
 def test_a_task_of_the_users_is_run_again(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

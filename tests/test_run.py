@@ -120,6 +120,7 @@ def test_overwriting_leaves_nothing_of_the_old_run(saved: Path, graded_costs: Co
     assert np.array_equal(Run.load(saved).costs.values, graded_costs.values)
 
 
+@pytest.mark.slow
 def test_a_run_is_read_whatever_the_locale(tmp_path: Path, binary_costs: Costs):
     import os
     import subprocess

@@ -66,7 +66,7 @@ def public(key: Path) -> str:
 # ---- what works ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
+@pytest.mark.parametrize("kind", ["ed25519", pytest.param("rsa", marks=pytest.mark.slow), "ecdsa"])
 def test_a_signature_is_good_for_its_key_and_names_its_fingerprint(
     run: Path, tmp_path: Path, kind: str
 ):
@@ -88,6 +88,7 @@ def test_the_signature_is_one_that_others_can_check_with_openssh(signed: Path, k
     assert subprocess.run(command, input=manifest, capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_key_with_a_passphrase_lets_ssh_keygen_ask(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -217,6 +218,7 @@ def test_a_file_that_is_no_signature_is_refused(run: Path, keys: Path, content: 
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.slow
 def test_a_signature_with_a_changed_bit_is_refused(signed: Path, keys: Path):
     head, *lines, foot = (signed / SIGNATURE).read_text().splitlines()
     blob = base64.b64decode("".join(lines))

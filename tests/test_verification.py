@@ -22,6 +22,7 @@ from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.run import Run, json_bytes, seal
 from pacbayes_control.verification import InvalidCertificate, verify
 from pacbayes_control.verification.intervals import _log_factorial, binomial_tail, xi
+from sizes import sized
 
 METHODS = ["kl", "kl-maurer", "pinsker", "occam"]
 
@@ -38,10 +39,11 @@ def test_honest_runs_are_verified(
         assert verification.certificate.sentence in str(verification)
 
 
+@pytest.mark.slow
 def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # The fast path must never be below the 50-digit one: rounding is always upwards.
     rng = np.random.default_rng(0)
-    for i in range(40):
+    for i in range(sized(20, full=40)):
         n, policies = int(rng.integers(2, 400)), int(rng.integers(1, 30))
         values = rng.random((n, policies)) ** rng.integers(1, 6)
         costs = Costs(values < rng.random() if i % 2 else values)
@@ -51,6 +53,7 @@ def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
         verify(run.save(tmp_path / str(i)))
 
 
+@pytest.mark.slow
 def test_runs_from_solvers_and_union_bounds_are_verified(tmp_path: Path, binary_costs: Costs):
     verify(learn_constrained(binary_costs).save(tmp_path / "solver"))
     verify(learn_best(binary_costs, 0.02).save(tmp_path / "best"))
@@ -303,10 +306,11 @@ def test_a_single_draw_may_have_a_name(tmp_path: Path):
         verify(folder)
 
 
+@pytest.mark.slow
 def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path):
     # As above: r̂, KL, the ratio and both bounds must be rounded upwards, whatever their sizes.
     rng = np.random.default_rng(1)
-    for i in range(60):
+    for i in range(sized(24, full=60)):
         n, draws, size = (int(rng.integers(low, high)) for low, high in ((2, 200), (1, 6), (1, 40)))
         method = [*SAMPLED, "single-draw"][i % 4]
         values = rng.random((n, 1 if method == "single-draw" else draws)) ** rng.integers(1, 6)
@@ -324,9 +328,10 @@ def test_many_random_gaussian_runs_are_verified_at_the_last_digit(tmp_path: Path
         verify(run.save(tmp_path / str(i)))
 
 
+@pytest.mark.slow
 def test_a_ratio_of_large_terms_that_cancel_is_rounded_upwards(tmp_path: Path):
     rng = np.random.default_rng(2)
-    for i in range(20):
+    for i in range(sized(8, full=20)):
         size = int(rng.integers(1, 400))
         variance = 10 ** rng.uniform(-250, 250, size)  # logarithms of hundreds each
         posterior = DiagonalGaussian(np.sqrt(variance) * rng.normal(0, 1, size), variance)
