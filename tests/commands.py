@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 
-def command(
-    folder: Path, *arguments: object, timeout: float = 240
-) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """What the command says in a process of its own, as a user runs it in a folder."""
     return subprocess.run(
         [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=1800,
         check=False,
     )
 

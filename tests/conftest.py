@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache as kept_in_memory
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 from hypothesis import settings
 
+from commands import command
 from pacbayes_control.cli import main
 from pacbayes_control.costs import Costs
 from sizes import FULL
@@ -18,6 +22,8 @@ from sizes import FULL
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+# Typer makes all the commands anew for each call, which is half the time of many tests.
+typer.main.get_command = kept_in_memory(typer.main.get_command)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -55,17 +61,7 @@ def graded_costs() -> Costs:
 def pbc(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the command as a user does, in an empty folder."""
 
-    def run(*arguments: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    return run
+    return partial(command, tmp_path)
 
 
 @pytest.fixture

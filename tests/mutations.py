@@ -40,13 +40,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = "src/pacbayes_control"
 REACH, TIMES = ROOT / ".coverage", ROOT / ".test-times.json"
-COVERAGE = """
+COVERAGE = f"""
 [run]
+data_file = {REACH}
 branch = true
 parallel = true
-patch = subprocess
-context = ${PYTEST_CURRENT_TEST-}
-"""  # the commands that a test starts count for it
+context = ${{PYTEST_CURRENT_TEST-}}
+"""  # a process that a test starts counts for the test
 CONTEXT = re.compile(r"(.*?::.*?)(\|(run|setup|teardown)| \((call|setup|teardown)\))?")
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "floor": "ceil", "ceil": "floor"}
 PAIRS: list[tuple[type, type]] = [
@@ -158,6 +158,12 @@ def draw(number: int, seed: int) -> list[Mutant]:
 # ---- which tests reach what ---------------------------------------------------------------------
 
 seconds: Counter[str] = Counter()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the processes that tests start measured too."""
+    if hasattr(config, "workerinput"):
+        os.environ["COVERAGE_PROCESS_START"] = config.option.cov_config
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
