@@ -9,6 +9,7 @@ from pacbayes_control.bench import grasping
 from pacbayes_control.bench.grasping import HALF_WIDTH, bench_grasping, random_offsets
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond 3.11")
 def test_bench_grasping_measures_against_pybullet():
     told = []

@@ -181,6 +181,7 @@ def test_a_task_needs_its_environments_and_the_right_ones(tmp_path: Path):
         write_page(run, tmp_path / "p.html", task=task, environments=train[:12])
 
 
+@pytest.mark.slow
 def test_graded_costs_and_a_task_of_ones_own(page: Write):
     task = Glide()
     train = task.environments(40, stream="train")
@@ -194,6 +195,7 @@ def test_graded_costs_and_a_task_of_ones_own(page: Write):
     assert "tilted ★ this run" in tilted
 
 
+@pytest.mark.slow
 def test_a_gaussian_run_says_that_its_policies_were_drawn_for_the_page(page: Write):
     task, train = linear()
     run = learn_gaussian(task, train, paper_prior(), settings=Settings(steps=3), draws=5)
@@ -205,6 +207,7 @@ def test_a_gaussian_run_says_that_its_policies_were_drawn_for_the_page(page: Wri
         assert share in text
 
 
+@pytest.mark.slow
 def test_a_certificate_for_one_policy(page: Write):
     task, train = linear()
     drawn = words(page(certify_draw(task, train, GaussianPrior(paper_prior()), paper_prior())))
@@ -216,6 +219,7 @@ def test_a_certificate_for_one_policy(page: Write):
     assert "policy of the mixture" not in one
 
 
+@pytest.mark.slow
 def test_a_robust_run_says_where_it_holds(page: Write, vehicle: Run[Any]):
     robust = under_shift(vehicle, Ball("kl", 0.05))
     text = words(page(robust, plots=("shift",)))
@@ -224,6 +228,7 @@ def test_a_robust_run_says_where_it_holds(page: Write, vehicle: Run[Any]):
     assert round_up(vehicle.certificate.bound) in text
 
 
+@pytest.mark.slow
 def test_a_bound_that_promises_nothing_still_has_a_page(page: Write):
     text = words(page(learn_finite(np.ones((3, 2))), plots=tuple(PLOTS)))
     assert "100.00 %" in text
@@ -250,6 +255,7 @@ def test_a_run_that_paid_for_a_choice_keeps_its_own_line(graded_costs: Costs):
     assert side_by_side(paper)[0][0].certificate is paper.certificate
 
 
+@pytest.mark.slow
 def test_constraints_are_not_compared(graded_costs: Costs, page: Write):
     limit = at_least_on("0.5:3", graded_costs)
     run = learn_constrained(graded_costs, constraints=[limit])
@@ -257,6 +263,7 @@ def test_constraints_are_not_compared(graded_costs: Costs, page: Write):
     assert "chosen under constraints" in words(page(run))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kl", "kl-maurer", "pinsker", "occam"])
 def test_a_projection_passes_through_the_certificate(
     method: str, binary_costs: Costs, graded_costs: Costs
@@ -284,6 +291,7 @@ def unpacked(packed: Any, name: str, dtype: str) -> NDArray:
     return np.frombuffer(zlib.decompress(base64.b64decode(packed.arrays[name][1])), dtype)
 
 
+@pytest.mark.slow
 def test_packed_paths_are_the_paths_to_half_a_centimetre(replay: Replay):
     packed = pack(replay)
     lengths = unpacked(packed, "lengths", "<u4")
@@ -310,6 +318,7 @@ def test_costs_in_a_page_are_those_that_were_recorded(vehicle: Run[Any], replay:
     assert np.mean(contacts != costs) <= 0.001
 
 
+@pytest.mark.slow
 def test_noise_is_the_noise_that_was_recorded():
     task = Vehicle(wheel_slip=0.2, range_noise=0.2)
     train = task.environments(25, stream="train")[5:]
@@ -322,6 +331,7 @@ def test_noise_is_the_noise_that_was_recorded():
     assert alone.disagreements <= 1
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_the_unlikely_and_the_easy(vehicle: Run[Any], replay: Replay):
     task = Vehicle()
     few = roll_out(vehicle, task, task.environments(30, stream="train"), pairs=100)
@@ -342,6 +352,7 @@ def test_what_does_not_fit_is_the_unlikely_and_the_easy(vehicle: Run[Any], repla
     assert means[kept.environments].min() >= np.delete(means, kept.environments).max()
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_said(page: Write, vehicle: Run[Any], monkeypatch: pytest.MonkeyPatch):
     def fewer(run: Run[Any], task: Any, environments: Environments) -> Replay:
         return roll_out(run, task, environments, pairs=100)
@@ -366,6 +377,7 @@ def test_large_and_small_worlds_are_packed(replay: Replay):
 # ---- plots --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
 def test_plots_are_written_the_same_each_time(
     tmp_path: Path, vehicle: Run[Any], suffix: str, monkeypatch: pytest.MonkeyPatch
