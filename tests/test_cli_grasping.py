@@ -387,7 +387,7 @@ def test_reproduce_refuses_what_it_cannot_use(
 @pytest.mark.slow
 def test_the_benchmark_of_grasping_keeps_its_contract(quick: Pbc, monkeypatch: pytest.MonkeyPatch):
     real = bench.bench_grasping
-    monkeypatch.setattr(bench, "bench_grasping", lambda seed: real(4, 6, seed=seed))
+    monkeypatch.setattr(bench, "bench_grasping", lambda seed: real(2, 3, seed=seed))
     result = quick("bench", "grasping", "--json", "-")
     assert result.returncode == 0, result.stderr
     record = json.loads(result.stdout)
