@@ -6,7 +6,8 @@ import base64
 import json
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from pacbayes_control.balls import Ball
 from pacbayes_control.certificate import percent_up, round_up
 from pacbayes_control.costs import Costs
+from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.learn import (
     GaussianPrior,
     Settings,
@@ -199,12 +201,21 @@ def test_graded_costs_and_a_task_of_ones_own(page: Write):
 def test_a_gaussian_run_says_that_its_policies_were_drawn_for_the_page(page: Write):
     task, train = linear()
     run = learn_gaussian(task, train, paper_prior(), settings=Settings(steps=3), draws=5)
-    text = words(page(run, plots=("posterior",)))
+    text = words(page(run))
     assert "These 20 were drawn for this page alone" in text
     assert "The same noise, drawn independently of the policy: “wheel slip 0.02" in text
     assert "for the same posterior and the same draws" in text
     for share in ("sampling", "what a sample of policies may miss"):
         assert share in text
+
+
+@pytest.mark.parametrize("parameters", [10, 60])
+def test_a_gaussian_that_has_moved_is_drawn(vehicle: Run[Any], parameters: int):
+    prior = DiagonalGaussian(np.zeros(parameters), np.ones(parameters))
+    moved = DiagonalGaussian(np.linspace(-1, 1, parameters), np.full(parameters, 0.5))
+    file = BytesIO()
+    PLOTS["posterior"](replace(vehicle, prior=prior, posterior=moved), file)
+    assert b"mean moved by (standard deviations of the prior)" in file.getvalue()
 
 
 @pytest.mark.slow
