@@ -123,6 +123,7 @@ def altered(
 # ---- learn --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_grasps")
 def test_what_is_learnt_verifies_and_its_page_shows_pictures(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -153,6 +154,7 @@ def test_what_is_learnt_verifies_and_its_page_shows_pictures(
     assert [base64.b64decode(image) for image in images] == kept
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_picture", "few_digits")
 @pytest.mark.parametrize(
     ("options", "prior", "parameters"),
@@ -178,6 +180,7 @@ def test_other_robots_heads_priors_and_surrogates_can_be_learnt_too(
     assert quick("verify", "run").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_grasps", "one_picture", "here", "few_digits")
 def test_objects_can_come_from_a_folder_of_meshes(quick: Pbc, tmp_path: Path):
     folder = boxes(tmp_path / "meshes", (1, 1, 2), (1, 2, 3))
@@ -188,6 +191,7 @@ def test_objects_can_come_from_a_folder_of_meshes(quick: Pbc, tmp_path: Path):
     assert quick("verify", "run").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_grasps", "one_picture", "here")
 def test_a_mesh_without_a_volume_is_named_and_can_be_left_out(quick: Pbc, tmp_path: Path):
     folder = boxes(tmp_path / "meshes", (1, 1, 2))
@@ -207,6 +211,7 @@ def test_of_a_broken_mesh_the_option_that_helps_is_named(quick: Pbc, tmp_path: P
     assert "--skip-broken" in complaint(quick("learn", "grasping", *FEW, "--meshes", folder))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_grasps", "one_picture")
 def test_the_same_command_leaves_the_same_run_on_any_number_of_workers(quick: Pbc, tmp_path: Path):
     for workers, name in ((1, "one"), (2, "two")):
@@ -324,6 +329,7 @@ def test_options_of_grasping_are_refused_for_the_vehicle(quick: Pbc, option: str
 # ---- reproduce, bench, pretrain -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_picture", "few_digits")
 def test_the_papers_experiment_prints_nothing_but_json(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -378,9 +384,10 @@ def test_reproduce_refuses_what_it_cannot_use(
     assert message in complaint(quick("reproduce", *arguments))
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_grasping_keeps_its_contract(quick: Pbc, monkeypatch: pytest.MonkeyPatch):
     real = bench.bench_grasping
-    monkeypatch.setattr(bench, "bench_grasping", lambda seed: real(4, 6, seed=seed))
+    monkeypatch.setattr(bench, "bench_grasping", lambda seed: real(2, 3, seed=seed))
     result = quick("bench", "grasping", "--json", "-")
     assert result.returncode == 0, result.stderr
     record = json.loads(result.stdout)
@@ -391,6 +398,7 @@ def test_the_benchmark_of_grasping_keeps_its_contract(quick: Pbc, monkeypatch: p
     assert "grasps per second" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_picture")
 def test_a_prior_can_be_pretrained_and_used(quick: Pbc, tmp_path: Path, few_grasps: list[Labels]):
     options = ("--environments", 8, "--epochs", 1, "--out", "mine.safetensors", "--json", "-")

@@ -65,6 +65,7 @@ def test_a_page_is_written_beside_the_run_which_stays_valid(pbc: Pbc, folder: Pa
     verify(folder)
 
 
+@pytest.mark.slow
 def test_the_vehicle_comes_with_its_rollouts(quick: Pbc, tmp_path: Path):
     learnt = quick("learn", "vehicle", "--environments", 4, "--test-environments", 0)
     assert learnt.returncode == 0, learnt.stderr
@@ -75,6 +76,7 @@ def test_the_vehicle_comes_with_its_rollouts(quick: Pbc, tmp_path: Path):
     assert "<title>vehicle: what is promised</title>" in (tmp_path / "v.html").read_text()
 
 
+@pytest.mark.slow
 def test_costs_that_are_not_reproduced_are_told_loudly(quick: Pbc, tmp_path: Path):
     """The task has changed since, or the costs are not of its rollouts."""
     task = Vehicle()

@@ -87,6 +87,7 @@ def test_labels_are_an_evaluation_of_grasps_that_do_not_look(labels: Labels):
     assert 0.3 < labels.failures.mean() < 0.99
 
 
+@pytest.mark.slow
 def test_workers_come_to_the_same_labels_and_tell_how_far_they_are(labels: Labels):
     told: list[tuple[int, int]] = []
     few = labels.environments[:6]
@@ -96,6 +97,7 @@ def test_workers_come_to_the_same_labels_and_tell_how_far_they_are(labels: Label
     assert sorted(told) == told
 
 
+@pytest.mark.slow
 def test_labels_are_kept_in_parts_and_a_larger_set_begins_with_a_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: Labels, grasps: Iterator[list[int]]
 ):
@@ -139,6 +141,7 @@ def test_labels_are_the_same_for_every_surrogate(tmp_path: Path, labels: Labels)
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_labelling_that_was_stopped_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grasps: Iterator[list[int]]
 ):
@@ -230,6 +233,7 @@ def test_a_recipe_that_cannot_be_followed_is_refused(wrong: dict[str, Any], mess
 # ---- learning -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_learnt_verifies_and_says_where_it_is_from(
     run: Run[DiagonalGaussian], tmp_path: Path
 ):
@@ -243,6 +247,7 @@ def test_what_is_learnt_verifies_and_says_where_it_is_from(
     assert verified.certificate.bound == record.bound
 
 
+@pytest.mark.slow
 def test_a_certificate_is_made_of_grasps_that_are_simulated_for_it(
     task: Grasping, run: Run[DiagonalGaussian], grasps: Iterator[list[int]]
 ):
@@ -255,6 +260,7 @@ def test_a_certificate_is_made_of_grasps_that_are_simulated_for_it(
     assert fresh.digests == run.costs.digests
 
 
+@pytest.mark.slow
 def test_labels_that_lie_do_not_lower_a_certificate(labels: Labels):
     """They say that all grasps lift; the grasps of the certificate say what they came to."""
     liars = Labels(labels.environments, np.zeros_like(labels.failures), GRID)
@@ -286,6 +292,7 @@ def test_objects_that_the_prior_or_its_eyes_have_seen_are_refused(
     assert next(grasps) == []
 
 
+@pytest.mark.slow
 def test_learning_is_the_same_to_the_bit_on_several_workers(
     task: Grasping, run: Run[DiagonalGaussian], tmp_path: Path
 ):
@@ -295,6 +302,7 @@ def test_learning_is_the_same_to_the_bit_on_several_workers(
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_where_it_was(
     task: Grasping, run: Run[DiagonalGaussian], tmp_path: Path
 ):
@@ -313,6 +321,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(
     assert 2 in steps
 
 
+@pytest.mark.slow
 def test_the_papers_way_learns_and_verifies_too(
     labels: Labels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -335,6 +344,7 @@ def test_what_has_no_labels_or_no_layers_is_refused():
 # ---- the baseline -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "kind"), [("elsewhere", "table"), ("paper", "table"), ("paper", "distance")]
 )

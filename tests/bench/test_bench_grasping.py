@@ -9,6 +9,7 @@ from pacbayes_control.bench import grasping
 from pacbayes_control.bench.grasping import HALF_WIDTH, bench_grasping, random_offsets
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond 3.11")
 def test_bench_grasping_measures_against_pybullet():
     told = []
@@ -29,7 +30,7 @@ def test_bench_grasping_measures_against_pybullet():
 
 def test_without_pybullet_only_ours_is_measured(monkeypatch):
     monkeypatch.setattr(grasping, "find_spec", lambda _: None)
-    bench = bench_grasping(4, 6)
+    bench = bench_grasping(2, 3)
     assert bench.grasps_per_second > 0
     assert (bench.reference_grasps_per_second, bench.ratio) == (None, None)
     assert (bench.agreement, bench.reference_success) == (None, None)

@@ -161,6 +161,7 @@ def test_grasps_are_simulated_for_the_certificates_and_for_the_new_objects(
         assert told[f"{setting}: grasps of new objects"][-1] == (tried, tried)
 
 
+@pytest.mark.slow
 def test_labels_are_reused_and_the_result_is_the_same(
     result: Grasped, grasps: list[int], folder: Path
 ):

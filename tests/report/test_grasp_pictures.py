@@ -105,6 +105,7 @@ def lifting(row: int) -> NDArray[np.float64]:
 # ---- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_gets_four_small_pictures_which_hold_nothing_but_the_picture(
     pictures: dict[str, bytes],
 ):
@@ -117,6 +118,7 @@ def test_a_run_gets_four_small_pictures_which_hold_nothing_but_the_picture(
         assert imread(BytesIO(content)).std() > 0.02
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(run: Run[Any], pictures: dict[str, bytes]):
     again = attachments(TASK, run, TASK.environments(30, stream="test")[:6], Arm())
     assert again == pictures
@@ -212,6 +214,7 @@ def test_policies_take_turns_at_the_objects():
         assert np.array_equal(pair[30:, left : left + 190], alone[30:, 8:198])
 
 
+@pytest.mark.slow
 def test_a_sheet_has_a_place_for_each_object():
     def size(count: int) -> tuple[int, int]:
         content = contact_sheet(TASK, TASK.environments(5, stream="test"), count, columns=2)
@@ -240,6 +243,7 @@ def test_a_film_goes_from_above_the_object_to_the_ending():
     assert (places[1], places[3], places[5]) == (ends["approach"], ends["close"], ends["lift"])
 
 
+@pytest.mark.slow
 def test_a_film_of_the_gripper_leaves_out_the_way_down_which_is_not_simulated():
     environments = TASK.environments(2, stream="test")[1:2]
     playback, _ = grasp_pictures._played(TASK, TASK.robot, environments.arrays(), 0, lifting(1)[0])
@@ -281,6 +285,7 @@ def test_where_nothing_failed_there_is_a_line_that_says_so():
 # ---- the page -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_page_shows_the_pictures_with_descriptions_and_captions(
     page: Write, run: Run[Any], pictures: dict[str, bytes]
 ):
@@ -316,6 +321,7 @@ NO_PICTURES = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_no_picture_and_what_has_another_name_does_not_come_onto_the_page(
     page: Write, run: Run[Any], pictures: dict[str, bytes]
 ):
@@ -334,6 +340,7 @@ def test_the_page_says_why_grasps_are_not_replayed(page: Write, run: Run[Any]):
         assert "cannot show itself" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blank_plots")
 def test_the_command_takes_pictures_from_the_folder_of_the_run(
     quick: Callable[..., Any], tmp_path: Path, run: Run[Any], pictures: dict[str, bytes]
@@ -347,6 +354,7 @@ def test_the_command_takes_pictures_from_the_folder_of_the_run(
     assert base64.b64encode(pictures["failures.png"]).decode() in text
 
 
+@pytest.mark.slow
 def test_pictures_belong_to_the_run(tmp_path: Path, run: Run[Any], pictures: dict[str, bytes]):
     folder = run.save(tmp_path / "run", attachments=pictures)
     run.save(folder, overwrite=True)

@@ -83,6 +83,7 @@ def test_names_of_environments_stand_where_environments_do(page: Write):
     assert re.search(r"<td>7</td>", page(learn_finite(costs())))
 
 
+@pytest.mark.slow
 def test_names_of_environments_reach_the_replay(page: Write):
     assert '"sites": ["field \\u003c0>", "field \\u003c1>"' in page(vehicle())
 
@@ -201,6 +202,7 @@ def test_costs_that_are_not_reproduced_are_told_first(page: Write):
     assert text.count('role="alert"') == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blank_plots")
 def test_costs_that_are_reproduced_raise_no_alarm(tmp_path: Path):
     written = write_page(vehicle(), tmp_path / "page.html")
@@ -237,6 +239,7 @@ def test_costs_are_compared_for_tasks_that_cannot_show_themselves(tmp_path: Path
         assert ("Not reproduced" in written.path.read_text("utf-8")) == change
 
 
+@pytest.mark.slow
 def test_it_is_said_where_nothing_could_be_compared(page: Write, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object) -> None:
         raise ValueError("its noise is another")
@@ -245,6 +248,7 @@ def test_it_is_said_where_nothing_could_be_compared(page: Write, monkeypatch: py
     assert "No recorded cost was compared: its noise is another." in words(page(vehicle()))
 
 
+@pytest.mark.slow
 def test_plots_take_the_colours_of_the_page(page: Write):
     """A dark screen has others; a colour that is written out would stay."""
     text = page(learn_finite(costs()), tuple(PLOTS))

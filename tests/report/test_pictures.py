@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pacbayes_control.learn import GaussianPrior, certify_draw, learn_finite, learn_one
 from pacbayes_control.paper.spread import over_draws
 from pacbayes_control.paper.table1 import Row
@@ -16,6 +18,7 @@ from pacbayes_control.tasks import Vehicle
 from pacbayes_control.tasks.vehicle import Linear, paper_prior
 
 
+@pytest.mark.slow
 def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path):
     task = Vehicle()
     train = task.environments(20, stream="picture train")

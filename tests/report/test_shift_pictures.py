@@ -82,6 +82,7 @@ def _is_text(element: ElementTree.Element) -> bool:
 # ---- every picture ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURES)
 def test_an_svg_can_be_parsed_and_is_the_same_each_time(tmp_path: Path, drawn: Drawn, name: str):
     again = tmp_path / "again.svg"
@@ -93,6 +94,7 @@ def test_an_svg_can_be_parsed_and_is_the_same_each_time(tmp_path: Path, drawn: D
     assert list(tmp_path.iterdir()) == [again]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_png_is_written_where_the_name_says_so(tmp_path: Path, name: str):
     PICTURES[name](tmp_path / "a.png")
@@ -125,6 +127,7 @@ def test_the_table_names_its_settings_its_methods_and_its_sizes(drawn: Drawn):
         assert label in found
 
 
+@pytest.mark.slow
 def test_the_table_shows_the_numbers_that_it_is_given(tmp_path: Path, drawn: Drawn):
     rows = table()
     altered = [*rows[:-1], Row(**{**vars(rows[-1]), "bound": 0.35})]
@@ -144,6 +147,7 @@ def test_the_radii_are_drawn_under_the_papers_densities(drawn: Drawn):
         assert label in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "draw", "shown"), [("radii", draw_radii, 5), ("fields", draw_fields, 2)]
 )

@@ -166,6 +166,7 @@ def sampled(objects: int, each: int) -> list[tuple[Body, np.ndarray, float, np.n
     return found
 
 
+@pytest.mark.slow
 def test_it_lifts_what_the_floating_gripper_lifts():
     arm, gripper = Simulator(Arm()), Simulator(Gripper())
     sample = sampled(objects=20, each=3)

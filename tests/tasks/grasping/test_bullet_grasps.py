@@ -100,6 +100,7 @@ def theirs(table):
     return bullet_endings(tabletop, arrays, range(8), grasps)
 
 
+@pytest.mark.slow
 def test_bullet_agrees_on_nearly_every_grasp(table, theirs):
     tabletop, arrays, grasps = table
     ours = [
@@ -113,6 +114,7 @@ def test_bullet_agrees_on_nearly_every_grasp(table, theirs):
     assert np.mean(theirs == np.array(ours)) >= 0.93
 
 
+@pytest.mark.slow
 def test_bullet_does_not_depend_on_what_ran_before(table, theirs):
     tabletop, arrays, grasps = table
     backwards = bullet_endings(tabletop, arrays, range(8)[::-1], grasps[::-1, ::-1])

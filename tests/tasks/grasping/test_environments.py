@@ -206,6 +206,7 @@ class Strays:
         return [part(size=(length, 0.015, 0.015), place=(float(shape["away"]), 0, 0))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away", [0.5, 0.11], ids=["out of sight", "half in sight"])
 def test_objects_not_wholly_in_sight_are_drawn_anew_and_their_number_is_told(away: float):
     tabletop = Tabletop(objects=Strays(0.5, away), drop=Drop(yaw=0.0))
@@ -242,6 +243,7 @@ def test_an_object_that_does_not_settle_is_drawn_anew_and_the_others_stay(
     assert same(*({name: a[others] for name, a in arrays.items()} for arrays in (before, after)))
 
 
+@pytest.mark.slow
 def test_what_is_drawn_depends_on_no_policy(fresh: OrderedDict[Any, Arrays]):
     task = Grasping(tabletop=Tabletop(objects=Strays(0.5)))
     found = []

@@ -76,6 +76,7 @@ def tolerated(row: NDArray, k: int) -> int:
     return reach
 
 
+@pytest.mark.slow
 @given(
     arrays(np.uint8, array_shapes(min_dims=1, max_dims=3, max_side=11), elements=st.integers(0, 1))
 )

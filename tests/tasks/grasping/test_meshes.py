@@ -104,12 +104,14 @@ def l_of_two_boxes() -> trimesh.Trimesh:
 
 @pytest.fixture(scope="module")
 def hollow(tmp_path_factory: pytest.TempPathFactory) -> MeshFolder:
-    """An L, 1.3 × 1.0 × 0.3, and a ring; in processes of their own."""
+    """An L, 1.3 × 1.0 × 0.3, and a ring; in a process of their own."""
     place = tmp_path_factory.mktemp("hollow")
     write(sized(l_of_one_piece, full=l_of_two_boxes)(), place / "meshes" / "L.stl")
     ring = trimesh.creation.torus(0.35, 0.12, major_sections=sized(12, full=16), minor_sections=8)
     write(ring, place / "meshes" / "ring.ply")
-    return MeshFolder(place / "meshes", concavity=0.1, cache=place / "cache", workers=2)
+    return MeshFolder(
+        place / "meshes", concavity=0.1, cache=place / "cache", workers=sized(1, full=2)
+    )
 
 
 # ---- shapes --------------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ def test_a_box_keeps_its_proportions_in_the_middle_with_its_longest_side_one(fol
     assert corners.shape == (8, 3)
 
 
+@pytest.mark.slow
 def test_the_notch_of_an_l_is_empty(hollow):
     parts = hulls(hollow, 0)
     lower_left = np.array([1.3, 1.0, 0.3]) / 2
@@ -137,6 +140,7 @@ def test_the_notch_of_an_l_is_empty(hollow):
     assert not inside(0.45, 0.45)
 
 
+@pytest.mark.slow
 def test_the_hole_of_a_ring_is_empty_and_the_ring_is_not(hollow):
     parts = hulls(hollow, 1)
     assert not any(holds(part, (x, y, 0.0)) for part in parts for x, y in ((0, 0), (0.1, 0.1)))
@@ -145,6 +149,7 @@ def test_the_hole_of_a_ring_is_empty_and_the_ring_is_not(hollow):
         assert any(holds(part, point) for part in parts), angle
 
 
+@pytest.mark.slow
 def test_parts_and_corners_are_as_few_as_asked(hollow, tmp_path):
     for number in range(2):
         parts = hulls(hollow, number)
@@ -187,6 +192,7 @@ def test_every_format_gives_the_same_box(tmp_path):
 # ---- drawing -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_draws_are_uniform_over_meshes_and_sizes_and_repeat(hollow):
     def draws(seed: int) -> np.ndarray:
         rng = np.random.default_rng(seed)
@@ -202,6 +208,7 @@ def test_draws_are_uniform_over_meshes_and_sizes_and_repeat(hollow):
     assert not np.array_equal(draws(3), draws(4))
 
 
+@pytest.mark.slow
 def test_every_object_fits_a_cube_of_ten_centimetres(hollow):
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -211,6 +218,7 @@ def test_every_object_fits_a_cube_of_ten_centimetres(hollow):
         assert (high - low).max() <= 0.1 + 1e-12
 
 
+@pytest.mark.slow
 def test_a_number_that_no_mesh_has_is_an_error(hollow):
     with pytest.raises(ValueError, match="no mesh 2 among 2"):
         hollow.parts(shape(2))
@@ -296,6 +304,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meshes, "process", fail)
 
 
+@pytest.mark.slow
 def test_a_second_time_decomposes_nothing_and_is_the_same(hollow, monkeypatch):
     forbid(monkeypatch)
     again = MeshFolder(hollow.folder, concavity=0.1, cache=hollow.cache)
@@ -304,10 +313,12 @@ def test_a_second_time_decomposes_nothing_and_is_the_same(hollow, monkeypatch):
     again.prepare()
 
 
+@pytest.mark.slow
 def test_without_the_cache_the_same_hulls_are_found_again(folder, cache, tmp_path):
-    write(trimesh.creation.torus(0.3, 0.15, 8, 8), folder / "ring.stl")
+    write(l_of_one_piece(), folder / "L.stl")
     first = MeshFolder(folder, concavity=0.2, cache=cache)
     second = MeshFolder(folder, concavity=0.2, cache=tmp_path / "other", workers=2)
+    assert len(hulls(first, 0)) > 1
     for number in range(2):
         for one, other in zip(hulls(first, number), hulls(second, number), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -368,6 +379,7 @@ def test_the_cache_is_the_users_unless_another_is_given(folder, tmp_path, monkey
     assert cache_folder() == Path.home() / ".cache" / "pacbayes-control"
 
 
+@pytest.mark.slow
 def test_it_pickles_without_its_progress(hollow):
     told = MeshFolder(hollow.folder, concavity=0.1, cache=hollow.cache, progress=lambda *_: None)
     copy = pickle.loads(pickle.dumps(told))
@@ -379,6 +391,7 @@ def test_it_pickles_without_its_progress(hollow):
 # ---- repr ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_its_repr_knows_content_and_settings_but_no_place(folder, cache, tmp_path):
     first = MeshFolder(folder, cache=cache)
     elsewhere = folder.rename(tmp_path / "moved")
@@ -460,6 +473,7 @@ def test_where_everything_is_broken_skipping_is_an_error_too(tmp_path):
         MeshFolder(tmp_path / "meshes", skip_broken=True, cache=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, monkeypatch):
     keep = meshes.keep
     monkeypatch.setattr(meshes, "process", PROCESS)

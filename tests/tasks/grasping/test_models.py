@@ -92,6 +92,7 @@ def test_moments_are_those_of_the_shape_times_the_factors(kind: int, size: Any, 
     np.testing.assert_allclose(scaled, found * factors, rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.tuples(*[st.floats(0.75, 1.25)] * 3))
 def test_moments_are_scaled_by_the_factors_as_far_as_a_rigid_body_can_have_them(seed, factors):
     parts = Procedural().parts(Procedural().draw(np.random.default_rng(seed)))
@@ -119,6 +120,7 @@ def test_a_compounds_middle_and_moments_are_by_volume():
     np.testing.assert_allclose(np.sort(model.body("object").inertia), np.sort([x, z, z]), rtol=1e-6)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000))
 def test_a_hull_has_the_mass_middle_and_moments_of_its_convex_hull(seed: int):
     points = np.random.default_rng(seed).uniform(-0.04, 0.04, (12, 3))

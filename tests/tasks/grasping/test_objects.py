@@ -128,6 +128,7 @@ def test_another_range_of_sides_is_kept_to():
     assert repr(objects) != repr(Procedural())
 
 
+@pytest.mark.slow
 def test_shapes_lie_in_a_cube_of_10_cm_around_the_origin_up_to_the_roundness_of_their_corners(
     shapes: list[Arrays],
 ):

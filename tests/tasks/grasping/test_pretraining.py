@@ -148,6 +148,7 @@ def turned(rest: NDArray, centroid: NDArray, angle: float) -> NDArray:
     return np.array([*place, rest[2], *quaternion])
 
 
+@pytest.mark.slow
 def test_turned_labels_are_the_labels_of_the_turned_object():
     grid, differ, alike_anyway = Grid(places=3, angles=6), [], []
     arrays = TASK.environments(16, stream="tests of pretraining").arrays()
@@ -204,6 +205,7 @@ def hooked() -> NDArray[np.uint8]:
     return found
 
 
+@pytest.mark.slow
 @EACH
 def test_mirrored_labels_are_the_labels_of_the_mirrored_object(
     hooked: NDArray, turns: int, flip: int
@@ -235,6 +237,7 @@ def tiny(labels: Labels, tmp_path_factory: pytest.TempPathFactory) -> Compact:
     return trained(labels, tmp_path_factory.mktemp("tiny") / "tiny.safetensors", TINY, seed=3)
 
 
+@pytest.mark.slow
 def test_what_was_trained_loads_as_an_extractor_with_its_prior(tiny: Compact, labels: Labels):
     images = np.random.default_rng(0).random((2, 3, 64, 64), np.float32)
     found = tiny.features(images)
@@ -249,6 +252,7 @@ def test_what_was_trained_loads_as_an_extractor_with_its_prior(tiny: Compact, la
     assert task.costs(prior.mean[None], labels.environments[:2]).shape == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_file_says_which_objects_were_seen(tiny: Compact, labels: Labels, tmp_path: Path):
     assert tiny.seen == tiny.prior()[0].seen == (Seen("elsewhere", 0, 0, 16),)
     part = Labels(
@@ -259,6 +263,7 @@ def test_the_file_says_which_objects_were_seen(tiny: Compact, labels: Labels, tm
     assert read_metadata(other.file)["origin"].startswith("learnt on 6 other objects")
 
 
+@pytest.mark.slow
 def test_the_priors_width_is_the_noise_relative_to_the_weights_of_each_layer(tiny: Compact):
     network, (prior, _) = Network(tiny), tiny.prior()
     for weights, biases in network.layers(np.sqrt(prior.variance)):
@@ -268,6 +273,7 @@ def test_the_priors_width_is_the_noise_relative_to_the_weights_of_each_layer(tin
     np.testing.assert_allclose(np.divide(widths, sizes), TINY.noise, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
     tiny: Compact, labels: Labels, tmp_path: Path
 ):
@@ -290,6 +296,7 @@ def test_progress_counts_the_epochs_of_both_parts(labels: Labels, tmp_path: Path
     assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
+@pytest.mark.slow
 def test_training_lowers_the_surrogate(labels: Labels, tmp_path: Path):
     def surrogate(eyes: Compact) -> float:
         """Of the prior's draws, on the objects that were trained on."""

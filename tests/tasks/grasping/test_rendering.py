@@ -147,6 +147,7 @@ def test_with_opengl_the_view_is_the_same(monkeypatch: pytest.MonkeyPatch, eye: 
     assert model.geom_rgba[model.geom_bodyid == model.body("object").id, 0] == 0.5  # as it was
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "warn"),
     sized(

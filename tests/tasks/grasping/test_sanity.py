@@ -10,8 +10,9 @@ from pacbayes_control.tasks.base import Arrays
 from pacbayes_control.tasks.grasping.environments import minor_axis
 from pacbayes_control.tasks.grasping.objects import FAMILIES
 from pacbayes_control.tasks.grasping.task import Grasping
+from sizes import sized
 
-N = 160
+N = sized(96, full=160)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def successes(drawn: Arrays) -> dict[str, np.ndarray]:
     return dict(zip(("across", "along", "random"), (1 - costs).T, strict=True))
 
 
+@pytest.mark.slow
 def test_no_object_rests_at_a_pose_that_is_no_number(drawn: Arrays):
     for name in ("rest", "heights", "centroid", "top"):
         assert np.isfinite(drawn[name]).all()
@@ -41,6 +43,7 @@ def test_no_object_rests_at_a_pose_that_is_no_number(drawn: Arrays):
     assert set(drawn["family"]) == set(range(len(FAMILIES)))
 
 
+@pytest.mark.slow
 def test_across_the_middle_most_objects_are_grasped(successes: dict[str, np.ndarray]):
     """81 % while planning, and 78 % of 1,008 objects of another stream."""
     grasped = int(successes["across"].sum())
@@ -48,10 +51,12 @@ def test_across_the_middle_most_objects_are_grasped(successes: dict[str, np.ndar
     assert binomtest(grasped, N, 0.78).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_at_a_random_angle_far_fewer_are_grasped(successes: dict[str, np.ndarray]):
     assert 0.25 < successes["random"].mean() < 0.6
     assert successes["random"].mean() < successes["across"].mean() - 0.15
 
 
+@pytest.mark.slow
 def test_along_the_object_the_fewest_are_grasped(successes: dict[str, np.ndarray]):
     assert successes["along"].mean() < successes["random"].mean()

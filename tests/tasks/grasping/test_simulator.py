@@ -195,6 +195,7 @@ def test_drawn_objects_are_taken_alike_by_a_hand_that_is_turned_half_around(obje
     assert np.mean(alike) > 0.95  # a borderline case may go either way
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1), st.floats(-7, 7)), min_size=1),
     st.tuples(*[st.floats(-1, 1)] * 7).filter(lambda p: np.linalg.norm(p[3:]) > 0.1),
@@ -244,6 +245,7 @@ def last_states(monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[bytes]]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_grasp_ends_the_same_alone_in_a_batch_and_in_another_order(objects, row: int):
     tabletop, arrays = objects
@@ -270,6 +272,7 @@ def test_the_whole_state_is_the_same_to_the_bit_alone_and_in_a_batch(objects, la
         assert last_states(*known, grasps[i : i + 1]) <= batch
 
 
+@pytest.mark.slow
 def test_grasps_in_several_threads_at_once_end_as_in_one_to_the_bit(objects, last_states):
     tabletop, arrays = objects
 

@@ -197,6 +197,7 @@ def test_half_a_turn_is_none_in_the_table(place, angle, seed):
 # ---- slopes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH_KINDS
 @BOTH_HEADS
 def test_the_slopes_are_those_of_finite_differences(kind: str, head: str, labels, features):
@@ -265,6 +266,7 @@ def test_rows_are_those_of_the_objects(kind: str, labels, features):
 # ---- to the bit ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH_KINDS
 @BOTH_HEADS
 def test_slopes_and_descents_are_the_same_to_the_bit_on_any_number_of_cores(kind, head, labels):
@@ -315,16 +317,17 @@ def test_the_number_of_threads_comes_back_after_an_error():
 # ---- descent ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH_KINDS
 @BOTH_HEADS
 def test_a_descent_lowers_the_surrogate(kind: str, head: str, labels, features):
     network, goal = small(head), Surrogate(kind).goal(labels, slice(None))
     policy = start(network)
     sizes = np.full(network.parameters, 0.1)
-    learnt = descend(network, policy[0], sizes, 150, features, goal)
+    learnt = descend(network, policy[0], sizes, 80, features, goal)
     before, after = (gradients(network, p, features, goal)[0][0] for p in (policy, learnt[None]))
     assert after < before - 0.1
-    again = descend(network, policy[0], sizes, 150, features, goal)
+    again = descend(network, policy[0], sizes, 80, features, goal)
     assert np.array_equal(again, learnt)
     assert np.array_equal(policy, start(network))  # which was not written to
 

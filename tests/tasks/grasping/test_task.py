@@ -84,6 +84,7 @@ def test_a_cost_is_0_where_the_grasp_that_the_policy_chooses_lifts_the_object(ta
         assert ((ends != LIFTED) == costs[row]).all()
 
 
+@pytest.mark.slow
 @EACH
 def test_policies_of_their_own_cost_what_they_cost_when_shared(task: Grasping):
     environments, many = objects(task), policies(task, 2 * N)
@@ -132,6 +133,7 @@ def test_policies_of_another_form_are_refused(task: Grasping, wrong: str):
 # ---- the same whoever computes them -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_come_to_the_same_table(task: Grasping, workers: int):
@@ -159,6 +161,7 @@ def in_another_process(*args: Any) -> tuple[NDArray, str, str]:
     return task.costs(many, environments), environments.digest(), repr(task)
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_objects_and_comes_to_the_same_costs():
     pool = ProcessPool(1)
     try:
@@ -180,6 +183,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
     pass
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch):
     many, environments = policies(BLIND, 24), objects(BLIND)
     wanted = evaluate(BLIND, many, environments)
@@ -337,6 +341,7 @@ def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
         Grasping(**wrong)
 
 
+@pytest.mark.slow
 def test_the_task_passes_the_conformance_checks(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(conformance, "LOOKED_AT", sized(144, full=256))  # objects that are drawn
     monkeypatch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(sized(1, full=2)))

@@ -98,12 +98,14 @@ def by_hand(image, tensors):
     return x.ravel()
 
 
+@pytest.mark.slow
 def test_features_are_those_of_a_network_written_out_by_hand(features, images, tensors):
     wanted = by_hand(images[0], tensors)
     assert 0.1 < wanted.std() < 10  # neither faded nor grown
     np.testing.assert_allclose(features[0], wanted, rtol=1e-4, atol=1e-4 * wanted.std())
 
 
+@pytest.mark.slow
 def test_an_extractor_says_what_it_is(vgg, features):
     assert (vgg.name, vgg.size, vgg.seen) == ("vgg16", 25088, ())
     assert features.shape == (2, 25088)
@@ -112,6 +114,7 @@ def test_an_extractor_says_what_it_is(vgg, features):
         vgg.weights = "another"
 
 
+@pytest.mark.slow
 def test_features_are_the_same_to_the_bit_however_images_are_batched(vgg, images, features):
     before = torch.get_num_threads()
     torch.set_num_threads(2 if before == 1 else 1)
@@ -128,6 +131,7 @@ def test_no_images_have_no_features(vgg):
     assert vgg.features(np.zeros((0, 3, 8, 8), np.float32)).shape == (0, 25088)
 
 
+@pytest.mark.slow
 def test_both_formats_give_the_same_features_and_digest(vgg, folder, images, features):
     other = Vgg16(folder / "vgg16.pt")
     assert other.features(images[:1]).tobytes() == features[:1].tobytes()
@@ -135,6 +139,7 @@ def test_both_formats_give_the_same_features_and_digest(vgg, folder, images, fea
     assert len(vgg.digest) == 64
 
 
+@pytest.mark.slow
 def test_the_digest_tells_weights_apart_by_what_is_used_of_them(tensors, tmp_path, vgg):
     path = tmp_path / "vgg16.safetensors"
     write_tensors(path, {**tensors, "classifier.0.bias": np.ones(4096)})
@@ -145,6 +150,7 @@ def test_the_digest_tells_weights_apart_by_what_is_used_of_them(tensors, tmp_pat
     assert Vgg16(path).digest != vgg.digest
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_process_is_cheap_to_send_and_sees_the_same(vgg, images, features):
     sent = pickle.dumps(vgg)
     assert len(sent) < 1000
@@ -154,6 +160,7 @@ def test_a_copy_in_another_process_is_cheap_to_send_and_sees_the_same(vgg, image
     assert copy.features(images[1:]).tobytes() == features[1:].tobytes()
 
 
+@pytest.mark.slow
 def test_a_copy_refuses_a_file_that_has_changed_since(tensors, tmp_path):
     path = tmp_path / "vgg16.safetensors"
     write_tensors(path, tensors)
