@@ -51,9 +51,8 @@ def rollouts(
     for taken in range(1, task.steps + 1):
         x, y, psi = poses[taken - 1].T
         asked = control(policies, oracle.depths(poses[taken - 1], discs, walls, angles))
-        change = np.clip(asked, -task.limit, task.limit) - steering
-        steering = steering + np.clip(change, -task.rate * 0.05, task.rate * 0.05)
         turn = length / task.wheelbase * np.tan(steering)
+        steering = steering + task.time_step / task.lag * (np.clip(asked, -0.5, 0.5) - steering)
         poses[taken] = np.stack(
             [x - length * np.sin(psi), y + length * np.cos(psi), psi + turn], axis=1
         )

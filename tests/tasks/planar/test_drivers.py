@@ -343,20 +343,20 @@ WHERE: Any = {"start": (0.0, 2.0, 0.0), "steps": 60}  # where there is room for 
 
 @dataclass(frozen=True)
 class Mixed(Bicycle):
-    """Each rollout has a steering limit of its own, or each column where `rows` is 1."""
+    """Each rollout has a wheelbase of its own, or each column where `rows` is 1."""
 
     rows: int = 0
 
-    def limits(self, environments: Environments, policies: int) -> NDArray[np.float64]:
-        """From -0.5 to 0.5, by environment and column."""
+    def wheelbases(self, environments: Environments, policies: int) -> NDArray[np.float64]:
+        """From 0.1 to 1.1 m, by environment and column."""
         rows = np.arange(environments.start, environments.stop)[:, None]
-        mixed = (rows * 37 + np.arange(policies) * 11) % 101 / 101 - 0.5
+        mixed = (rows * 37 + np.arange(policies) * 11) % 101 / 101 + 0.1
         return mixed[: self.rows or None]
 
     def models(self, environments: Environments, policies: int, noise: Noise | None) -> NDArray:
-        limits = self.limits(environments, policies)
-        found = np.repeat(super().models(environments, policies, noise), len(limits), axis=0)
-        found[:, 2], found[:, 3] = np.abs(limits), 1.0
+        wheelbases = self.wheelbases(environments, policies)
+        found = np.repeat(super().models(environments, policies, noise), len(wheelbases), axis=0)
+        found[:, 1] = wheelbases
         return found
 
 
@@ -371,12 +371,12 @@ def asking(policies: int) -> NDArray[np.float64]:
 def test_each_rollout_has_its_own_model_also_after_others_have_ended(rows: int, noise: float):
     task = Mixed(rows=rows, range_noise=noise, **WHERE)
     environments, policies = task.environments(9, stream="mixed"), asking(150)
-    limits = np.abs(np.broadcast_to(task.limits(environments, 150), (9, 150)))
+    wheelbases = np.broadcast_to(task.wheelbases(environments, 150), (9, 150))
     together = task.costs(policies, environments)
     lengths = set()
     for e in range(9):
         for p in range(0, 150, 7):
-            alone = Bicycle(limit=float(limits[e, p]), rate=20.0, range_noise=noise, **WHERE)
+            alone = Bicycle(wheelbase=float(wheelbases[e, p]), range_noise=noise, **WHERE)
             shifted = Noise("mixed noise").shifted(p) if noise else None
             one = alone.trajectory(policies[p], environments, e, shifted)
             assert one.collided == together[e, p]
@@ -389,16 +389,16 @@ def test_each_rollout_has_its_own_model_also_after_others_have_ended(rows: int, 
 def test_models_of_each_rollout_reach_its_trajectory_and_its_surrogate():
     task = Mixed()
     environments, policies = task.environments(9, stream="mixed"), asking(4)
-    limits = np.abs(task.limits(environments, 4))
+    wheelbases = task.wheelbases(environments, 4)
     surrogate = task.surrogate(policies, environments)
     ways = [task.trajectories(policy, environments) for policy in policies]
     for e in range(9):
         first = ways[0][e].poses
-        alone = Bicycle(limit=float(limits[e, 0]), rate=20.0)
+        alone = Bicycle(wheelbase=float(wheelbases[e, 0]))
         expected = alone.trajectory(policies[0], environments, e).poses
         np.testing.assert_array_equal(first, expected)
         for p in range(4):
-            one = Bicycle(limit=float(limits[e, p]), rate=20.0)
+            one = Bicycle(wheelbase=float(wheelbases[e, p]))
             near = one.surrogate(policies[p : p + 1], environments[e : e + 1])
             assert surrogate[e, p] == pytest.approx(near[0, 0], abs=1e-6)
 
@@ -434,7 +434,7 @@ class Broken(Bicycle):
 
 
 SPOILT = {
-    "a speed that overflows": (0, 1e38),
+    "a speed that overflows": (0, 3e38),
     "a wheelbase of 0": (1, 0.0),
 }
 

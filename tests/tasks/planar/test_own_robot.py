@@ -12,7 +12,7 @@ import bicycle_oracle
 import cloudpickle
 import numpy as np
 import pytest
-from bicycles import Bicycle, Yard
+from bicycles import EXAMPLE, Bicycle, Yard, example
 from numpy.typing import NDArray
 
 import pacbayes_control as pbc
@@ -123,7 +123,7 @@ def test_the_surrogate_is_one_less_the_smallest_distance_on_the_way(reference):
 def test_every_controller_with_another_number_of_rays_is_the_references(controller, control):
     scale = 4 / controller.rays
     policies = scale * np.random.default_rng(3).normal(size=(8, controller.parameters))
-    task = Bicycle(controller=controller)
+    task = Bicycle(controller=controller, steps=80)
     there = referred(task, policies, control, n=6)
     agrees(there)
     costs = task.costs(policies, there.environments)
@@ -180,10 +180,10 @@ def test_the_shed_is_the_arenas_and_open_areas_hide_no_wall():
     assert wide.depths((1.5, 2.0, 0.0), [])[5:7].max() < 4.1
 
 
-def test_the_steering_angle_is_the_robots_own_number_and_limited_in_rate_and_size():
+def test_the_steering_angle_is_the_robots_own_number_and_follows_to_its_limit_with_a_lag():
     taken = Bicycle(steps=9).trajectory(np.full(12, 10.0), scene(), 0)
     turns = np.diff(taken.poses[:, 2])
-    steering = np.minimum(0.1 * np.arange(1, 10), 0.5)
+    steering = 0.5 * (1 - 0.75 ** np.arange(9))
     np.testing.assert_allclose(turns, 0.1 / 0.4 * np.tan(steering), atol=1e-8)
 
 
@@ -217,17 +217,14 @@ def test_a_robot_that_was_pickled_costs_the_same():
 
 def test_a_robot_of_a_script_goes_to_other_processes(tmp_path: Path):
     """Its class travels by value, since no other process can import it."""
-    script = Path(__file__).with_name("bicycles.py").read_text() + (
+    script = EXAMPLE.read_text() + (
         "\nimport json\n"
         "import pacbayes_control as pbc\n"
         "from loky import ProcessPoolExecutor\n"
-        "from pacbayes_control.tasks.planar import GainGrid\n"
         "if __name__ == '__main__':\n"
-        "    gains = GainGrid(x0=(0.1, 5, 4), y0=(0, 2, 8), rays=12).policies\n"
-        "    task = Bicycle()\n"
-        "    train = task.environments(1500, stream='script')\n"
+        "    train = task.environments(200, stream='script')\n"
         "    with ProcessPoolExecutor(1) as executor:\n"
-        "        costs = pbc.evaluate(task, gains, train, executor=executor)\n"
+        "        costs = pbc.evaluate(task, task.policies, train, executor=executor)\n"
         "    print(json.dumps(costs.means.tolist()))\n"
     )
     (tmp_path / "mine.py").write_text(script)
@@ -235,8 +232,8 @@ def test_a_robot_of_a_script_goes_to_other_processes(tmp_path: Path):
         [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    task = Bicycle()
-    expected = task.costs(GRID, task.environments(1500, stream="script")).mean(axis=0)
+    task = example().task
+    expected = task.costs(task.policies, task.environments(200, stream="script")).mean(axis=0)
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-12)
 
 

@@ -203,10 +203,8 @@ def test_environments_are_told_from_those_of_every_other_field():
 @FIELDS
 def test_every_outcome_is_the_oracles_and_every_trajectory_ends_as_it_costs(field: CommonRadius):
     task = Vehicle(obstacles=field)
-    gains, environments = (
-        task.gain_grid()[3::4],
-        task.environments(sized(10, full=25), stream="oracle"),
-    )
+    gains = task.gain_grid()[3::4]
+    environments = task.environments(sized(10, full=25), stream="oracle")
     costs = task.costs(gains, environments, dtype=np.float64)
     contact = np.array([oracle.rollouts(gains, discs)[1] for discs in discs_in(environments)])
     assert 0.03 < costs.mean() < 0.6
