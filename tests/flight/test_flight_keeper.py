@@ -206,6 +206,17 @@ def test_a_loop_that_falls_silent(open_sky: Callable[..., Sky]):
         wait_until(lambda: sky.drone.hold())
 
 
+def test_a_command_that_stays_unanswered_is_a_failure():
+    ours, theirs = (Channel(end) for end in Pipe())
+    drone = KeptDrone({}, patience=0.0)
+    drone.keeper = ours
+    with pytest.raises(DroneError, match="no answer to hold for 0 s"):
+        wait_until(lambda: drone.hold())
+    assert theirs.receive() == {"number": 1, "do": "hold", "value": None}
+    for channel in (ours, theirs):
+        channel.close()
+
+
 FAILURES = ("drone-raises", "drone-hangs", "drone-disconnects")
 
 
