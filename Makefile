@@ -8,6 +8,8 @@ RUN ?= runs/vehicle
 MUTANTS ?= 60
 SEED ?= 0
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# Commands that tests start would compile every module anew where this is set.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-test programs certify test test-fast test-full lint mutants docs bench clean
 
