@@ -17,6 +17,7 @@ from hypothesis import settings
 from commands import command
 from pacbayes_control.cli import main
 from pacbayes_control.costs import Costs
+from pacbayes_control.rollouts.pools import ProcessPool
 from sizes import FULL
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
@@ -81,3 +82,17 @@ def quick(
         return subprocess.CompletedProcess(sys.argv, stop.value.code, shown.out, shown.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def another_process() -> Iterator[ProcessPool]:
+    """One to send tasks to, which knows nothing but what is sent."""
+    with ProcessPool(1) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def two_processes() -> Iterator[ProcessPool]:
+    """They are replaced when they die, so that a test may kill them."""
+    with ProcessPool(2) as pool:
+        yield pool

@@ -570,8 +570,9 @@ def lines(path: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_command_goes_on_where_it_was_and_its_workers_end(
-    quick: Pbc, tmp_path: Path, slow: Path, workers: int
+    quick: Pbc, tmp_path: Path, slow: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("pacbayes_control.rollouts.evaluation.PROBING", 3600.0)
     command = "learn", "slow.py:slow", "--environments", 40, "--workers", workers
     killed(tmp_path, workers, 120 // workers, *command, "--out", "run")
     assert not (tmp_path / "run").exists()

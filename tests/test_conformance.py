@@ -47,7 +47,7 @@ class KeptPool(ProcessPool):
 
 
 @pytest.fixture(scope="module")
-def another_process() -> Iterator[ProcessPool]:
+def kept_process() -> Iterator[ProcessPool]:
     pool = KeptPool(1)
     yield pool
     ProcessPool.shutdown(pool)
@@ -55,10 +55,10 @@ def another_process() -> Iterator[ProcessPool]:
 
 @pytest.fixture
 def check(
-    another_process: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    kept_process: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Check]]:
     """The checks of a task by name, in another process that is kept."""
-    monkeypatch.setattr(conformance, "ProcessPool", lambda _: another_process)
+    monkeypatch.setattr(conformance, "ProcessPool", lambda _: kept_process)
 
     def run(task: Any, **options: Any) -> dict[str, Check]:
         checks = check_task(task, **{"seconds": 0.01, "environments": 6, **options})

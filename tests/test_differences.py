@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from pacbayes_control.conformance import equal_costs, refuse_broken
 from pacbayes_control.differences import Unread, Warned, environments_differ, swapped
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
-from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import BatchTask, FunctionTask
 from pacbayes_control.tasks.base import noise_of
 from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy, GymTask
@@ -174,7 +174,7 @@ def test_a_difference_that_only_costs_show_will_do():
 
 
 @pytest.mark.slow
-def test_they_are_observed_in_the_workers_that_roll_out():
+def test_they_are_observed_in_the_workers_that_roll_out(another_process: Executor):
     here = os.getpid()
 
     class Elsewhere(gym.Wrapper):
@@ -190,9 +190,8 @@ def test_they_are_observed_in_the_workers_that_roll_out():
         name="elsewhere",
         policies=GAINS,
     )
-    another = ProcessPool(1)
-    with another, pytest.raises(ValueError, match=UNREAD):
-        refuse_broken(task, GAINS, another)
+    with pytest.raises(ValueError, match=UNREAD):
+        refuse_broken(task, GAINS, another_process)
 
 
 # ---- other tasks --------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def test_what_is_no_address_is_an_error_in_a_line(address: str):
 def test_a_worker_without_this_package_is_named(client: Client, tmp_path: Path):
     """Its interpreter has everything that this one has, but for the package itself."""
     assert client.scheduler is not None
-    packages, port = tmp_path / "packages", int(client.scheduler.address.rpartition(":")[2])
+    packages, port = tmp_path / "packages", int(str(client.scheduler.address).rpartition(":")[2])
     packages.mkdir()
     for path in Path(np.__file__).parent.parent.iterdir():
         if "pacbayes" not in path.name and path.suffix != ".pth":

@@ -19,12 +19,12 @@ import robots
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from robots import TASKS, lines_of, policies, robot_task, rolled_out, wait_for, waiting
+from robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, wait_for, waiting
 
 import pacbayes_control
 from pacbayes_control.costs import Costs
 from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.rollouts import evaluate, sample_costs
+from pacbayes_control.rollouts import evaluate, evaluation, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -43,6 +43,18 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "out"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All probes are run, however slow the machine is."""
+    monkeypatch.setattr(evaluation, "PROBING", 3600.0)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of five rollouts at most, however fast these are."""
+    monkeypatch.setattr(evaluation, "Pace", lambda _: Erratic([5]))
 
 
 def environments(task: Any) -> Environments:
@@ -607,8 +619,8 @@ def test_a_task_that_does_not_repeat_is_not_continued(out: Path, rollout: Callab
 # ---- a full disk --------------------------------------------------------------------------------
 
 FULL = """
-import resource, signal, sys
-sys.path.insert(0, sys.argv[1])
+import os, resource, signal, sys
+sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 size = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
