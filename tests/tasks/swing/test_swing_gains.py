@@ -73,6 +73,7 @@ def test_a_rollouts_gains_depend_on_its_key_alone():
     assert not np.any(other[:, :3] == whole[:, :3])
 
 
+@pytest.mark.slow
 def test_each_rollout_is_that_of_a_drone_with_its_gains():
     task, noise = Swing(uncertainty=DRAWN), Noise("own")
     costs = task.costs(FEW, SOME[:12], noise)
@@ -206,6 +207,7 @@ def test_more_points_lie_between_the_corners_and_none_is_there_twice():
     assert narrow.members(MEANS) == [MEANS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [2, 3])
 def test_the_cost_is_the_worst_of_the_members(points: int):
     uncertainty = replace(WORST, points=points)
@@ -229,6 +231,7 @@ def test_the_surrogate_is_the_worst_of_the_members_too():
     np.testing.assert_array_equal(task.surrogate(FEW, SOME), np.max(each, axis=0))
 
 
+@pytest.mark.slow
 def test_trajectories_of_the_worst_end_as_its_costs_say():
     task = Swing(uncertainty=WORST)
     costs = task.costs(FEW, SOME, dtype=np.float64)

@@ -46,6 +46,7 @@ def plain(task: Swing) -> dict[str, Any]:
     return json.loads(json.dumps(task.settings, allow_nan=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drone_is_made_again_from_its_settings_to_the_last_bit(kind: str):
     task = KINDS[kind]
@@ -236,6 +237,7 @@ def learnt() -> pbc.Run:
     return run_of(Swing(), GRID)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_run_tells_its_drone_and_its_environments(kind: str, tmp_path: Path):
     task = KINDS[kind]
@@ -273,6 +275,7 @@ def test_a_table_of_costs_is_of_no_task(tmp_path: Path):
         recorded_swing(run)
 
 
+@pytest.mark.slow
 def test_a_task_of_ones_own_is_neither():
     def draw(rng: np.random.Generator) -> dict[str, float]:
         return {"x": rng.random()}

@@ -216,6 +216,7 @@ def test_every_outcome_is_the_oracles_and_every_trajectory_ends_as_it_costs(fiel
         assert steps == np.where(contact[e] > 0, contact[e], oracle.STEPS).tolist()
 
 
+@pytest.mark.slow
 def test_wider_cylinders_are_hit_more_often():
     """In the same places: the distribution of the test is the harder one for a good policy."""
     widths = (0.2, 0.6, 1.0)

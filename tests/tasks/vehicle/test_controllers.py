@@ -82,6 +82,7 @@ def reference(request) -> Reference:
     return Reference(task, control, policies, environments, discs, poses, contact)
 
 
+@pytest.mark.slow
 def test_every_outcome_of_every_class_is_the_oracles(reference):
     costs = reference.task.costs(reference.policies, reference.environments, dtype=np.float64)
     assert 0.05 < costs.mean() < 0.9
@@ -98,6 +99,7 @@ def test_trajectories_of_every_class_follow_the_oracles_until_contact(reference)
         assert difference(taken.poses, expected).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_each_step_of_every_class_is_the_oracles(reference):
     for e, p, taken in reference.trajectories():
         before = taken.poses[:-1]
@@ -173,6 +175,7 @@ def test_only_lanes_in_use_are_inverted(dtype):
 # ---- symmetry -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("controller", [Linear(), NETWORK], ids=str)
 def test_a_mirrored_scene_mirrors_the_trajectory(controller):
     task = Vehicle(controller=controller)
@@ -219,6 +222,7 @@ def test_a_network_drives_straight_through_an_empty_arena():
         assert np.abs(taken.poses[:, [0, 2]]).max() < 1e-6
 
 
+@pytest.mark.slow
 @PRECISIONS
 def test_linear_policies_are_odd_gains_bit_for_bit(dtype):
     right = policies_of(Linear(), 70)
@@ -262,6 +266,7 @@ WORLDS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @WORLDS
 def test_the_number_of_policies_rolled_out_together_does_not_matter(task):
     """Where the world has noise, a part of the table has that of its own columns."""
@@ -278,6 +283,7 @@ def test_the_number_of_policies_rolled_out_together_does_not_matter(task):
     np.testing.assert_array_equal(apart, surrogate)
 
 
+@pytest.mark.slow
 @WORLDS
 @PRECISIONS
 def test_policies_given_to_each_environment_cost_what_they_do_in_all(task, dtype):
@@ -291,6 +297,7 @@ def test_policies_given_to_each_environment_cost_what_they_do_in_all(task, dtype
     )
 
 
+@pytest.mark.slow
 @WORLDS
 def test_an_environments_own_policies_cost_what_they_do_there_alone(task):
     own = policies_of(task.controller, 12 * 7).reshape(12, 7, -1)
@@ -340,6 +347,7 @@ def test_a_surrogate_is_one_less_the_oracles_smallest_distance(reference):
     assert expected.std() > 0.1
 
 
+@pytest.mark.slow
 @WORLDS
 def test_a_surrogate_is_beyond_one_less_the_robots_radius_exactly_where_it_collides(task):
     """Contact is tested on squares, in single precision: a micrometre about 0.73 is either's."""

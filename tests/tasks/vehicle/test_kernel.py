@@ -199,6 +199,7 @@ def test_depths_are_those_of_trying_every_ray_on_every_disc_and_wall(field):
         np.testing.assert_allclose(sensed(poses, discs), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @FIELDS
 def test_depths_in_single_precision_miss_nothing_that_is_not_grazed(field):
     """Each lies between those of slightly wider and slightly narrower discs and walls."""
@@ -438,6 +439,7 @@ def test_the_order_of_policies_does_not_matter():
     np.testing.assert_array_equal(shuffled, task.costs(gains, environments)[:, order])
 
 
+@pytest.mark.slow
 def test_chunks_of_environments_do_not_matter():
     task, gains = Vehicle(), many_policies()
     environments = task.environments(1100, stream="chunks")[900:]
@@ -446,6 +448,7 @@ def test_chunks_of_environments_do_not_matter():
     np.testing.assert_array_equal(np.concatenate(parts), task.costs(gains, environments))
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_matter():
     task, gains = Vehicle(), many_policies()
     environments = task.environments(200, stream="threads")
@@ -458,6 +461,7 @@ def test_the_number_of_threads_does_not_matter():
         numba.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_mirrored_environments_cost_the_same():
     """K is antisymmetric, so a reflection about x = 0 only reflects the trajectory."""
     task = Vehicle()

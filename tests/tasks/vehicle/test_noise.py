@@ -98,6 +98,7 @@ def draws() -> NDArray:
     return np.concatenate([ray_draws(keys, 20), wheel_draws(keys, 20)], axis=1)
 
 
+@pytest.mark.slow
 def test_draws_are_the_oracles(draws):
     environments = Vehicle().environments(60, stream="draws")
     keys = Noise("draws").keys(environments, 40).ravel()
@@ -173,6 +174,7 @@ def test_the_oracles_wheels_turn_left_when_the_right_one_is_faster():
     np.testing.assert_allclose(moved, [0, 0.125 / 2, 0.125 / 0.5])
 
 
+@pytest.mark.slow
 @PRECISIONS
 def test_readings_are_multiplied_and_held_within_the_sensors_range(dtype):
     keys = np.random.default_rng(2).integers(0, 2**64, 50, dtype=np.uint64)
@@ -260,6 +262,7 @@ class Keyed(Vehicle):
         return "nothing"
 
 
+@pytest.mark.slow
 @PRECISIONS
 def test_noise_of_no_size_changes_no_bit(dtype):
     plain, keyed = Vehicle(controller=Linear()), Keyed(controller=Linear())
@@ -311,6 +314,7 @@ def test_the_same_noise_gives_the_same_costs(environments):
     np.testing.assert_array_equal(costs, again)
 
 
+@pytest.mark.slow
 def test_other_seeds_streams_and_columns_give_other_noise(environments):
     noises = [
         Noise("world"),
@@ -325,6 +329,7 @@ def test_other_seeds_streams_and_columns_give_other_noise(environments):
             assert np.mean(costs[i] != other) > 0.9
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_named_is_named_after_the_environments(environments):
     costs = NOISY.surrogate(policies(30), environments)
     named = NOISY.surrogate(policies(30), environments, Noise("noise noise", 0))
