@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +35,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item in items if item.get_closest_marker("full")]
         )
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_collection_finish() -> None:
+    """Write no bytecode from here on: of a test's module, changed within a second, it is stale."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")
