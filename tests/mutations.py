@@ -43,6 +43,7 @@ REACH, TIMES = ROOT / ".coverage", ROOT / ".test-times.json"
 COVERAGE = f"""
 [run]
 data_file = {REACH}
+source = pacbayes_control
 branch = true
 parallel = true
 context = ${{PYTEST_CURRENT_TEST-}}
@@ -209,7 +210,7 @@ class Reach:
                 "select path, context, fromno, tono from arc"
                 " join file on file.id = file_id join context on context.id = context_id"
             ):
-                if test := CONTEXT.fullmatch(context):
+                if SOURCE in path and (test := CONTEXT.fullmatch(context)):
                     self.lines[path[path.index(SOURCE) :]][test[1]].update(n for n in ends if n > 0)
 
     def tests(self, mutant: Mutant) -> list[str]:
