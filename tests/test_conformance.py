@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -298,6 +299,14 @@ def test_global_generators_are_left_as_they_were(check: Checks, rollout: Any):
     before = states()
     check(made_of(rollout))
     assert states() == before
+
+
+def test_without_torch_only_the_other_generators_are_read(
+    check: Checks, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert failed(check(made_of(broken.python_wasted))) == [GLOBAL]
+    assert failed(check(made_of(broken.miss))) == []
 
 
 # ---- policies to try it with --------------------------------------------------------------------

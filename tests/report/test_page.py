@@ -31,7 +31,7 @@ from pacbayes_control.learn import (
     learn_tilted,
 )
 from pacbayes_control.learn.constraints import at_least_on
-from pacbayes_control.report import pictures
+from pacbayes_control.report import pictures, sections
 from pacbayes_control.report.packing import pack, pack_within
 from pacbayes_control.report.page import is_page, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots
@@ -216,6 +216,17 @@ def test_a_gaussian_that_has_moved_is_drawn(vehicle: Run[Any], parameters: int):
     file = BytesIO()
     PLOTS["posterior"](replace(vehicle, prior=prior, posterior=moved), file)
     assert b"mean moved by (standard deviations of the prior)" in file.getvalue()
+
+
+def test_a_gaussian_that_has_moved_is_put_in_words(vehicle: Run[Any]):
+    prior = DiagonalGaussian(np.zeros(4), np.full(4, 4.0))
+    moved = DiagonalGaussian([0.2, -3.0, 0.0, 0.1], [4.0, 1.0, 4.0, 4.0])
+    certificate = replace(vehicle.certificate, parameters=4)
+    run = replace(vehicle, certificate=certificate, prior=prior, posterior=moved)
+    text = sections.posterior(run)
+    assert "moved most in parameter 1, by 1.50 standard deviations of the prior" in text
+    assert "half of the parameters moved by less than 0.075" in text
+    assert "Widths are 0.50 to 1.00 times the prior's" in text
 
 
 @pytest.mark.slow

@@ -374,6 +374,13 @@ def test_a_worker_that_dies_while_costs_are_being_kept_makes_no_difference(
     assert killed
 
 
+def test_a_given_pool_that_was_shut_down_is_a_clear_error():
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(RuntimeError, match="the executor takes no more work: cannot schedule"):
+        roll(TASKS["hit"], executor=executor)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["in a rollout", "between two"])
 def test_a_given_pool_that_breaks_is_a_clear_error_and_what_is_finished_is_kept(
