@@ -10,7 +10,6 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numba
