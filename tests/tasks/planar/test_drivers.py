@@ -10,7 +10,6 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -259,7 +258,7 @@ def follow(tmp_path_factory: pytest.TempPathFactory) -> Follow:
         place = folder / module
         place.mkdir(exist_ok=True)
         (place / f"{module}.py").write_text(SCRIPT)
-        path = os.pathsep.join(map(str, (place, folder, Path(__file__).parent)))
+        path = os.pathsep.join(map(str, (place, folder, *sys.path)))
         script = "-c", f"import small, {module}", named_at, compiled_at
         return json.loads(python(*script, PYTHONPATH=path, PYTHONHASHSEED=seed, **settings))
 
