@@ -41,7 +41,7 @@ test: lint
 
 # While developing: every module, in a minute.
 test-fast: setup-test
-	$(BIN)/pytest --numprocesses logical -m "not slow"
+	PBC_TEST_SIZE=fast $(BIN)/pytest --numprocesses logical
 
 # What needs minutes by nature, at full size.
 test-full: lint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache as kept_in_memory
 from functools import partial
@@ -19,7 +20,9 @@ from commands import command
 from pacbayes_control.cli import main
 from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts.pools import ProcessPool
-from sizes import FULL
+from sizes import FAST, FULL
+
+CASES_IF_FAST = 2  # of each parametrised test
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -29,12 +32,18 @@ typer.main.get_command = kept_in_memory(typer.main.get_command)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests marked `full` to `make test-full`."""
-    if not FULL:
-        config.hook.pytest_deselected(
-            items=[item for item in items if item.get_closest_marker("full")]
-        )
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    """Leave out `full` tests, and in a fast run `slow` ones and most cases of a table."""
+    cases: Counter[str] = Counter()
+
+    def wanted(item: pytest.Item) -> bool:
+        cases[item.nodeid.split("[")[0]] += 1
+        few = cases[item.nodeid.split("[")[0]] <= CASES_IF_FAST
+        fast = few and not item.get_closest_marker("slow")
+        return (fast or not FAST) and (FULL or not item.get_closest_marker("full"))
+
+    kept = [item for item in items if wanted(item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -87,7 +87,6 @@ def test_the_picture_is_the_same_for_the_same_logs(quick: Pbc, log: FlightLog, t
     ElementTree.parse(tmp_path / "fit.svg")
 
 
-@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_exit_code_1_and_still_written(quick: Pbc, tmp_path: Path):
     log = synthetic_log()
     write_log(replace(log, x=log.y, y=-log.x), tmp_path / "log.csv")

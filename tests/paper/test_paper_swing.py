@@ -19,8 +19,6 @@ from sizes import sized
 TEST = sized(900, full=2000)
 FEW = sized(250, full=ENVIRONMENTS)
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Flown:
@@ -41,6 +39,7 @@ def test_the_papers_figures_are_the_papers():
     assert ENVIRONMENTS == 1000
 
 
+@pytest.mark.slow
 def test_there_is_a_row_for_each_view_of_the_gains_and_each_method(result: Flown):
     found = [(row.gains, row.method) for row in result.rows]
     assert found == [(gains, method) for gains in GAINS for method in ("paper", "kl", "occam")]
@@ -55,6 +54,7 @@ def test_the_bound_is_no_more_than_two_hundredths_above_the_papers():
     assert rows["occam"].bound < rows["kl"].bound
 
 
+@pytest.mark.slow
 def test_every_bound_lies_above_the_estimate_of_the_true_cost(result: Flown):
     for row in result.rows:
         assert row.violations == 0
@@ -62,6 +62,7 @@ def test_every_bound_lies_above_the_estimate_of_the_true_cost(result: Flown):
         assert row.draws == 2
 
 
+@pytest.mark.slow
 def test_the_worst_of_several_drones_costs_more_than_one(result: Flown):
     rows = {(row.gains, row.method): row for row in result.rows}
     for method in ("paper", "kl", "occam"):
@@ -79,6 +80,7 @@ def test_the_views_of_the_gains_are_of_the_model_that_was_fitted():
     assert worst.k_p[0] < 0.4 < worst.k_p[1]
 
 
+@pytest.mark.slow
 def test_the_run_that_is_flown_is_that_of_the_first_draw_and_verifies(
     result: Flown, tmp_path: Path
 ):
@@ -90,6 +92,7 @@ def test_the_run_that_is_flown_is_that_of_the_first_draw_and_verifies(
     verify(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_twenty_flights_go_through_the_loop_each_in_an_environment_of_its_own(result: Flown):
     assert len(result.flights) == len(result.paths) == len(result.fields) == 20
     assert len({field.tobytes() for field in result.fields}) == 20
@@ -101,6 +104,7 @@ def test_twenty_flights_go_through_the_loop_each_in_an_environment_of_its_own(re
             assert flight.steps == 50
 
 
+@pytest.mark.slow
 def test_the_monitor_has_weighed_all_of_them(result: Flown):
     assert result.report.trials == 20
     assert result.report.mean_cost == pytest.approx(1 - result.successes / 20)
@@ -108,6 +112,7 @@ def test_the_monitor_has_weighed_all_of_them(result: Flown):
     assert "violated" not in result.report.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("learnt")
 def test_the_same_seed_gives_the_same_flights_over_those_of_an_earlier_time(
     result: Flown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -121,6 +126,7 @@ def test_the_same_seed_gives_the_same_flights_over_those_of_an_earlier_time(
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_the_record_is_what_was_promised(result: Flown):
     record = json.loads(json.dumps(to_dict(result), allow_nan=False))
     [row] = [row for row in result.rows if (row.gains, row.method) == ("fixed", "kl")]
@@ -137,6 +143,7 @@ def test_no_draws_are_an_error():
         certificates({"fixed": Swing()}, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("learnt")
 def test_a_drone_much_slower_to_turn_than_its_model_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,6 +158,7 @@ def test_a_drone_much_slower_to_turn_than_its_model_is_found_out(
     assert again.report.verdict.startswith("violated")
 
 
+@pytest.mark.slow
 def test_what_is_not_of_the_experiment_is_not_deleted(tmp_path: Path):
     folder = tmp_path / "flights"
     folder.mkdir()
