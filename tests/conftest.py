@@ -22,7 +22,7 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts.pools import ProcessPool
 from sizes import FAST, FULL
 
-CASES_IF_FAST = 2  # of each parametrised test
+CASES_IF_FAST = 1  # of each parametrised test
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
 settings.register_profile("steady", deadline=None, derandomize=True)

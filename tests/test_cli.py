@@ -83,6 +83,7 @@ def test_learning_again_in_another_process_gives_the_same_bytes(
     assert files(tmp_path / "run") == files(learnt[0] / "run")
 
 
+@pytest.mark.slow
 def test_learn_takes_the_best_of_two_and_pays_for_it(quick: Pbc, tmp_path: Path):
     few = "--environments", 20, "--test-environments", 0
     assert quick("learn", "vehicle", *few, "--method", "best", "--json", "r.json").returncode == 0

@@ -20,6 +20,7 @@ from pacbayes_control.distributions import (
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50).filter(lambda p: sum(p) > 1e-6))
+@pytest.mark.slow
 def test_projection_gives_a_distribution_close_to_a_scaled_copy(raw: list[float]):
     p = Categorical.project(raw).probabilities
     assert np.all(p >= 0)

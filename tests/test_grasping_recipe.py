@@ -78,6 +78,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
 # ---- labels -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_labels_are_an_evaluation_of_grasps_that_do_not_look(labels: Labels):
     few = labels.environments[:6]
     costs = evaluate(Grasping(), GRID.grasps, few)

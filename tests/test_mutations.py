@@ -10,16 +10,19 @@ import pytest
 from mutations import ROOT, draw, mutants_of
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_mutants_and_another_seed_others():
     assert draw(20, seed=3) == draw(20, seed=3) != draw(20, seed=4)
 
 
+@pytest.mark.slow
 def test_every_mutant_is_a_programme_that_does_something_else():
     for mutant in draw(40, seed=5):
         before = ast.parse((ROOT / mutant.file).read_text())
         assert ast.dump(ast.parse(mutant.applied(ROOT))) != ast.dump(before), mutant
 
 
+@pytest.mark.slow
 def test_a_mutant_of_other_source_is_refused():
     mutant = replace(draw(1, seed=6)[0], before="no such text")
     with pytest.raises(SystemExit, match="the source there is another now"):

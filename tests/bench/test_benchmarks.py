@@ -34,6 +34,13 @@ def test_the_swing_is_measured_beside_the_vehicle_by_rays_and_steps_that_were_ta
     assert ours > 1e9 * 2.0 / (3 * found.policies * rays * most)
 
 
+def test_a_search_is_measured_with_more_environments_and_more_policies():
+    found = continuous.scale_search()
+    assert [scale.environments for scale in found] == [1024, 2048, 4096, 1024, 1024]
+    assert [scale.policies for scale in found] == [64, 64, 64, 128, 256]
+
+
+@pytest.mark.slow
 def test_fresh_draws_are_measured_beside_the_papers():
     found = continuous.bench_continuous(reference_draws=400)
     assert (found.environments, found.steps, found.population) == (100, 2, 4)
@@ -43,7 +50,6 @@ def test_fresh_draws_are_measured_beside_the_papers():
     assert found.ratio == found.reference_seconds / found.seconds
     assert found.search_microseconds == pytest.approx(found.search_seconds / (2 * 4 * 100) * 1e6)
     assert found.network_microseconds == found.linear_microseconds == 2.0 / (64 * 1024) * 1e6
-    assert [scale.environments for scale in found.scaling] == [1024, 2048, 4096, 1024, 1024]
 
 
 def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: pytest.MonkeyPatch):

@@ -280,6 +280,7 @@ def test_the_divergence_between_coins_broadcasts():
 
 @settings(max_examples=200)
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.sampled_from(ALL))
+@pytest.mark.slow
 def test_a_coin_further_away_is_never_nearer(p, q, other, name):
     nearer, further = sorted((p + (1 - p) * q, p + (1 - p) * other))
     near, far = divergence_bernoulli([nearer, min(further, 1)], p, name)

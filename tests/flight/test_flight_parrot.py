@@ -169,6 +169,7 @@ def lose_landings(monkeypatch: pytest.MonkeyPatch, late: list[tuple[int, bytes]]
 
 
 @pytest.mark.parametrize("late", [b"\x01\x01", b"\x01\x01\x01"], ids=["unnumbered", "of another"])
+@pytest.mark.slow
 def test_a_late_acknowledgement_is_not_taken_for_that_of_the_landing(
     swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch, late: bytes
 ):

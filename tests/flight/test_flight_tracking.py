@@ -92,6 +92,7 @@ def test_a_frame_without_a_field_is_refused(name: str):
 
 
 @given(st.binary(max_size=600))
+@pytest.mark.slow
 def test_no_bytes_make_it_raise(datagram: bytes):
     parse_frame(datagram, at=0.0)
 

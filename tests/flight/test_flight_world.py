@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from aloft import CALM, TASK, pilot, read_record, received, stage, wait_until
@@ -22,6 +23,7 @@ from pacbayes_control.flight.loop import fly
 from pacbayes_control.flight.priority import hurried
 from pacbayes_control.flight.settings import Settings
 from pacbayes_control.flight.simulated import WorldProcess
+from pacbayes_control.flight.soak import _busy as keeping_busy
 from pacbayes_control.flight.soak import soak
 from pacbayes_control.flight.stages import place_of, simulated_stage
 from pacbayes_control.flight.tracking import UdpTracker
@@ -159,6 +161,15 @@ def test_a_keeper_killed_in_flight(tmp_path: Path):
     assert received(read_record(record), "land")
 
 
+def test_what_keeps_a_machine_busy_ends_when_it_should():
+    before = psutil.Process().children()
+    with keeping_busy(1):
+        (other,) = set(psutil.Process().children()) - set(before)
+        assert other.is_running()
+    assert not other.is_running()
+
+
+@pytest.mark.slow
 def test_a_soak_counts_deadlines():
     found = soak(minutes=0.01, busy=1)
     assert found.ticks == 6 or found.end != "completed"  # a machine may be too busy even for this

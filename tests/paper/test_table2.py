@@ -184,6 +184,7 @@ def test_one_draw_is_what_the_paper_does_step_by_step(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_table_and_another_seed_another():
     first, again, other = (table2(1, 100, seed=seed) for seed in (1, 1, 2))
     assert first == again

@@ -91,6 +91,7 @@ def linear() -> tuple[Vehicle, Environments]:
 # ---- what it says -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_page_says_what_the_certificate_says(vehicles_page: Path, vehicle: Run[Any]):
     text = words(vehicles_page.read_text(encoding="utf-8"))
     c = vehicle.certificate

@@ -82,6 +82,7 @@ def test_a_rollout_that_raises_is_reported_with_all_that_is_needed_to_run_it_aga
 
 
 @pytest.mark.parametrize("row", [4, 13, 20, 29])
+@pytest.mark.slow
 def test_a_rollout_that_raises_is_tried_once_more_on_another_process(
     tmp_path: Path, two_processes: Executor, row: int
 ):

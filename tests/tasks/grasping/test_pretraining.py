@@ -284,6 +284,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(
     assert not np.array_equal(other.prior()[0].mean, tiny.prior()[0].mean)
 
 
+@pytest.mark.slow
 def test_progress_counts_the_epochs_of_both_parts(labels: Labels, tmp_path: Path):
     told: list[tuple[int, int]] = []
     few = Labels(labels.environments[:4], labels.failures[:4], labels.grid)

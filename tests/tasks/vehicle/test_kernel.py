@@ -189,6 +189,7 @@ FIELDS = pytest.mark.parametrize(
 
 
 @FIELDS
+@pytest.mark.slow
 def test_depths_are_those_of_trying_every_ray_on_every_disc_and_wall(field):
     rng = np.random.default_rng(1)
     for seed in range(8):
@@ -229,6 +230,7 @@ def test_depths_are_exact_for_fans_of_other_sizes(rays):
 
 
 @PRECISIONS
+@pytest.mark.slow
 def test_depths_do_not_depend_on_the_poses_alongside(dtype):
     rng = np.random.default_rng(4)
     discs = discs_of(ObstacleField(), 0)
@@ -319,6 +321,7 @@ def test_ray_box_ends_on_the_first_point_of_the_box(left, bottom, width, height,
 
 
 @given(coordinates, coordinates, st.floats(0, 3), st.floats(0, 3))
+@pytest.mark.slow
 def test_box_gap_squared_is_the_distance_to_the_nearest_point(left, bottom, width, height):
     box = np.array([[left, left + width, bottom, bottom + height]])
     expected = oracle.wall_gaps(np.zeros(1), np.zeros(1), box)[0] ** 2

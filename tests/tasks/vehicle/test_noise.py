@@ -107,6 +107,7 @@ def test_draws_are_the_oracles(draws):
         np.testing.assert_allclose(draws[:, :, rollout], expected, rtol=0, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_draws_have_mean_0_and_variance_1_at_every_place(draws):
     n = draws.shape[2]
     assert np.abs(draws).max() <= LIMIT * (1 + 1e-6)
