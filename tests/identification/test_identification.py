@@ -577,3 +577,10 @@ def test_a_record_that_lacks_something_is_refused():
         Identified.from_record(short)
     with pytest.raises(ValueError, match="must be an object"):
         Identified.from_record([])
+
+
+def test_small_commands_are_taken_for_fractions_only_if_all_are_small():
+    gentle = synthetic_log(excitation("chirp", 20, 0.9), seed=1, name="gentle")
+    with pytest.raises(ValueError, match="reaches only 1: if these are fractions"):
+        identify([gentle])
+    assert identify([gentle, synthetic_log(seed=2)]).k_u.value == pytest.approx(K_U, rel=0.05)
