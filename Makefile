@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 INSTALL = $(PYTHON) -m venv .venv && $(PIP) --upgrade pip && $(PIP) -e
+# What a file of tests has learnt once is for one worker.
+WORKERS := --numprocesses logical --dist loadfile
 RUN ?= runs/vehicle
 MUTANTS ?= 60
 SEED ?= 0
@@ -37,15 +39,15 @@ certify: setup
 	$(BIN)/pbc verify $(RUN)
 
 test: lint
-	$(BIN)/pytest --numprocesses logical
+	$(BIN)/pytest $(WORKERS)
 
 # While developing: every module, in a minute.
 test-fast: setup-test
-	PBC_TEST_SIZE=fast $(BIN)/pytest --numprocesses logical
+	PBC_TEST_SIZE=fast $(BIN)/pytest $(WORKERS)
 
 # What needs minutes by nature, at full size.
 test-full: lint
-	PBC_TEST_SIZE=full $(BIN)/pytest --numprocesses logical
+	PBC_TEST_SIZE=full $(BIN)/pytest $(WORKERS)
 
 lint: setup-test
 	$(BIN)/ruff check .
