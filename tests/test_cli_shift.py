@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from commands import command, complaint
 from pacbayes_control.balls import Ball, ball_of_samples, round_down
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
+from pacbayes_control.certificate import round_up
 from pacbayes_control.distributions import Categorical
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.paper import table2
@@ -95,6 +97,7 @@ def test_a_run_alone_gets_a_curve_and_nothing_is_written(quick: Pbc, folder: Pat
     bound = Run.load(folder).certificate.bound
     tolerable = float(tolerable_shift(bound, 0.5, "kl"))
     assert "What is promised where KL(D′‖D) ≤ B" in result.stdout
+    assert re.search(rf"│ 0(\.0+)? +│ {re.escape(round_up(bound))} +│", result.stdout)  # no shift
     assert f"stays at 0.5 or below up to a shift of B = {round_down(tolerable)}" in result.stdout
     assert "With confidence" not in result.stdout  # no ball, no certificate
     assert content(tmp_path) == before
