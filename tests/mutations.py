@@ -274,21 +274,26 @@ def tried(tree: Path, mutant: Mutant, tests: list[str], limit: float) -> str:
     file, listed = tree / mutant.file, tree / ".tests"
     whole = file.read_text()
     file.write_text(mutant.applied(tree))
-    listed.write_text("\n".join(tests))
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"@{listed}"],
-            cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")},
-            capture_output=True, text=True, timeout=limit, check=False,
-        )  # fmt: skip
+        for names in (tests, list(dict.fromkeys(test.split("[")[0] for test in tests))):
+            listed.write_text("\n".join(names))
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", f"@{listed}"],
+                cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")},
+                capture_output=True, text=True, timeout=limit, check=False,
+            )  # fmt: skip
+            if done.returncode != pytest.ExitCode.USAGE_ERROR:
+                break  # else a case is named by something that cannot be asked for
     except subprocess.TimeoutExpired:
         return f"caught: {len(tests)} tests did not end in {limit:.0f} s"
     finally:
         file.write_text(whole)
-    if done.returncode == 0:
+    if done.returncode == pytest.ExitCode.OK:
         return f"survived {len(tests)} tests"
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", done.stdout, re.M)
-    return f"caught by {failed[1] if failed else done.stdout[-200:] + done.stderr[-200:]}"
+    if not failed:
+        return f"could not be tried: {done.stdout[-200:]}{done.stderr[-200:]}"
+    return f"caught by {failed[1]}"
 
 
 def main() -> None:
