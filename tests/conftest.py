@@ -36,8 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: Counter[str] = Counter()
 
     def wanted(item: pytest.Item) -> bool:
-        cases[item.nodeid.split("[")[0]] += 1
-        few = cases[item.nodeid.split("[")[0]] <= CASES_IF_FAST
+        test = item.nodeid.split("[")[0]
+        cases[test] += 1
+        few = cases[test] <= CASES_IF_FAST
         fast = few and not item.get_closest_marker("slow")
         return (fast or not FAST) and (FULL or not item.get_closest_marker("full"))
 

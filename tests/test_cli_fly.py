@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import typer
 
-from aloft import certified, read_record, wait_until
+from aloft import certified, read_record
 from commands import complaint
 from pacbayes_control.flight import stages
 from pacbayes_control.flight.clock import VirtualClock
@@ -26,6 +26,7 @@ from pacbayes_control.flight.fields import read_obstacles
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.tasks import Vehicle
 from pacbayes_control.tasks.swing import Net, Swing
+from polling import wait_until
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from commands import complaint, files
 from pacbayes_control import conformance
 from pacbayes_control.cli.loading import load_task, task_name
 from pacbayes_control.reading import read_policies
+from polling import wait_until
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -548,19 +548,12 @@ def killed(folder: Path, workers: int, stuck: int, *arguments: object) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_for(lambda: lines(file) == workers or process.poll() is not None)
+    wait_until(lambda: lines(file) == workers or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
     pids = file.read_text().split()
     assert (str(process.pid) in pids) == (workers == 1)
-    wait_for(lambda: not any(Path("/proc", pid).exists() for pid in pids))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
 
 
 def lines(path: Path) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from aloft import CALM, TASK, read_record, received, wait_until
+from aloft import CALM, TASK, read_record, received
 from pacbayes_control.flight import keeper, kept
 from pacbayes_control.flight.channel import Channel, ChannelClosed, ChannelFull
 from pacbayes_control.flight.clock import VirtualClock
@@ -35,6 +35,7 @@ from pacbayes_control.flight.simulated import WorldProcess
 from pacbayes_control.flight.stages import place_of
 from pacbayes_control.flight.tracking import UdpTracker
 from pacbayes_control.flight.world import Physics, world_record
+from polling import wait_until
 from sizes import sized
 
 NOBODY = 9  # a port at which nobody listens for frames

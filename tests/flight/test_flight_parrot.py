@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import radio
 
-from aloft import wait_until
 from pacbayes_control.flight import parrot
 from pacbayes_control.flight.drones import DroneError
 from pacbayes_control.flight.kept import KeptDrone
 from pacbayes_control.flight.parrot import GIVE_UP, ParrotSwing, pyparrot_swing
+from polling import wait_until
 
 ADDRESS = "e0:14:d0:63:3d:d0"
 HOVER = bytes([2, 0, 6, 0, 0, 0, 0, 0])  # minidrone, Piloting, FlyingMode, quadricopter

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aloft import wait_until
 from pacbayes_control.flight.tracking import (
     AT_ONCE,
     Pose,
@@ -20,6 +19,7 @@ from pacbayes_control.flight.tracking import (
     parse_address,
     parse_frame,
 )
+from polling import wait_until
 from sizes import sized
 
 FRAME = {"time": 12.5, "frame": 3, "x": 0.1, "y": 1, "z": 0.9, "yaw": -0.2}

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from aloft import CALM, TASK, pilot, read_record, received, stage, wait_until
+from aloft import CALM, TASK, pilot, read_record, received, stage
 from pacbayes_control.flight import simulated
 from pacbayes_control.flight.clock import RealClock, VirtualClock
 from pacbayes_control.flight.faults import Fault
@@ -28,6 +28,7 @@ from pacbayes_control.flight.soak import soak
 from pacbayes_control.flight.stages import place_of, simulated_stage
 from pacbayes_control.flight.tracking import UdpTracker
 from pacbayes_control.flight.world import Physics, Place, World, world_from, world_record
+from polling import wait_until
 from sizes import sized
 
 EMPTY = Place((0.0, 1.0, 0.0), 3.5, 18.0, 0.2, ())

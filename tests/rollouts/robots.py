@@ -165,7 +165,9 @@ def hold(log: str | Path, lines: int) -> None:
     release = released(log, lines)
     if lines_of(log) >= lines and not release.exists():
         append(f"{release} waiting", str(os.getpid()))
-        wait_for(release.exists, 600)
+        until = time.monotonic() + 600  # whoever should have released it may have been killed
+        while not release.exists() and time.monotonic() < until:
+            time.sleep(0.01)
 
 
 def released(log: str | Path, lines: int) -> Path:
@@ -177,16 +179,6 @@ def waiting(log: str | Path, lines: int) -> set[int]:
     """The processes that are amid a rollout, and stay there until they are released."""
     path = Path(f"{released(log, lines)} waiting")
     return set(map(int, path.read_text().split())) if path.exists() else set()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> bool:
-    """Whether a condition comes true, in a time that no machine needs."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def append(path: str, line: str) -> None:

@@ -26,7 +26,6 @@ from robots import (
     released,
     robot_task,
     rolled_out,
-    wait_for,
     waiting,
 )
 
@@ -42,6 +41,7 @@ from pacbayes_control.rollouts import (
     spread,
 )
 from pacbayes_control.rollouts.evaluation import PROBES
+from polling import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_halfway_makes_no_difference(client: Client, tmp
     state: dict[str, Any] = {}
 
     def kill() -> None:
-        assert wait_for(lambda: len(waiting(log, half)) == 2)
+        assert wait_until(lambda: len(waiting(log, half)) == 2)
         state.update(done=kept(out), lines=lines_of(log), pid=min(waiting(log, half)))
         os.kill(state["pid"], signal.SIGKILL)
         released(log, half).touch()
@@ -209,7 +209,7 @@ def has_a_worker(port: int) -> bool:
             return True
         return False
 
-    return wait_for(answers)
+    return wait_until(answers)
 
 
 def test_a_scheduler_that_is_killed_is_a_clear_error_and_another_goes_on(
@@ -278,10 +278,10 @@ def test_a_worker_without_this_package_is_named(client: Client, tmp_path: Path):
             (packages / path.name).symlink_to(path)
     python = str(Path(sys.executable).resolve())
     with worker(port, "bare", python, environment(PYTHONPATH=str(packages))):
-        assert wait_for(lambda: "bare" in names(client))
+        assert wait_until(lambda: "bare" in names(client))
         words = (
             r"^the worker tcp://127\.0\.0\.1:\d+ has no pacbayes-control: install version \S+ the"
         )
         with pytest.raises(ValueError, match=words), cluster(f"127.0.0.1:{port}"):
             pass
-    assert wait_for(lambda: "bare" not in names(client))
+    assert wait_until(lambda: "bare" not in names(client))

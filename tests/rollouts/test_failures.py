@@ -29,7 +29,6 @@ from robots import (
     released,
     robot_task,
     rolled_out,
-    wait_for,
     waiting,
 )
 
@@ -39,6 +38,7 @@ from pacbayes_control.rollouts.failures import Failure
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from polling import wait_until
 
 ENVIRONMENTS = TASKS["miss"].environments(40, stream="train", seed=8)[10:]  # those of every robot
 N = len(ENVIRONMENTS)
@@ -343,7 +343,7 @@ def test_workers_killed_from_outside_make_no_difference(tmp_path: Path, two_proc
 
     def kill() -> None:
         for lines in moments:
-            assert wait_for(lambda n=lines: bool(waiting(log, n)))
+            assert wait_until(lambda n=lines: bool(waiting(log, n)))
             os.kill(min(waiting(log, lines)), signal.SIGKILL)
             released(log, lines).touch()
 
@@ -368,7 +368,7 @@ def test_a_worker_that_dies_while_costs_are_being_kept_makes_no_difference(
             pool: Any = two_processes._pools[0]
             killed.extend(pool._processes)
             os.kill(killed[0], signal.SIGKILL)
-            assert wait_for(lambda: pool._flags.broken is not None)
+            assert wait_until(lambda: pool._flags.broken is not None)
 
     costs = roll(task, executor=two_processes, progress=progress, retries=1)
     assert np.array_equal(costs, EXPECTED)
@@ -399,7 +399,7 @@ def test_a_given_pool_that_breaks_is_a_clear_error_and_what_is_finished_is_kept(
         if not inside and done > 4 and not killed:
             killed.append(rolled_out(log, ENVIRONMENTS)[0][2])
             os.kill(killed[0], signal.SIGKILL)
-            assert wait_for(lambda: bool(executor._broken))
+            assert wait_until(lambda: bool(executor._broken))
 
     with (
         executor,

@@ -17,12 +17,13 @@ import numpy as np
 import psutil
 import pytest
 import robots
-from robots import TASKS, lines_of, policies, released, robot_task, rolled_out, wait_for, waiting
+from robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
 
 from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments
+from polling import wait_until
 from sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -102,7 +103,7 @@ def run_since(log: Path, before: int) -> list[tuple[int, int]]:
 
 
 def gone(pids: set[int]) -> bool:
-    return wait_for(lambda: not any(map(psutil.pid_exists, pids)))
+    return wait_until(lambda: not any(map(psutil.pid_exists, pids)))
 
 
 def test_killed_many_times_at_random_moments_it_ends_with_the_same_bytes(
@@ -117,7 +118,9 @@ def test_killed_many_times_at_random_moments_it_ends_with_the_same_bytes(
         with started(log, out, 1, 0.003) as process:
             if kills < KILLS:
                 if kills % 2 == 0:  # at work; otherwise before it does anything, as well
-                    wait_for(lambda n=before, p=process: lines_of(log) > n or p.poll() is not None)
+                    wait_until(
+                        lambda n=before, p=process: lines_of(log) > n or p.poll() is not None
+                    )
                 time.sleep(rng.uniform(0, 0.3))
                 if process.poll() is None:
                     process.kill()
@@ -150,7 +153,7 @@ def test_killed_with_two_workers_these_end_too_and_it_goes_on_to_the_same_bytes(
     for hold in holds:
         before, done = lines_of(log), kept(out)
         with started(log, out, 2, holds=holds) as process:
-            assert wait_for(lambda h=hold: len(waiting(log, h)) == 2)
+            assert wait_until(lambda h=hold: len(waiting(log, h)) == 2)
             assert process.pid not in waiting(log, hold)
             process.kill()
             process.wait()
@@ -173,7 +176,7 @@ def test_ctrl_c_ends_it_with_its_workers_and_loses_nothing_that_was_finished(
 ):
     """A terminal interrupts the workers as well."""
     with started(log, out, workers, holds=(HOLD,)) as process:
-        assert wait_for(lambda: len(waiting(log, HOLD)) == workers)
+        assert wait_until(lambda: len(waiting(log, HOLD)) == workers)
         done = kept(out)
         (os.kill if alone else os.killpg)(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=120)

@@ -19,7 +19,7 @@ import robots
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, wait_for, waiting
+from robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, waiting
 
 import pacbayes_control
 from pacbayes_control.costs import Costs
@@ -28,6 +28,7 @@ from pacbayes_control.rollouts import evaluate, evaluation, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from polling import wait_until
 from sizes import sized
 
 N, COLUMNS = 30, 4
@@ -550,7 +551,7 @@ evaluate(task, policies(4), train, out=out)
 def test_a_second_process_in_the_same_folder_is_refused(log: Path, out: Path):
     other = subprocess.Popen([sys.executable, "-c", OTHER, robots.HERE, log, out])
     try:
-        assert wait_for(lambda: bool(waiting(log, 2)))
+        assert wait_until(lambda: bool(waiting(log, 2)))
         task = robot_task(log, holds=(2,))
         with pytest.raises(ValueError, match=f"^another process keeps its rollouts in {out}: wait"):
             roll(task, out)
