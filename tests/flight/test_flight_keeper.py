@@ -218,6 +218,19 @@ def test_a_command_that_stays_unanswered_is_a_failure():
         channel.close()
 
 
+def test_a_landing_comes_before_all_that_was_asked(monkeypatch: pytest.MonkeyPatch):
+    ours, theirs = (Channel(end) for end in Pipe())
+    made = Keeper(theirs, {}, flying=False)
+    monkeypatch.setattr(made, "bring_down", lambda: True)
+    for number, what in enumerate(("connect", "take_off", "land")):
+        ours.send({"number": number, "do": what, "value": None})
+        made.hear_loop()
+    assert ours.receive() == {"number": 2, "do": "land", "ok": True}
+    assert not made.asked  # or it would take off after it was told to land
+    for channel in (ours, theirs):
+        channel.close()
+
+
 FAILURES = ("drone-raises", "drone-hangs", "drone-disconnects")
 
 

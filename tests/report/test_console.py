@@ -121,6 +121,18 @@ def numbers(text: str) -> Counter[str]:
     return Counter(re.findall(r"\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?", text))
 
 
+def test_a_certificate_shows_what_its_promise_rests_on(shown: Callable[..., str]):
+    rows = [" ".join(line.split()) for line in shown(SHOWS["certificate"]).splitlines()]
+    c = robust().certificate
+    for start in (
+        "bound 0.", "without a shift 0.", f"shift {c.ball}, ",
+        f"observed cost {c.empirical_cost:.4f}",
+        "test estimate 0.0612 (on 20,000 environments", "a rollout costs 1 for a contact",
+        "environments 60, ", "KL from the prior ", "prior ",
+    ):  # fmt: skip
+        assert [row for row in rows if row.startswith(start)], start
+
+
 def test_every_show_is_tried():
     names = {name for module in (terminal, tables) for name in vars(module)}
     assert {name.removeprefix("show_") for name in names if name.startswith("show_")} <= set(SHOWS)

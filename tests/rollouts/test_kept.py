@@ -527,6 +527,12 @@ def test_a_file_in_place_of_the_folder_is_refused_and_left_alone(tmp_path: Path)
     assert path.read_text() == "precious"
 
 
+def test_a_folder_that_cannot_be_written_to_is_named(out: Path):
+    (out / "rollouts.new").mkdir(parents=True)
+    with pytest.raises(OSError, match=f"^{out}: Is a directory$"):
+        evaluate(TASKS["miss"], policies(2), TASKS["miss"].environments(5, stream="train"), out=out)
+
+
 def test_an_empty_folder_will_do_and_so_will_the_name_of_one(tmp_path: Path):
     costs = evaluate(TASKS["miss"], policies(2), environments(TASKS["miss"]), out=str(tmp_path))
     assert (tmp_path / "graded.npy").exists()

@@ -28,6 +28,7 @@ from pacbayes_control.rollouts import (
     sample_costs,
     sampled_mean,
 )
+from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import Vehicle
 
 KINDS = ("threads", "scrambled", "processes", "loky")
@@ -190,6 +191,15 @@ def test_a_task_that_uses_all_cores_is_given_no_workers():
     task = Greedy(robots.miss, robots.draw, "greedy", 2)
     with pytest.raises(ValueError, match=r"^the task greedy uses all cores by itself: leave out"):
         evaluate(task, policies(2), task.environments(5, stream="train"), executor=2)
+
+
+def test_a_call_goes_to_the_process_that_has_the_fewest():
+    with ProcessPool(2) as pool:
+        for _ in range(3):  # what has landed counts no longer
+            assert pool.landed(pool.submit_avoiding(1, int)) == 0
+        waiting = pool.submit_avoiding(0, int)
+        assert pool.landed(pool.submit(int)) == 0
+        assert pool.landed(waiting) == 1
 
 
 def test_an_executor_that_was_given_is_not_shut_down():

@@ -216,6 +216,13 @@ def test_one_by_one_and_in_batches_are_the_same(n: int, columns: int):
     assert np.array_equal(one.costs(policies, environments), many.costs(policies, environments))
 
 
+def test_progress_is_told_after_the_first_rollout():
+    told: list[int] = []
+    environments = STILL.environments(50, stream="train")
+    evaluate(STILL, rows(2), environments, progress=lambda done, _: told.append(done))
+    assert (told[0], told[-1]) == (1, 100)
+
+
 @EVERY_TASK
 def test_policies_of_another_length_are_refused_before_any_rollout(task: Any):
     calls = []

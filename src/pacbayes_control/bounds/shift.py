@@ -192,7 +192,7 @@ def tilted_maurer(
     >>> round(float(shift_inverse(maurer(0.5, 1.0, 1000, 0.01), 0.02, "kl")), 3)
     0.667
     """
-    checked_tilt(tilt)
+    check_tilt(tilt)
     mean = maurer_xi(empirical_tilted, kl, n, delta)
     exponent = float(checked_radius(radius)) + np.log1p(math.expm1(tilt) * mean)
     return np.minimum(exponent / tilt * (1 + ROUNDING), 1.0)
@@ -207,13 +207,12 @@ def checked_radius(radius: ArrayLike) -> Floats:
     return radius
 
 
-def checked_tilt(tilt: float) -> float:
-    """λ, if e^{λC} can be told apart from its rounding and from infinity."""
+def check_tilt(tilt: float) -> None:
+    """An error unless e^{λC} can be told apart from its rounding and from infinity."""
     if not SMALLEST_TILT <= tilt <= LARGEST_TILT:
         raise ValueError(
             f"a tilt of {tilt:g} must lie between {SMALLEST_TILT:g} and {LARGEST_TILT:g}"
         )
-    return float(tilt)
 
 
 def _exponential(mean: float) -> float:

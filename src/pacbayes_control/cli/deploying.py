@@ -259,8 +259,6 @@ def monitor(
         watched = Monitor(certificate, 0.05 if alpha is None else alpha)
     before = watched.trials, watched.verified
     watched.verified = fingerprint(run) if run else None
-    if state:
-        watched.check_unchanged(state)
     if outcomes:
         costs = read_outcomes(outcomes, column)
         repeated = "again" if again else "grown" if grown else None

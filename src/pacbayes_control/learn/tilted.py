@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from numpy.typing import ArrayLike
 
 from pacbayes_control.balls import Ball
-from pacbayes_control.bounds.shift import checked_tilt
+from pacbayes_control.bounds.shift import check_tilt
 from pacbayes_control.certificate import Budget
 from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
 from pacbayes_control.distributions import Categorical
@@ -47,7 +47,7 @@ def learn_tilted(
     if not tilts:
         raise ValueError("a tilted certificate needs at least one tilt")
     for tilt in tilts:
-        checked_tilt(tilt)
+        check_tilt(tilt)
     budget = Budget(delta)
     if ball.delta:
         budget.spend(SHARE, ball.delta)
