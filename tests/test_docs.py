@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
 from forgetting import examples_forgotten
 from pacbayes_control.cli import main
+from polling import wait_until_gone
 from sizes import FULL, sized
 
 ROOT = Path(__file__).parents[1]
@@ -160,14 +164,29 @@ def run_here(words: list[str]) -> None:
 
 
 def run_bash(text: str) -> None:
+    """What is still running at the end is ended: Dask's worker may not, without its scheduler."""
     with socket.socket() as free:  # Dask's own port may be another's
         free.bind(("127.0.0.1", 0))
         text = text.replace("8786", str(free.getsockname()[1]))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euc", text], env=os.environ | {"PATH": path}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    with TemporaryFile("w+") as said:  # no pipe, which would be waited for
+        bash = subprocess.Popen(
+            ["bash", "-euc", text], env=os.environ | {"PATH": path}, stdin=subprocess.DEVNULL,
+            stdout=said, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = bash.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(bash.pid, signal.SIGKILL)
+        said.seek(0)
+        assert code == 0, said.read()
+
+
+def test_a_block_is_not_waited_for_when_it_leaves_a_process_behind(tmp_path: Path):
+    run_bash(f"sleep 1000 & echo $! > {tmp_path}/left")
+    left = int((tmp_path / "left").read_text())
+    wait_until_gone(left)
 
 
 def test_the_readmes_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

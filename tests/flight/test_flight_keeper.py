@@ -19,7 +19,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 from aloft import CALM, TASK, read_record, received
@@ -35,7 +34,7 @@ from pacbayes_control.flight.simulated import WorldProcess
 from pacbayes_control.flight.stages import place_of
 from pacbayes_control.flight.tracking import UdpTracker
 from pacbayes_control.flight.world import Physics, world_record
-from polling import wait_until
+from polling import wait_until, wait_until_gone
 from sizes import sized
 
 NOBODY = 9  # a port at which nobody listens for frames
@@ -118,10 +117,6 @@ def landed(drone: KeptDrone) -> bool:
         return False
 
 
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 # ---- as it should be ----------------------------------------------------------------------------
 
 
@@ -146,7 +141,7 @@ def test_commands_reach_the_drone_and_their_times_come_back(sky: Sky):
     keeper, driver = sky.processes
     wait_until(sky.drone.land)
     sky.drone.disconnect()
-    wait_until(lambda: gone(keeper) and gone(driver))
+    wait_until_gone(keeper, driver)
     assert sky.received("disconnect")
 
 
@@ -442,7 +437,7 @@ def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
     os.kill(keeper, signal.SIGSTOP)
     assert wait_until(lambda: landed(sky.drone))
     wait_until(sky.down)
-    wait_until(lambda: gone(keeper))
+    wait_until_gone(keeper)
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import robots
 from robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
@@ -23,7 +22,7 @@ from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments
-from polling import wait_until
+from polling import wait_until, wait_until_gone
 from sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -102,10 +101,6 @@ def run_since(log: Path, before: int) -> list[tuple[int, int]]:
     return [(row, number) for row, number, _ in rolled_out(log, train(log), before)]
 
 
-def gone(pids: set[int]) -> bool:
-    return wait_until(lambda: not any(map(psutil.pid_exists, pids)))
-
-
 def test_killed_many_times_at_random_moments_it_ends_with_the_same_bytes(
     log: Path, out: Path, tmp_path: Path
 ):
@@ -157,7 +152,7 @@ def test_killed_with_two_workers_these_end_too_and_it_goes_on_to_the_same_bytes(
             assert process.pid not in waiting(log, hold)
             process.kill()
             process.wait()
-            assert gone(waiting(log, hold))
+            wait_until_gone(*waiting(log, hold))
         assert len([cell for cell in run_since(log, before) if cell in done]) <= PROBES
         assert done < kept(out)
         released(log, hold).touch()
@@ -182,7 +177,7 @@ def test_ctrl_c_ends_it_with_its_workers_and_loses_nothing_that_was_finished(
         _, errors = process.communicate(timeout=120)
         assert process.returncode not in (0, -signal.SIGKILL)
         assert "KeyboardInterrupt" in errors
-        assert gone(waiting(log, HOLD))
+        wait_until_gone(*waiting(log, HOLD))
     assert done
     assert done <= kept(out)
     done, before = kept(out), lines_of(log)
