@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 INSTALL = $(PYTHON) -m venv .venv && $(PIP) --upgrade pip && $(PIP) -e
-# What a file of tests has learnt once is for one worker.
-WORKERS := --numprocesses logical --dist loadfile
+# What a file of tests has learnt once is for one worker. The last files are short, and end together.
+WORKERS := --numprocesses logical --dist loadfile --no-loadscope-reorder
 RUN ?= runs/vehicle
 MUTANTS ?= 60
 SEED ?= 0
@@ -37,6 +37,10 @@ programs:
 certify: setup
 	$(BIN)/pbc learn vehicle --out $(RUN) --force
 	$(BIN)/pbc verify $(RUN)
+
+# Each worker has a core, and its linear algebra no more than that.
+test test-fast test-full: export OMP_NUM_THREADS := 1
+test test-fast test-full: export OPENBLAS_NUM_THREADS := 1
 
 test: lint
 	$(BIN)/pytest $(WORKERS)
