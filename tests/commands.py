@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from pacbayes_control.cli import main
+from shortcuts import quick_checks
 
 
 def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -19,6 +26,28 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
         timeout=1800,
         check=False,
     )
+
+
+def run_here(*arguments: object) -> int:
+    """The exit code of the command within this process, which spares the start of another."""
+    with pytest.MonkeyPatch.context() as patch, examples_forgotten():
+        quick_checks(patch)
+        patch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+@contextmanager
+def examples_forgotten() -> Iterator[None]:
+    """What is imported from the examples is new to the next process of a reader, and so here."""
+    path, known = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = path
+    for name in {*sys.modules} - known:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent.name == "examples":
+            del sys.modules[name]
 
 
 def complaint(result: subprocess.CompletedProcess[str], code: int = 2) -> str:

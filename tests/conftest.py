@@ -16,8 +16,7 @@ import pytest
 import typer.main
 from hypothesis import settings
 
-from commands import command
-from pacbayes_control.cli import main
+from commands import command, run_here
 from pacbayes_control.costs import Costs
 from pacbayes_control.rollouts.pools import ProcessPool
 from sizes import FAST, FULL
@@ -90,13 +89,9 @@ def quick(
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        shown = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return subprocess.CompletedProcess(sys.argv, stop.value.code, shown.out, shown.err)
+        code = run_here(*arguments)
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
 
     return run
 

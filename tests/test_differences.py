@@ -321,7 +321,6 @@ def test_the_command_prints_a_warning_and_is_content(
     quick: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pacbayes_control.conformance._elsewhere_the_same", lambda *_: "spared")
-    monkeypatch.setattr("pacbayes_control.conformance._speed", lambda *_: "spared")
     (tmp_path / "blind.py").write_text(TASK)
     done = quick("check", "blind.py:task", "--json", "check.json")
     assert done.returncode == 0

@@ -16,9 +16,9 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from forgetting import examples_forgotten
-from pacbayes_control.cli import main
+from commands import examples_forgotten, run_here
 from polling import wait_until_gone
+from shortcuts import coarse_pictures, plain_kl
 from sizes import FULL, sized
 
 ROOT = Path(__file__).parents[1]
@@ -132,6 +132,8 @@ def test_every_code_block_of_the_site_runs(
 ):
     """From top to bottom, as a reader would: in one folder, and in one session of Python."""
     monkeypatch.chdir(tmp_path)
+    coarse_pictures(monkeypatch)
+    plain_kl(monkeypatch)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     session = {"__name__": "__main__"}
     with examples_forgotten():
@@ -149,18 +151,10 @@ def run_shell(text: str) -> None:
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["pbc"] and ALONE.fullmatch(" ".join(words)):
-            run_here(words)
+            assert run_here(*words[1:]) == 0, words
         else:
             run_bash(line)
     return None
-
-
-def run_here(words: list[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch, examples_forgotten():
-        patch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as stop:
-            main()
-    assert stop.value.code == 0, words
 
 
 def run_bash(text: str) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forgetting import examples_forgotten
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
@@ -27,14 +25,9 @@ def commands(name: str) -> list[list[str]]:
 
 @pytest.fixture
 def run(quick: Pbc, tmp_path: Path) -> Pbc:
-    """A command in a folder with the examples, as in a process that has imported none of them."""
+    """A command in a folder with the examples."""
     (tmp_path / "examples").symlink_to(EXAMPLES)
-
-    def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-        with examples_forgotten():
-            return quick(*arguments)
-
-    return command
+    return quick
 
 
 def with_few(arguments: list[str], n: int) -> list[str]:
