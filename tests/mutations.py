@@ -4,11 +4,11 @@
     python tests/mutations.py draw 60 --seed 1 --out mutants.json
     python tests/mutations.py run mutants.json         # a line each, and the outcomes in a file
 
-Only the tests that reach a mutant run, the quickest first, until one fails. Compiled kernels leave
-no trace of their lines, and neither do lines that run at import: for those, the tests that reach
-the module run, or else its folder. A mutant is kept as the text before and after, so that the same
-ones can be tried with other tests. (mutmut changes no decorated function, and so no kernel;
-cosmic-ray runs the whole suite for each mutant.)
+Only the tests that reach a mutant run, the quickest first, and the others of their files, until one
+fails. Compiled kernels leave no trace of their lines, and neither do lines that run at import: for
+those, the tests that reach the module run, or else its folder. A mutant is kept as the text before
+and after, so that the same ones can be tried with other tests. (mutmut changes no decorated
+function, and so no kernel; cosmic-ray runs the whole suite for each mutant.)
 """
 
 from __future__ import annotations
@@ -214,7 +214,10 @@ class Reach:
                     self.lines[path[path.index(SOURCE) :]][test[1]].update(n for n in ends if n > 0)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that reach the mutant's lines, its module or its folder, the quickest first."""
+        """The tests that reach the mutant's lines, its module or its folder, the quickest first.
+
+        Then all others of their files: what a file learns once counts for the first that asks.
+        """
         tree = ast.parse((ROOT / mutant.file).read_text())
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         bodies = {n for f in functions for n in range(f.body[0].lineno, (f.end_lineno or 0) + 1)}
@@ -225,7 +228,12 @@ class Reach:
             test for file, tests in self.lines.items() if file.startswith(folder) for test in tests
         }
         found = self._at(mutant.file, here) or self._at(mutant.file, bodies) or near
-        return sorted(found, key=lambda test: self.seconds.get(test, 1.0))
+        files = {test.split("::")[0] for test in found}
+        others = {test for test in self.seconds if test.split("::")[0] in files} - found
+        return [*self._quickest(found), *self._quickest(others)]
+
+    def _quickest(self, tests: set[str]) -> list[str]:
+        return sorted(tests, key=lambda test: self.seconds.get(test, 1.0))
 
     def _at(self, file: str, lines: set[int]) -> set[str]:
         return {test for test, reached in self.lines[file].items() if reached & lines}

@@ -218,6 +218,13 @@ def test_without_a_command_help_is_shown(quick: Pbc):
     assert "pbc: " not in result.stderr
 
 
+def test_importing_the_package_loads_no_library():
+    words = "import sys, pacbayes_control; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True).stdout
+    assert "pacbayes_control" in loaded
+    assert not {"numpy", "scipy", "numba", "matplotlib"} & {*loaded.split()}
+
+
 def test_the_version_is_printed(tmp_path: Path):
     assert command(tmp_path, "--version").stdout.strip() == pacbayes_control.__version__
 

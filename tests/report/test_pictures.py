@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from pacbayes_control.learn import GaussianPrior, certify_draw, learn_finite, learn_one
 from pacbayes_control.paper.spread import over_draws
@@ -10,8 +11,10 @@ from pacbayes_control.paper.table1 import Row
 from pacbayes_control.report.pictures import (
     draw_gains,
     draw_rollouts,
+    draw_scene,
     draw_table1,
     drawn_policies,
+    view_of,
 )
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Vehicle
@@ -60,6 +63,12 @@ def test_what_is_drawn_is_what_is_certified():
         assert (after == run.costs.parameters[0]).all()
     before, _ = drawn_policies(draw, 3)
     assert len({tuple(policy) for policy in before}) == 3
+
+
+def test_a_scene_shows_what_its_arena_says_and_no_more():
+    task, axis = Vehicle(), Figure().subplots()
+    draw_scene(axis, task, task.environments(1, stream="picture").arrays()["obstacles"][0])
+    assert (*axis.get_xlim(), *axis.get_ylim()) == view_of(task)
 
 
 def test_gains_are_drawn_with_their_names(tmp_path: Path):
