@@ -52,9 +52,8 @@ COLUMNS = 5
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     """Two workers, each a process of its own; the last tests kill them, and Dask replaces them."""
-    options: dict[str, Any] = {"dashboard_address": None}
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, **options) as two,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as two,
         Client(two, set_as_default=False) as client,
     ):
         yield client
