@@ -213,6 +213,37 @@ def test_a_command_that_stays_unanswered_is_a_failure():
         channel.close()
 
 
+def test_a_keeper_that_ends_while_a_landing_is_awaited_is_a_failure():
+    ours, theirs = (Channel(end) for end in Pipe())
+    drone = KeptDrone({})
+    drone.keeper = ours
+    assert drone.land() is False
+    theirs.close()
+    with pytest.raises(DroneError, match="the keeper ended"):
+        wait_until(drone.land)
+    ours.close()
+
+
+def test_a_keeper_that_hears_nothing_lands_and_says_why(monkeypatch: pytest.MonkeyPatch):
+    ours, theirs = (Channel(end) for end in Pipe())
+    made = Keeper(theirs, {}, silence=0.0)
+
+    def take_off() -> None:
+        made.flying = True
+
+    def bring_down() -> bool:
+        made.flying, made.orphaned = False, True
+        return True
+
+    monkeypatch.setattr(made, "listen", take_off)
+    monkeypatch.setattr(made, "bring_down", bring_down)
+    made.run()
+    reason = "nothing was heard from the loop for 0 s"
+    assert ours.receive() == {"fallen": reason, "landed": True}
+    for channel in (ours, theirs):
+        channel.close()
+
+
 def test_a_landing_comes_before_all_that_was_asked(monkeypatch: pytest.MonkeyPatch):
     ours, theirs = (Channel(end) for end in Pipe())
     made = Keeper(theirs, {}, flying=False)

@@ -166,6 +166,15 @@ def test_only_the_first_sender_is_listened_to(tracker: UdpTracker, sender: socke
         assert len(collect(tracker, 1)) == 1
 
 
+def test_what_came_before_the_start_is_forgotten(tracker: UdpTracker, sender: socket.socket):
+    sender.sendto(message(frame=7), ("127.0.0.1", tracker.port))
+    tracker.wait(120)
+    tracker.start()
+    assert tracker.poses() == []
+    sender.sendto(message(frame=1), ("127.0.0.1", tracker.port))
+    assert [pose.frame for pose in collect(tracker, 1)] == [1]
+
+
 def test_a_flood_does_not_hold_up_the_loop(tracker: UdpTracker, sender: socket.socket):
     for n in range(3 * AT_ONCE):
         sender.sendto(message(frame=n, x=n / 1e4), ("127.0.0.1", tracker.port))
