@@ -19,7 +19,7 @@ from shortcuts import quick_checks
 def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """What the command says in a process of its own, as a user runs it in a folder."""
     return subprocess.run(
-        [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
+        [sys.executable, "-m", "pacbayes_control", *map(str, arguments)],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -194,7 +194,6 @@ def test_bench_vehicle_measures_against_pybullet(quick: Pbc, tmp_path: Path):
     assert [row["environments"] for row in record["scaling"]] == [2, 4, 8, 2, 2]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_bench_learn_measures_against_the_programmes(quick: Pbc, tmp_path: Path):
     result = quick("bench", "learn", "--json", "b.json")

@@ -115,7 +115,7 @@ def test_words_go_to_standard_error_where_json_goes_to_the_terminal(quick: Pbc, 
 
 def start(run: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pacbayes_control.cli", "fly", str(run), *arguments],
+        [sys.executable, "-m", "pacbayes_control", "fly", str(run), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

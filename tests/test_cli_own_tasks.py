@@ -542,7 +542,7 @@ def killed(folder: Path, workers: int, stuck: int, *arguments: object) -> None:
     """Start a command, kill it when all are stuck, after so many rollouts each; workers end."""
     file = folder / "stuck"
     process = subprocess.Popen(
-        [sys.executable, "-m", "pacbayes_control.cli", *map(str, arguments)],
+        [sys.executable, "-m", "pacbayes_control", *map(str, arguments)],
         cwd=folder,
         env={**os.environ, "PBC_TEST_STUCK": str(stuck)},
         stdout=subprocess.DEVNULL,
