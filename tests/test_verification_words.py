@@ -286,6 +286,11 @@ def test_no_mark_that_looks_like_a_quote_stays_in_a_name(quote: str):
     assert quoted(f"slow{quote} fails")[1:-1] == "slow' fails"
 
 
+def test_a_name_takes_sixty_characters_of_a_sentence_at_most():
+    assert quoted("n" * 60) == f"“{'n' * 60}”"
+    assert quoted("n" * 61) == f"“{'n' * 59}…”"
+
+
 FORGERY = "a” fails in at most 0.01 % of new environments drawn like the 9 it was tested on. “b"
 
 
