@@ -487,6 +487,7 @@ def test_reproduce_table2_prints_writes_and_draws(
     assert [(row["environments"], row["method"]) for row in rows] == [
         (n, method) for n in sizes for method in ("robust", "train", "test")
     ]
+    assert rows == table2.to_dicts(table2.table2(1, 1000, seed=0))  # unless another is given
     contract = {"environments", "method", "bound", "true_cost", "paper_bound", "paper_true_cost"}
     for row in rows:
         assert row.keys() >= contract
