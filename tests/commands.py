@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pacbayes_control.cli import main
-from shortcuts import quick_checks
+from sizes import FULL
 
 
 def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -31,12 +31,22 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
 def run_here(*arguments: object) -> int:
     """The exit code of the command within this process, which spares the start of another."""
     with pytest.MonkeyPatch.context() as patch, examples_forgotten():
-        quick_checks(patch)
+        if not FULL:
+            quick_checks(patch)
         patch.setattr(sys, "argv", ["pbc", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
     assert isinstance(stop.value.code, int)
     return stop.value.code
+
+
+def quick_checks(patch: pytest.MonkeyPatch) -> None:
+    """Check tasks on one other process, with no two seconds to see how fast they are."""
+    from pacbayes_control import conformance  # where a command runs, not where tests are counted
+
+    speed, pool = conformance._speed, conformance.ProcessPool
+    patch.setattr(conformance, "_speed", lambda job, _: speed(job, 0.05))
+    patch.setattr(conformance, "ProcessPool", lambda _: pool(1))
 
 
 @contextmanager

@@ -22,9 +22,12 @@ from pacbayes_control.rollouts.pools import ProcessPool
 from sizes import FAST, FULL
 
 CASES_IF_FAST = 1  # of each parametrised test
+EXAMPLES_IF_FAST = 20  # of each that Hypothesis makes up
 
 # Machines are noisy: no test may fail because it took long, nor pass by another draw of examples.
-settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, max_examples=EXAMPLES_IF_FAST if FAST else 100
+)
 settings.load_profile("steady")
 # Typer makes all the commands anew for each call, which is half the time of many tests.
 typer.main.get_command = kept_in_memory(typer.main.get_command)

@@ -1,4 +1,4 @@
-"""Shortcuts around what takes long and is tested elsewhere."""
+"""Shortcuts for tests of grasping, around what takes long and is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from typing import Any
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control import conformance
 from pacbayes_control.distributions import DiagonalGaussian
 from pacbayes_control.report import grasp_pictures
-from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks.grasping.rendering import shaded
 from pacbayes_control.verification import runs
 from pacbayes_control.verification.intervals import Interval, iv
 from sizes import FULL, sized
 
 STEP = sized(4, full=1)  # pixels by which one ray stands
-
-
-def quick_checks(patch: pytest.MonkeyPatch) -> None:
-    """Check tasks on one other process, with no two seconds to see how fast they are."""
-    speed = conformance._speed
-    if not FULL:
-        patch.setattr(conformance, "_speed", lambda job, _: speed(job, 0.05))
-        patch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(1))
 
 
 def coarsely(model: Any, data: Any, eye: Any, target: Any, size: Any, *more: Any) -> NDArray:

@@ -95,6 +95,7 @@ def result(grasps: list[int], folder: Path, told: dict[str, list[tuple[int, int]
     return found
 
 
+@pytest.mark.slow
 def test_both_ways_to_learn_have_a_row(result: Grasped):
     ours, paper = result.rows
     assert (ours.setting, ours.head, ours.surrogate) == ("ours", "circle", "table")

@@ -218,6 +218,7 @@ def test_depths_in_single_precision_miss_nothing_that_is_not_grazed(field):
         assert np.mean(farthest - nearest > 1e-3) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rays", [2, 7, 40])
 def test_depths_are_exact_for_fans_of_other_sizes(rays):
     rng = np.random.default_rng(3)

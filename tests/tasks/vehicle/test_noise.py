@@ -128,6 +128,7 @@ def largest_correlation(variables: NDArray) -> float:
     )
 
 
+@pytest.mark.slow
 def test_draws_are_uncorrelated_across_steps_rays_wheels_and_rollouts(draws):
     """Among so many pairs the largest of independent ones is at some 5 deviations."""
     places = draws.reshape(20 * 22, -1)
