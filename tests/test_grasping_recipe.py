@@ -122,6 +122,7 @@ def test_labels_are_kept_in_parts_and_a_larger_set_begins_with_a_smaller(
     assert parts == {"train-0-0-16", "train-0-16-20"}
 
 
+@pytest.mark.slow
 def test_labels_are_the_same_for_every_network_but_not_for_every_robot_or_grid(
     tmp_path: Path, labels: Labels
 ):

@@ -145,6 +145,7 @@ def test_the_kl_p_value_is_never_below_the_exact_one(n, bound):
     assert loose[-1] == pytest.approx(bound**n, rel=1e-9)  # and there it is exact
 
 
+@pytest.mark.slow
 @given(mean=st.floats(0, 1), n=st.integers(1, 10_000), bound=st.floats(1e-6, 1, exclude_max=True))
 def test_the_kl_p_value_is_its_formula(mean, n, bound):
     expected = math.exp(-n * float(kl_bernoulli(mean, bound))) if mean > bound else 1.0

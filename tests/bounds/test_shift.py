@@ -414,6 +414,7 @@ def test_the_exact_value_is_never_above_the_variational_inequality(name):
         assert shift_inverse(u, b, name) <= value + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 2))
 def test_the_kl_inequality_is_the_variational_one_with_an_offset_of_minus_one(costs, radius):

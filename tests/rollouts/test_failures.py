@@ -106,6 +106,7 @@ def processes_at(log: Path, row: int) -> list[int]:
     return [pid for *at, pid in rolled_out(log, ENVIRONMENTS) if at == [row, 2]]
 
 
+@pytest.mark.slow
 def test_rollouts_that_raise_at_a_time_are_tried_on_another_process_too(
     tmp_path: Path, two_processes: Executor
 ):

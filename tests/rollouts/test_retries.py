@@ -78,6 +78,7 @@ def threads() -> Iterator[Executor]:
 # ---- refused ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_repeating_the_call_never_gives_costs_of_a_task_that_fails_at_random(out: Path):
     later = 0
     for seed in range(20):

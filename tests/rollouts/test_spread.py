@@ -19,6 +19,7 @@ PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
 QUICK = Settings(steps=3, pairs=4, natural=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hit_all", "trip"])
 def test_learning_with_a_spread_task_gives_the_very_same_run(name: str, two_processes: Executor):
     task = TASKS[name]

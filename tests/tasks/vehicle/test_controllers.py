@@ -89,6 +89,7 @@ def test_every_outcome_of_every_class_is_the_oracles(reference):
     np.testing.assert_array_equal(costs, reference.contact > 0)
 
 
+@pytest.mark.slow
 def test_trajectories_of_every_class_follow_the_oracles_until_contact(reference):
     for e, p, taken in reference.trajectories():
         contact = reference.contact[e, p]

@@ -141,6 +141,7 @@ def test_draws_are_uncorrelated_across_steps_rays_wheels_and_rollouts(draws):
         assert abs(product) < 4 / np.sqrt(neighbour.size)
 
 
+@pytest.mark.slow
 def test_squared_draws_are_uncorrelated_too(draws):
     assert largest_correlation(draws.reshape(20 * 22, -1) ** 2) < 5.8
 
@@ -290,6 +291,7 @@ def test_a_world_without_noise_has_no_draw_of_it():
     np.testing.assert_array_equal(costs[0], costs[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel_slip", "range_noise"])
 def test_a_little_noise_changes_few_costs_and_much_changes_many(kind):
     plain = Vehicle(controller=Linear())
