@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 INSTALL = $(PYTHON) -m venv .venv && $(PIP) --upgrade pip && $(PIP) -e
-# What a file of tests has learnt once is for one worker. The last files are short, and end together.
+# What a file of tests has learnt once is for one worker; the order is that of tests/conftest.py.
 WORKERS := --numprocesses logical --dist loadfile --no-loadscope-reorder
 RUN ?= runs/vehicle
 MUTANTS ?= 60

@@ -34,7 +34,11 @@ typer.main.get_command = kept_in_memory(typer.main.get_command)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out `full` tests, and in a fast run `slow` ones and most cases of a table."""
+    """Leave out `full` tests, and in a fast run `slow` ones and most cases of a table.
+
+    Files with slow tests come first, so that all workers end with short ones; and neighbours, which
+    compile the same kernels, far from each other: by the last letters of their names.
+    """
     cases: Counter[str] = Counter()
 
     def wanted(item: pytest.Item) -> bool:
@@ -46,7 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     kept = [item for item in items if wanted(item)]
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
-    items[:] = kept
+    slow = {item.path for item in kept if item.get_closest_marker("slow")}
+    items[:] = sorted(kept, key=lambda item: (item.path not in slow, str(item.path)[::-1]))
 
 
 def pytest_collection_finish() -> None:
