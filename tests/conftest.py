@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -55,7 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Write no bytecode from here on: of a test's module, changed within a second, it is stale."""
+    """Write no bytecode from here on: of a test's module, changed within a second, it is stale.
+
+    And spare the collector of garbage the modules and tests that stay to the end.
+    """
+    gc.freeze()
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
