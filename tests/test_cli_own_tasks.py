@@ -19,7 +19,7 @@ from commands import complaint, files
 from pacbayes_control import conformance
 from pacbayes_control.cli.loading import load_task, task_name
 from pacbayes_control.reading import read_policies
-from polling import wait_until
+from polling import wait_until, wait_until_gone
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -553,7 +553,7 @@ def killed(folder: Path, workers: int, stuck: int, *arguments: object) -> None:
     assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
     pids = file.read_text().split()
     assert (str(process.pid) in pids) == (workers == 1)
-    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
+    wait_until_gone(*map(int, pids))
 
 
 def lines(path: Path) -> int:

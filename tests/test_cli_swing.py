@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from commands import complaint, files
-from pacbayes_control import conformance
 from pacbayes_control.recipes.swing import recorded_swing
 from pacbayes_control.report import page
-from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.run import Run
 from pacbayes_control.tasks import Swing
 from pacbayes_control.tasks.swing import DrawnGains, WorstGains
@@ -92,8 +90,7 @@ def test_learning_twice_gives_the_same_bytes(quick: Pbc, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_swing_keeps_every_promise(quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(1))
+def test_the_swing_keeps_every_promise(quick: Pbc, tmp_path: Path):
     result = quick("check", "swing", "--json", "c.json")
     assert result.returncode == 0, result.stdout
     assert "It keeps every promise that was tried." in result.stdout
