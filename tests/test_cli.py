@@ -218,11 +218,19 @@ def test_without_a_command_help_is_shown(quick: Pbc):
     assert "pbc: " not in result.stderr
 
 
-def test_importing_the_package_loads_no_library():
-    words = "import sys, pacbayes_control; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "spared"),
+    [
+        ("pacbayes_control", {"numpy", "scipy", "numba", "matplotlib"}),
+        ("pacbayes_control.rollouts.workers", {"scipy.special", "numba"}),
+        ("pacbayes_control.tasks.vehicle", {"scipy.special", "scipy.optimize"}),
+    ],
+)
+def test_a_process_loads_no_library_that_it_may_not_need(module: str, spared: set[str]):
+    words = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True).stdout
-    assert "pacbayes_control" in loaded
-    assert not {"numpy", "scipy", "numba", "matplotlib"} & {*loaded.split()}
+    assert module in loaded.split()
+    assert not spared & {*loaded.split()}
 
 
 def test_the_version_is_printed(tmp_path: Path):

@@ -17,9 +17,8 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import betainc, betaln, ndtr
 
 from pacbayes_control.bounds import kl_beta, kl_categorical, kl_gaussian
 from pacbayes_control.bounds.divergences import named_divergence
@@ -109,7 +108,7 @@ class Beta(Family):
 
     @property
     def _constant(self) -> float:
-        return float(betaln(self.alpha, self.beta))
+        return float(scipy.special.betaln(self.alpha, self.beta))
 
     def _check_comparable(self, training: Any) -> None:
         super()._check_comparable(training)
@@ -124,7 +123,8 @@ class Beta(Family):
         b = order * self.beta + (1 - order) * training.beta
         if not (a > 0 and b > 0):
             return math.inf
-        terms = float(betaln(a, b)), -order * self._constant, (order - 1) * training._constant
+        constant = float(scipy.special.betaln(a, b))
+        terms = constant, -order * self._constant, (order - 1) * training._constant
         # A logarithm of B loses digits of those of Γ that it is made of.
         largest = max(a + b, self.alpha + self.beta, training.alpha + training.beta)
         lost = 1 + 0.1 * (1 + order) * abs(math.lgamma(largest))
@@ -151,7 +151,8 @@ class Beta(Family):
         points = set(ends)
         for left, right in pairwise(ends):
             if ratio(left) * ratio(right) < 0:
-                points.add(cast(float, brentq(ratio, left, right, xtol=1e-13, maxiter=1000)))
+                root = scipy.optimize.brentq(ratio, left, right, xtol=1e-13, maxiter=1000)
+                points.add(cast(float, root))
         cuts = np.array(sorted(points))
         difference = np.diff(self._below(cuts) - training._below(cuts))
         beyond = self._beyond() + training._beyond()  # counted as if all of it differed
@@ -160,13 +161,14 @@ class Beta(Family):
     def _below(self, s: Floats) -> Floats:
         """The distribution function at logit s."""
         x, rest = 1 / (1 + np.exp(-s)), 1 / (1 + np.exp(s))
-        lower = betainc(self.alpha, self.beta, x)
-        return np.where(s < 0, lower, 1 - betainc(self.beta, self.alpha, rest))
+        lower = scipy.special.betainc(self.alpha, self.beta, x)
+        return np.where(s < 0, lower, 1 - scipy.special.betainc(self.beta, self.alpha, rest))
 
     def _beyond(self) -> float:
         """The mass at both ends that no logit up to FAR reaches."""
         end = math.exp(-FAR)
-        return float(betainc(self.alpha, self.beta, end) + betainc(self.beta, self.alpha, end))
+        low = scipy.special.betainc(self.alpha, self.beta, end)
+        return float(low + scipy.special.betainc(self.beta, self.alpha, end))
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ class Gaussian(Family):
         roots = {far / a} if a > 1e-300 and abs(far) < 1e300 * a else set()
         roots |= {c / far} if far else set()
         points = np.array([-np.inf, *sorted(roots), np.inf])
-        difference = np.diff(ndtr(points)) - np.diff(ndtr(d + r * points))
+        ours, theirs = scipy.special.ndtr(points), scipy.special.ndtr(d + r * points)
+        difference = np.diff(ours) - np.diff(theirs)
         return float(np.abs(difference).sum() / 2) + 1e-12
 
 

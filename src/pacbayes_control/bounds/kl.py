@@ -8,8 +8,8 @@ the theorem, by less than 10⁻¹², and never tighter.
 from __future__ import annotations
 
 import numpy as np
+import scipy  # whose parts load when first used: a worker of rollouts needs none
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln, digamma, gammaln, rel_entr
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def kl_bernoulli(q: ArrayLike, p: ArrayLike) -> Floats:
     0.6931471805599453
     """
     q, p = in_unit_interval(q, "q"), in_unit_interval(p, "p")
-    return np.maximum(rel_entr(q, p) + rel_entr(1 - q, 1 - p), 0.0)
+    return np.maximum(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p), 0.0)
 
 
 def kl_inverse(q: ArrayLike, c: ArrayLike) -> Floats:
@@ -67,7 +67,7 @@ def kl_categorical(posterior: ArrayLike, prior: ArrayLike) -> float:
         raise ValueError(f"a posterior over {posterior.size} policies, a prior over {prior.size}")
     if not (np.all(posterior >= 0) and np.all(prior >= 0)):
         raise ValueError("probabilities must be numbers of at least 0")
-    return _at_least_zero(float(np.sum(rel_entr(posterior, prior))))
+    return _at_least_zero(float(np.sum(scipy.special.rel_entr(posterior, prior))))
 
 
 def kl_gaussian(
@@ -100,16 +100,16 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
         raise ValueError("the parameters of a Beta distribution must be positive and finite")
     terms = np.array(
         [
-            betaln(prior_alpha, prior_beta),
-            -betaln(alpha, beta),
-            (alpha - prior_alpha) * digamma(alpha),
-            (beta - prior_beta) * digamma(beta),
-            (prior_alpha - alpha + prior_beta - beta) * digamma(alpha + beta),
+            scipy.special.betaln(prior_alpha, prior_beta),
+            -scipy.special.betaln(alpha, beta),
+            (alpha - prior_alpha) * scipy.special.digamma(alpha),
+            (beta - prior_beta) * scipy.special.digamma(beta),
+            (prior_alpha - alpha + prior_beta - beta) * scipy.special.digamma(alpha + beta),
         ]
     )
     # The terms cancel, and so do the logarithms of Γ in those of B: what each may have lost to
     # rounding is added.
-    inside = np.abs(gammaln([alpha + beta, prior_alpha + prior_beta])).sum()
+    inside = np.abs(scipy.special.gammaln([alpha + beta, prior_alpha + prior_beta])).sum()
     return _at_least_zero(float(terms.sum() + 1e-14 * (np.abs(terms).sum() + inside)))
 
 

@@ -12,8 +12,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincc, betainccinv
 
 from pacbayes_control.bounds.kl import kl_inverse
 
@@ -149,12 +149,13 @@ def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     if np.any(failures != np.floor(failures)) or np.any(failures < 0) or np.any(failures > n):
         raise ValueError(f"failures must be whole numbers from 0 to {n}")
     below = np.minimum(failures, n - 1)  # a stand-in where every rollout failed; overwritten
-    p = np.asarray(betainccinv(below + 1, n - below, delta))
+    shape = below + 1, n - below
+    p = np.asarray(scipy.special.betainccinv(*shape, delta))
     # Where the inverse gives up, at levels below about 1e-100, Chernoff's bound is as good.
     p = np.where(np.isnan(p), chernoff_kl_holdout(below / n, n, delta), p)
     # Move outwards until the tail computed at p is below δ by more than its own error.
     step = 1e-15
-    while np.any(short := (betaincc(below + 1, n - below, p) > delta * (1 - 1e-11)) & (p < 1)):
+    while np.any(short := (scipy.special.betaincc(*shape, p) > delta * (1 - 1e-11)) & (p < 1)):
         p = np.where(short, np.minimum(p + step * (1 - p), 1.0), p)
         step *= 4
     return np.where(failures == n, 1.0, p)

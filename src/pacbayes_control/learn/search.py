@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from pacbayes_control.distributions import DiagonalGaussian, merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
@@ -215,7 +215,7 @@ class GaussianSearch:
         noise, pairs = self._noise(), self.settings.pairs
         width = np.exp(self.coordinates[1] / 2)  # √(s/s₀)
         if self.settings.ranks:
-            costs = rankdata(costs) / len(costs) - 0.5  # ties share their mean rank
+            costs = scipy.stats.rankdata(costs) / len(costs) - 0.5  # ties share their mean rank
         if self.settings.estimator == "evolution":
             plus, minus = costs[:pairs], costs[pairs:]
             odd, even = (plus - minus) / 2, (plus + minus) / 2

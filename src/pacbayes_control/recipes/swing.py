@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import norm
+import scipy
 
 from pacbayes_control.identification.identified import Estimate, Identified
 from pacbayes_control.run import Run, read_json
@@ -49,7 +49,7 @@ def swing_of(model: Identified | None = None, gains: str = "fixed") -> Swing:
     (k_u_variance, both), (_, k_p_variance) = model.covariance
     k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
     correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
-    speed_sd = model.speed.margin / float(norm.ppf((1 + model.confidence) / 2))
+    speed_sd = model.speed.margin / float(scipy.stats.norm.ppf((1 + model.confidence) / 2))
     drawn = DrawnGains(k_u_sd, k_p_sd, min(max(correlation, -1.0), 1.0), speed_sd)
     return replace(task, uncertainty=drawn)
 

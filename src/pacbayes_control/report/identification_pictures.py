@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import scipy
 from matplotlib.figure import Figure
-from scipy.stats import norm
 
 from pacbayes_control.identification.identified import Identified
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
@@ -82,7 +82,7 @@ def _draw_correlation(found: Identified, axis) -> None:
 def _draw_quantiles(found: Identified, axis) -> None:
     """Residuals in order against those of normal noise: a straight line if it is normal."""
     residuals = np.sort(np.concatenate([response.residuals for response in found.responses]))
-    expected = norm.ppf((np.arange(len(residuals)) + 0.5) / len(residuals))
+    expected = scipy.stats.norm.ppf((np.arange(len(residuals)) + 0.5) / len(residuals))
     axis.plot(expected, residuals, ".", color=BLUE, ms=2)
     ends = expected[[0, -1]]
     axis.plot(ends, found.noise * ends, color=ORANGE, lw=1)

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from pacbayes_control.tasks.base import mixed
 from pacbayes_control.tasks.planar.robot import check_range
@@ -57,7 +57,7 @@ class DrawnGains:
 def _normal(keys: NDArray[np.uint64], which: int) -> NDArray[np.float64]:
     """A standard normal number for each key; others for each `which`."""
     bits = mixed(mixed(keys) + np.uint64(which)) >> np.uint64(11)
-    return ndtri((bits.astype(float) + 0.5) * 2.0**-53)
+    return scipy.special.ndtri((bits.astype(float) + 0.5) * 2.0**-53)
 
 
 @dataclass(frozen=True)
