@@ -13,7 +13,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # Commands that tests start would compile every module anew where this is set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-test programs certify test test-fast test-full lint mutants docs bench clean
+.PHONY: setup setup-test programs certify test test-fast test-full checked bytecode lint mutants docs bench clean
 
 setup: .venv/.installed
 
@@ -42,7 +42,7 @@ certify: setup
 test test-fast test-full: export OMP_NUM_THREADS := 1
 test test-fast test-full: export OPENBLAS_NUM_THREADS := 1
 
-test: lint
+test: checked
 	$(BIN)/pytest $(WORKERS)
 
 # While developing: every module, in a minute.
@@ -50,8 +50,15 @@ test-fast: setup-test
 	PBC_TEST_SIZE=fast $(BIN)/pytest $(WORKERS)
 
 # What needs minutes by nature, at full size.
-test-full: lint
+test-full: checked
 	PBC_TEST_SIZE=full $(BIN)/pytest $(WORKERS)
+
+# On the second core meanwhile: the bytecode of what tests import, which each worker would make.
+checked: setup-test
+	$(MAKE) --jobs 2 lint bytecode
+
+bytecode: setup-test
+	-$(BIN)/pytest --collect-only --quiet > /dev/null
 
 lint: setup-test
 	$(BIN)/ruff check .
