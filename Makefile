@@ -53,14 +53,14 @@ test-fast: setup-test
 test-full: checked
 	PBC_TEST_SIZE=full $(BIN)/pytest $(WORKERS)
 
-# On the second core meanwhile: the bytecode of what tests import, which each worker would make.
 checked: setup-test
 	$(MAKE) --jobs 2 lint bytecode
 
-bytecode: setup-test
+# Of what tests import, made while the source is checked: each of their workers would make it.
+bytecode: .venv/.installed-test
 	-$(BIN)/pytest --collect-only --quiet > /dev/null
 
-lint: setup-test
+lint: .venv/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
