@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import LEVEL, covers, most_violations
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
@@ -44,19 +45,6 @@ pytestmark = pytest.mark.slow
 DATA_SETS = sized(2000, full=4000)
 CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 DELTA = 0.1
-LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
-
-
-def most_violations(data_sets: int, delta: float) -> int:
-    """The count that is exceeded with probability LEVEL at most if each has probability δ."""
-    return int(stats.binom.isf(LEVEL, data_sets, delta))
-
-
-def covers(violated: NDArray[np.bool_], delta: float = DELTA) -> bool:
-    """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
-    assert violated.ndim == 1
-    assert violated.size >= CERTIFICATES
-    return int(violated.sum()) <= most_violations(violated.size, delta)
 
 
 # ---- problems with a known truth ----------------------------------------------------------------
@@ -183,13 +171,13 @@ PAC_BAYES = [maurer, maurer_xi, mcallester_pinsker, quadratic, thiemann, thieman
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("bound", PAC_BAYES)
 def test_the_bound_holds_for_the_posterior_that_minimises_it(bound, name):
-    assert covers(violated_by_learner(bound, name))
+    assert covers(violated_by_learner(bound, name), DELTA)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("bound", PAC_BAYES)
 def test_the_bound_holds_for_every_posterior_even_of_an_adversary(bound, name):
-    assert covers(violated_by_adversary(bound, name))
+    assert covers(violated_by_adversary(bound, name), DELTA)
 
 
 @pytest.mark.parametrize("name", ["many_alike", "graded"])
@@ -224,7 +212,7 @@ def occam_bounds(problem: Problem, weights: Floats, delta: float = DELTA) -> Flo
 def test_clopper_pearson_holds_for_a_policy_fixed_in_advance(name, policy):
     problem = PROBLEMS[name]()
     bounds = tail_bounds(problem.failures[:, policy], problem.n, DELTA)
-    assert covers(bounds < problem.truth[policy])
+    assert covers(bounds < problem.truth[policy], DELTA)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -232,7 +220,7 @@ def test_clopper_pearson_holds_for_a_policy_fixed_in_advance(name, policy):
 def test_the_kl_holdout_bound_holds_for_a_policy_fixed_in_advance(name, policy):
     problem = PROBLEMS[name]()
     bounds = chernoff_kl_holdout(problem.means[:, policy], problem.n, DELTA)
-    assert covers(bounds < problem.truth[policy])
+    assert covers(bounds < problem.truth[policy], DELTA)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -242,10 +230,10 @@ def test_a_policy_chosen_on_some_environments_is_certified_on_others(name):
     chosen = np.argmin(problem.means[: DATA_SETS // 2], axis=1)
     held_out, every = problem.means[DATA_SETS // 2 :], np.arange(DATA_SETS // 2)
     costs, truth = held_out[every, chosen], problem.truth[chosen]
-    assert covers(chernoff_kl_holdout(costs, problem.n, DELTA) < truth)
+    assert covers(chernoff_kl_holdout(costs, problem.n, DELTA) < truth, DELTA)
     if problem.binary:
         failures = np.rint(costs * problem.n).astype(int)
-        assert covers(tail_bounds(failures, problem.n, DELTA) < truth)
+        assert covers(tail_bounds(failures, problem.n, DELTA) < truth, DELTA)
 
 
 def uneven(policies: int) -> Floats:
@@ -261,9 +249,9 @@ WEIGHTS = {"even": lambda policies: np.full(policies, 1 / policies), "uneven": u
 def test_occam_s_exact_tail_holds_for_all_policies_at_once(name, weights):
     problem = PROBLEMS[name]()
     bounds = occam_bounds(problem, WEIGHTS[weights](problem.policies))
-    assert covers(np.any(bounds < problem.truth, axis=1))
+    assert covers(np.any(bounds < problem.truth, axis=1), DELTA)
     chosen, every = np.argmin(bounds, axis=1), np.arange(DATA_SETS)
-    assert covers(bounds[every, chosen] < problem.truth[chosen])
+    assert covers(bounds[every, chosen] < problem.truth[chosen], DELTA)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -271,9 +259,9 @@ def test_occam_s_exact_tail_holds_for_all_policies_at_once(name, weights):
 def test_occam_s_kl_bound_holds_for_all_policies_at_once(name, weights):
     problem = PROBLEMS[name]()
     bounds = occam_kl(problem.means, problem.n, WEIGHTS[weights](problem.policies), DELTA)
-    assert covers(np.any(bounds < problem.truth, axis=1))
+    assert covers(np.any(bounds < problem.truth, axis=1), DELTA)
     chosen, every = np.argmin(bounds, axis=1), np.arange(DATA_SETS)
-    assert covers(bounds[every, chosen] < problem.truth[chosen])
+    assert covers(bounds[every, chosen] < problem.truth[chosen], DELTA)
 
 
 # ---- coverage without sampling ------------------------------------------------------------------
@@ -471,7 +459,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_a_broken_bound_is_caught(mistake):
-    assert not covers(BROKEN[mistake]())
+    assert not covers(BROKEN[mistake](), DELTA)
 
 
 def test_the_count_without_sampling_catches_a_bound_that_is_slightly_too_low():
@@ -489,5 +477,5 @@ def test_the_limit_on_violations_is_the_binomial_one():
     )
     assert DELTA < limit / DATA_SETS < 1.4 * DELTA
     counts = np.arange(DATA_SETS)
-    assert covers(counts < limit)
-    assert not covers(counts < limit + 1)
+    assert covers(counts < limit, DELTA)
+    assert not covers(counts < limit + 1, DELTA)

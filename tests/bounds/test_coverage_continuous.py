@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import covers
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from pacbayes_control.bounds import (
@@ -53,14 +53,6 @@ CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itse
 SEARCHES = sized(60, full=300)  # where each needs a search
 TELLING = 300  # and as many where mistakes hardly more likely than 0.4 must show
 DELTA = 0.2
-LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
-
-
-def covers(violated: NDArray[np.bool_], delta: float = DELTA) -> bool:
-    """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
-    assert violated.ndim == 1
-    assert violated.size >= SEARCHES
-    return int(violated.sum()) <= int(stats.binom.isf(LEVEL, violated.size, delta))
 
 
 # ---- the problem --------------------------------------------------------------------------------
@@ -188,7 +180,7 @@ def test_fresh_draws_in_environments_that_differ_are_covered(draws, graded):
     else:
         values = rng.binomial(draws, expected, (DATA_SETS, 30)).mean(axis=1) / draws
     bounds = fresh_draws(values, 30 * draws, DELTA)
-    assert covers(bounds < expected.mean())
+    assert covers(bounds < expected.mean(), DELTA)
     assert np.mean(bounds) < 0.9
 
 
@@ -205,7 +197,7 @@ def shared_estimates(policies: int, threshold_spread: float = 0.5) -> tuple[Floa
 @pytest.mark.parametrize("threshold_spread", [0.0, 0.5, 3.0])
 def test_shared_draws_are_covered(policies, threshold_spread):
     estimates, expected = shared_estimates(policies, threshold_spread)
-    assert covers(shared_draws(estimates, policies, DELTA) < expected)
+    assert covers(shared_draws(estimates, policies, DELTA) < expected, DELTA)
 
 
 def shared_draws_counted_as_independent() -> Any:
@@ -273,7 +265,7 @@ def test_the_certificate_of_the_posterior_that_minimises_the_bound_holds(bound):
         return bound(training, kl, N, DELTA - SAMPLING_DELTA)
 
     estimate, kl, truth = chosen_and_sampled(score)
-    assert covers(final_bound(bound, estimate, kl) < truth)
+    assert covers(final_bound(bound, estimate, kl) < truth, DELTA)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
@@ -282,13 +274,13 @@ def test_the_certificate_of_an_adversary_who_knows_the_truth_holds(bound):
         return bound(training, kl, N, DELTA - SAMPLING_DELTA) - truth
 
     estimate, kl, truth = chosen_and_sampled(score)
-    assert covers(final_bound(bound, estimate, kl) < truth)
+    assert covers(final_bound(bound, estimate, kl) < truth, DELTA)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_the_theorem_holds_for_all_posteriors_at_once_where_nothing_is_sampled(bound):
     _, kl, truth, training = learnt()
-    assert covers(np.any(bound(training, kl, N, DELTA) < truth, axis=0))
+    assert covers(np.any(bound(training, kl, N, DELTA) < truth, axis=0), DELTA)
 
 
 def divergence_dropped() -> Any:
@@ -360,7 +352,7 @@ def test_the_certificate_of_a_posterior_that_votes_holds(noisy, shared):
         assert run.certificate.noise == ("the thresholds" if noisy else None)
         return run.certificate.bound, posterior
 
-    assert covers(violations(task, certify))
+    assert covers(violations(task, certify), DELTA)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -374,7 +366,7 @@ def test_the_certificate_of_a_search_holds(noisy):
         )
         return run.certificate.bound, run.posterior
 
-    assert covers(violations(task, certify, data_sets=SEARCHES))
+    assert covers(violations(task, certify, data_sets=SEARCHES), DELTA)
 
 
 def learnt_by_heart() -> NDArray[np.bool_]:
@@ -408,7 +400,7 @@ def one_shared_policy() -> NDArray[np.bool_]:
 
 @pytest.mark.parametrize("hard", [learnt_by_heart, one_shared_policy])
 def test_certificates_hold_where_a_mistake_would_show(hard):
-    assert covers(hard())
+    assert covers(hard(), DELTA)
 
 
 def with_a_mistake(certificates: Callable[[], Any], what: str, mistake: Callable) -> Any:
@@ -458,7 +450,7 @@ def test_a_prior_from_a_part_of_the_data_is_free_where_the_rest_is_counted(towar
     kl = divergence(posterior, 0.2, prior, 0.2)
     costs = training_costs(rest, posterior, 0.2).mean(axis=1)
     violated = maurer_xi(costs, kl, N - PART, DELTA) < TASK.truth(posterior, 0.2)
-    assert covers(violated)
+    assert covers(violated, DELTA)
 
 
 def part_that_the_prior_has_seen_counted_again() -> Any:
@@ -492,7 +484,7 @@ def test_the_certificate_with_a_prior_from_a_part_holds_and_the_rest_is_all_it_m
         assert (run.certificate.environments, run.certificate.set_aside) == (16, 24)
         return run.certificate.bound, posterior
 
-    assert covers(violations(task, certify, 40))
+    assert covers(violations(task, certify, 40), DELTA)
 
 
 # ---- one of several priors ----------------------------------------------------------------------
@@ -516,7 +508,7 @@ def test_the_best_of_a_family_of_priors_is_covered_at_its_share():
     share = split_budget(DELTA, "kl", priors=2**20).spent["kl"]
     assert share <= DELTA / 2**20
     bounds = maurer_xi(costs, 0.0, N, share)
-    assert covers(bounds < truth)
+    assert covers(bounds < truth, DELTA)
     assert np.mean(bounds) < 0.9
 
 
@@ -535,7 +527,7 @@ def test_the_certificate_of_the_best_of_several_variances_holds():
         assert sum(run.certificate.budget.values()) <= DELTA * (1 + 1e-9)
         return run.certificate.bound, run.posterior
 
-    assert covers(violations(task, certify, data_sets=SEARCHES))
+    assert covers(violations(task, certify, data_sets=SEARCHES), DELTA)
 
 
 # ---- one policy drawn from a posterior ----------------------------------------------------------
@@ -556,7 +548,7 @@ def test_a_single_draw_is_covered(size, variance):
     aimed = data["side"] * np.take_along_axis(policy, data["lane"], axis=1)
     costs = np.mean(aimed < data["threshold"], axis=1)
     bounds = single_draw(costs, log_ratio(policy, mean, variance), N, DELTA)
-    assert covers(bounds < TASK.truth(policy))
+    assert covers(bounds < TASK.truth(policy), DELTA)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -570,7 +562,7 @@ def test_the_certificate_of_a_single_draw_holds(noisy):
         assert run.costs.parameters is not None
         return run.certificate.bound, run.costs.parameters[0]
 
-    assert covers(violations(task, certify))
+    assert covers(violations(task, certify), DELTA)
 
 
 def best_of_many_draws() -> Any:
@@ -610,7 +602,7 @@ def test_noisy_costs_of_finitely_many_policies_are_counted_as_they_are(method):
         assert costs.noise == "the thresholds"
         run = learn_finite(costs, DELTA, method)
         wrong.append(run.certificate.bound < run.posterior.probabilities @ truths)
-    assert covers(np.array(wrong))
+    assert covers(np.array(wrong), DELTA)
 
 
 def noise_drawn_again_until_it_looks_good() -> Any:
@@ -661,4 +653,4 @@ BROKEN: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_a_broken_bound_is_caught(mistake):
-    assert not covers(BROKEN[mistake]())
+    assert not covers(BROKEN[mistake](), DELTA)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import LEVEL, covers
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
@@ -39,7 +40,6 @@ Floats = NDArray[np.float64]
 
 pytestmark = pytest.mark.slow
 
-LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 RADII = {
     "kl": 0.15,
     "reverse-kl": 0.15,
@@ -47,18 +47,6 @@ RADII = {
     "chi-squared": 0.3,
     "hellinger": 0.04,
 }
-
-
-def most_violations(data_sets: int, delta: float) -> int:
-    """The count that is exceeded with probability LEVEL at most if each has probability δ."""
-    return int(stats.binom.isf(LEVEL, data_sets, delta))
-
-
-def covers(violated: NDArray[np.bool_], delta: float) -> bool:
-    """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
-    assert violated.ndim == 1
-    assert violated.size >= CERTIFICATES
-    return int(violated.sum()) <= most_violations(violated.size, delta)
 
 
 # ---- the worst distribution in a ball -----------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import most_violations
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import linprog
@@ -25,7 +26,6 @@ from sizes import sized
 Floats = NDArray[np.float64]
 Counts = tuple[int, ...]
 
-LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
 BOUNDED = ["total-variation", "hellinger", "renyi-0.5", "renyi-0.01"]
 UNBOUNDED = ["kl", "chi-squared", "renyi-2", "renyi-7.3"]
 ALL = [*UNBOUNDED, *BOUNDED, "reverse-kl"]
@@ -60,11 +60,6 @@ def exact(name: str, shifted: Any, training: Any) -> float:
 
 
 # ---- coverage -----------------------------------------------------------------------------------
-
-
-def most_violations(pairs: int, delta: float) -> int:
-    """The count that is exceeded with probability LEVEL at most if each has probability δ."""
-    return int(stats.binom.isf(LEVEL, pairs, delta))
 
 
 DELTA, PAIRS = 0.2, sized(400, full=2000)
