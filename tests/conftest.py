@@ -52,8 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if wanted(item)]
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     slow = {item.path for item in kept if item.get_closest_marker("slow")}
-    kept.sort(key=lambda item: (item.path in slow, str(item.path)[::-1]), reverse=True)
-    items[:] = kept
+    items[:] = sorted(kept, key=lambda item: (item.path not in slow, str(item.path)[::-1]))
 
 
 def pytest_collection_finish() -> None:
