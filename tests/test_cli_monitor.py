@@ -202,6 +202,7 @@ def test_a_picture_is_drawn(quick: Pbc, run: Path, state: Path, tmp_path: Path):
     assert "Picture: m.svg" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_single_look_is_drawn(quick: Pbc, run: Path, tmp_path: Path):
     result = quick("monitor", run, "--failures", 9, "--trials", 20, "--plot", "m.png")
     assert result.returncode == 0, result.stderr

@@ -124,6 +124,7 @@ def test_values_that_make_no_difference_alone_are_named(wrapped: Any, idle: str)
     assert refuse_broken(task, GAINS) is None
 
 
+@pytest.mark.slow
 def test_options_that_matter_seldom_or_late_are_not_refused():
     class Gusty(gym.Wrapper):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:

@@ -602,6 +602,7 @@ def test_the_mixture_is_the_integral_that_it_stands_for(total, n):
         assert float(average) == pytest.approx(1 / alpha, rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     n=st.integers(1, 10**9),

@@ -175,6 +175,7 @@ def test_the_same_seed_draws_the_same_policy_for_good():
     assert not np.any(first.costs.parameters == other.costs.parameters)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_posterior():
     policies = [
         certify_draw(TASK, TRAIN[:2], PRIOR, POSTERIOR, seed=seed).costs.parameters

@@ -121,6 +121,7 @@ def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
             prior.check_unseen(environments)
 
 
+@pytest.mark.slow
 def test_a_prior_learnt_elsewhere_is_free_and_helps(tmp_path: Path):
     task, elsewhere = Reach(radius=1.2), Reach(radius=1.2, centre=0.9)
     train = task.environments(200, stream="train")

@@ -31,6 +31,7 @@ def test_the_papers_programmes_agree_with_the_gibbs_path(solver: str, n: int):
     assert solved - exact < 2e-4  # and close: λ runs over a grid of a hundred values
 
 
+@pytest.mark.slow
 def test_constraints_are_kept_and_cost_something(binary_costs: Costs):
     cautious = LinearConstraint([0, 1, 0, 1, 0, 0], 0.2)
     free = learn_constrained(binary_costs)

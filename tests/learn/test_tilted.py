@@ -99,6 +99,7 @@ def test_it_minimises_over_every_posterior():
         assert np.all(run.certificate.bound <= others + 1e-9)
 
 
+@pytest.mark.slow
 def test_honest_runs_are_verified_and_others_are_not(tmp_path: Path):
     folder = learn_tilted(even_costs(300), BALL).save(tmp_path / "run")
     verification = verify(folder)

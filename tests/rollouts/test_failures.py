@@ -552,6 +552,7 @@ def test_a_task_that_does_not_arrive_is_refused_with_what_to_do(two_processes: E
         roll(task, executor=two_processes)
 
 
+@pytest.mark.slow
 def test_tasks_from_a_script_or_a_notebook_reach_the_processes(two_processes: Executor):
     scale = 0.25
 

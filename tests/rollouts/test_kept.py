@@ -211,6 +211,7 @@ def test_what_is_finished_is_not_run_again_but_for_the_probes(
     assert sorted(cells(finished(out))) == ALL
 
 
+@pytest.mark.slow
 def test_a_last_line_cut_at_any_byte_loses_at_most_its_piece(log: Path, out: Path):
     task = robot_task(log)
     with pytest.raises(Stopped):
@@ -279,6 +280,7 @@ def test_a_line_that_tells_of_nothing_counts_for_nothing(log: Path, out: Path, l
     assert run_again(task, log, out) == ALL
 
 
+@pytest.mark.slow
 @settings(max_examples=sized(25, full=60))
 @given(data=st.data())
 def test_damage_anywhere_in_the_lines_never_changes_the_costs(

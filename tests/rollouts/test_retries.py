@@ -132,6 +132,7 @@ def test_a_rollout_that_fails_more_often_than_retries_allow_is_an_error():
                 roll(task, retries)
 
 
+@pytest.mark.slow
 def test_training_and_certifying_refuse_too_and_allow_on_request():
     prior = DiagonalGaussian([0.0, 0.0], 0.5)
     quick = Settings(steps=2, pairs=2, natural=False)

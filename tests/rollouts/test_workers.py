@@ -193,6 +193,7 @@ def test_a_task_that_uses_all_cores_is_given_no_workers():
         evaluate(task, policies(2), task.environments(5, stream="train"), executor=2)
 
 
+@pytest.mark.slow
 def test_a_call_goes_to_the_process_that_has_the_fewest():
     with ProcessPool(2) as pool:
         for _ in range(3):  # what has landed counts no longer

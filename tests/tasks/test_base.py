@@ -246,6 +246,7 @@ def test_a_rollouts_noise_is_known_by_its_environment_and_column():
     np.testing.assert_array_equal(shifted.keys(ALL[5:9], 39), keys[5:9, 31:])
 
 
+@pytest.mark.slow
 def test_no_two_rollouts_share_their_noise():
     keys = [
         Noise(stream, seed).keys(ALL[:300], 200)

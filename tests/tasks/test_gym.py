@@ -249,6 +249,7 @@ def test_a_return_costs_nothing_at_the_best_and_one_at_the_worst(worst: float, b
         assert rule(one((worst + best) / 2)) == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.floats(0, 1), st.booleans())
 def test_what_lies_in_the_declared_range_costs_between_0_and_1(
     worst: float, best: float, share: float, clipped: bool

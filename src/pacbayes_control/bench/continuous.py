@@ -76,15 +76,16 @@ def bench_continuous(reference_draws: int = 30_000, seed: int = 0) -> Continuous
         ratio=reference_seconds / seconds,
         network_microseconds=network_seconds / (64 * len(many)) * 1e6,
         linear_microseconds=linear_seconds / (64 * len(many)) * 1e6,
-        scaling=scale_search(seed),
+        scaling=scale_search(seed=seed),
     )
 
 
-def scale_search(seed: int = 0) -> list[Scale]:
+def scale_search(environments: int = 1024, seed: int = 0) -> list[Scale]:
     """Time of a few steps of a search with more environments, then with a larger population."""
     task = Vehicle(controller=Linear())
     scales = []
-    for n, pairs in ((1024, 32), (2048, 32), (4096, 32), (1024, 64), (1024, 128)):
+    for times, pairs in ((1, 32), (2, 32), (4, 32), (1, 64), (1, 128)):
+        n = times * environments
         train = task.environments(n, stream="bench search", seed=seed)
         settings = Settings(pairs=pairs, steps=4)
         search = GaussianSearch(paper_prior(), n, 0.009, "kl", settings, seed)

@@ -57,6 +57,7 @@ def test_objects_are_drawn_again_to_the_bit(fresh: OrderedDict[Any, Arrays]):
     assert same(first, second)
 
 
+@pytest.mark.slow
 def test_the_first_objects_are_the_same_however_many_follow(drawn: Arrays):
     few = Grasping().environments(BLOCK + 3, stream="tests of environments")
     assert same(few.arrays(), {name: array[: BLOCK + 3] for name, array in drawn.items()})

@@ -182,6 +182,7 @@ def test_half_a_turn_of_the_hand_changes_nothing():
         assert found.tolist() == [wanted for _, wanted in CLEAR.values()]
 
 
+@pytest.mark.slow
 def test_drawn_objects_are_taken_alike_by_a_hand_that_is_turned_half_around(objects):
     tabletop, arrays = objects
     alike = []

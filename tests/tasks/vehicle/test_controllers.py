@@ -108,6 +108,7 @@ def test_each_step_of_every_class_is_the_oracles(reference):
         assert difference(taken.poses[1:], expected).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_act_is_what_the_kernel_does_along_a_trajectory(reference):
     """Depths in, u_diff out: each step turns by 2(r/L)Δt of it."""
     task, held, free = reference.task, 0, 0
