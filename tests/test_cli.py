@@ -181,7 +181,6 @@ def test_reproduce_table1_prints_and_draws(
         assert "<svg" in (tmp_path / "runs" / "table1" / name).read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond 3.11")
 def test_bench_vehicle_measures_against_pybullet(quick: Pbc, tmp_path: Path):

@@ -136,6 +136,7 @@ def test_labels_are_the_same_for_every_network_but_not_for_every_robot_or_grid(
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_labels_are_the_same_for_every_surrogate(tmp_path: Path, labels: Labels):
     for kind in ("table", "distance"):
         other = replace(TASK, surrogate_cost=Surrogate(kind))
@@ -273,6 +274,7 @@ def test_labels_that_lie_do_not_lower_a_certificate(labels: Labels):
     assert fresh.values.mean() > 0
 
 
+@pytest.mark.slow
 def test_the_prior_has_seen_other_objects_and_the_posterior_these_too(
     run: Run[DiagonalGaussian], labels: Labels
 ):

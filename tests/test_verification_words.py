@@ -261,6 +261,7 @@ def test_environments_that_cannot_be_are_refused(binary_costs: Costs, tmp_path: 
     check_refused(learn_finite(Costs(binary_costs.values, origin=origin)), tmp_path / "r", "cannot")
 
 
+@pytest.mark.slow
 def test_words_of_an_earlier_format_are_compared_and_shown_in_quotes(
     binary_costs: Costs, tmp_path: Path
 ):

@@ -66,6 +66,7 @@ def test_numbers_go_on_and_the_monitor_counts(run: Run[Any], folder: Path):
     assert files == flights | {"outcomes.csv", "monitor.json"}
 
 
+@pytest.mark.slow
 def test_each_flight_draws_a_policy_of_its_own_and_tells_which(run: Run[Any], folder: Path):
     with Campaign(folder, run, simulated=True) as campaign:
         for _ in range(6):

@@ -255,6 +255,7 @@ def test_no_drone_no_connection(air: None):  # noqa: ARG001
         ParrotSwing(ADDRESS).connect()
 
 
+@pytest.mark.slow
 def test_a_battery_that_is_not_reported_is_not_taken_for_a_full_one(air: None):  # noqa: ARG001
     radio.battery[0] = None
     drone = ParrotSwing(ADDRESS)

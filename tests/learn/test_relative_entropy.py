@@ -141,6 +141,7 @@ def test_constraints_leave_the_methods_for_distributions(binary_costs: Costs):
         compare(binary_costs, method="occam", constraints=[limit])
 
 
+@pytest.mark.slow
 def test_a_solver_without_constraints_takes_the_papers_route(binary_costs: Costs):
     exact, solved = compare(binary_costs), compare(binary_costs, solver="scs")
     assert [run.certificate.method for run in solved.runs] == [

@@ -84,7 +84,7 @@ def told() -> dict[str, list[tuple[int, int]]]:
     return {}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param(0, marks=pytest.mark.slow, id="once")])
 def result(grasps: list[int], folder: Path, told: dict[str, list[tuple[int, int]]]) -> Grasped:
     def telling(title: str, total: int) -> Any:
         told[title] = [(0, total)]
@@ -95,7 +95,6 @@ def result(grasps: list[int], folder: Path, told: dict[str, list[tuple[int, int]
     return found
 
 
-@pytest.mark.slow
 def test_both_ways_to_learn_have_a_row(result: Grasped):
     ours, paper = result.rows
     assert (ours.setting, ours.head, ours.surrogate) == ("ours", "circle", "table")
@@ -162,7 +161,6 @@ def test_grasps_are_simulated_for_the_certificates_and_for_the_new_objects(
         assert told[f"{setting}: grasps of new objects"][-1] == (tried, tried)
 
 
-@pytest.mark.slow
 def test_labels_are_reused_and_the_result_is_the_same(
     result: Grasped, grasps: list[int], folder: Path
 ):

@@ -134,6 +134,7 @@ def test_references_within_plots_lead_somewhere(vehicles_page: Path):
     assert set(used) <= ids
 
 
+@pytest.mark.slow
 def test_names_are_text_and_never_markup(page: Write):
     task = Vehicle()
     names = [ATTACK, "$x^$ <b>bold</b>", "slow"]
@@ -331,6 +332,7 @@ def test_packed_paths_are_the_paths_to_half_a_centimetre(replay: Replay):
         assert np.abs(points - path[:, :2]).max() < 0.00501
 
 
+@pytest.mark.slow
 def test_costs_in_a_page_are_those_that_were_recorded(vehicle: Run[Any], replay: Replay):
     packed = pack(replay)
     costs = unpacked(packed, "costs", "<u2").reshape(30, 50)

@@ -222,6 +222,7 @@ def pickled_and_back() -> tuple[str, list[Failure], bool]:
     return str(again), again.failures, "distributed" in sys.modules
 
 
+@pytest.mark.slow
 def test_the_error_itself_can_be_pickled(two_processes: Executor):
     """Whoever calls evaluate in a process of a pool must be told; Dask has a remedy of its own."""
     assert two_processes.submit(pickled_and_back).result() == (

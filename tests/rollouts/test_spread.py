@@ -37,6 +37,7 @@ def test_learning_with_a_spread_task_gives_the_very_same_run(name: str, two_proc
     assert alone.posterior.to_bytes() != PRIOR.to_bytes()
 
 
+@pytest.mark.slow
 def test_the_rollouts_are_run_by_the_workers(tmp_path: Path, two_processes: Executor):
     task = robots.robot_task(tmp_path / "log")
     train = task.environments(40, stream="train")

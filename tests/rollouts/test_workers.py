@@ -95,6 +95,7 @@ def test_means_of_a_function_of_the_costs_are_the_same_on_workers(executor: Exec
     assert not np.array_equal(mean_costs(task, policies(3), environments), here)
 
 
+@pytest.mark.slow
 def test_estimates_on_workers_are_exactly_those_of_this_process(executor: Executor):
     task = TASKS["trip"]
     environments = task.environments(CHUNK + 40, stream="test")

@@ -127,6 +127,7 @@ def test_features_are_the_same_to_the_bit_however_images_are_batched(vgg, images
     assert alone.tobytes() == features[1:2].tobytes()
 
 
+@pytest.mark.slow
 def test_no_images_have_no_features(vgg):
     assert vgg.features(np.zeros((0, 3, 8, 8), np.float32)).shape == (0, 25088)
 

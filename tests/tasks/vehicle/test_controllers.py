@@ -314,6 +314,7 @@ def test_an_environments_own_policies_cost_what_they_do_there_alone(task):
         np.testing.assert_array_equal(task.surrogate(own[e], there)[0], surrogate[e])
 
 
+@pytest.mark.slow
 @WORLDS
 def test_slices_of_environments_do_not_matter(task):
     """Across the border of two blocks, and with noise: it belongs to an environment's index."""

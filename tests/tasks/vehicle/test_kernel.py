@@ -240,6 +240,7 @@ def test_depths_do_not_depend_on_the_poses_alongside(dtype):
     np.testing.assert_array_equal(sensed(poses, discs, dtype, lanes=64), alone)
 
 
+@pytest.mark.slow
 def test_a_robot_that_faces_a_wall_reads_its_distance_over_the_cosine():
     depths = sensed(np.array([[-3.9, 5.0, np.pi / 2]]), np.empty((0, 3)))
     np.testing.assert_allclose(depths[0], 1 / np.cos(oracle.ANGLES), atol=1e-12)

@@ -159,6 +159,7 @@ def poses_of(state: NDArray) -> NDArray:
     return np.stack([x, y, np.arctan2(sin, cos)], axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.02, 0.1, 0.25])
 def test_a_slipping_step_is_that_of_two_wheels_each_off_by_its_own_factor(spread):
     rng = np.random.default_rng(1)
@@ -353,6 +354,7 @@ def test_the_same_policy_in_another_column_has_noise_of_its_own(environments):
     assert np.any(costs.min(axis=1) < costs.max(axis=1))
 
 
+@pytest.mark.slow
 def test_a_trajectory_is_the_rollout_of_its_column(environments):
     """In double precision, where the same arithmetic gives the same outcome."""
     noise = Noise("world", 2)
