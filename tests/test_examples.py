@@ -14,6 +14,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+FEW = 8
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -30,12 +31,12 @@ def run(quick: Pbc, tmp_path: Path) -> Pbc:
     return quick
 
 
-def with_few(arguments: list[str], n: int) -> list[str]:
+def with_few(arguments: list[str]) -> list[str]:
     """The same command with fewer environments."""
     if "--environments" not in arguments:
-        return [*arguments, "--environments", str(n)]
+        return [*arguments, "--environments", str(FEW)]
     at = arguments.index("--environments") + 1
-    return [*arguments[:at], str(n), *arguments[at + 1 :]]
+    return [*arguments[:at], str(FEW), *arguments[at + 1 :]]
 
 
 def test_there_are_examples_and_each_tells_how_to_learn_from_it():
@@ -50,14 +51,13 @@ def test_there_are_examples_and_each_tells_how_to_learn_from_it():
 def test_the_commands_of_an_example_work(run: Pbc, tmp_path: Path, name: str):
     runs = []
     for arguments in commands(name):
-        few = with_few(arguments, 8)
         one = arguments[0] == "learn" and name != "bicycle.py"  # which uses all cores by itself
-        result = run(*few, *(("--workers", 1) if one else ()))
+        result = run(*with_few(arguments), *(("--workers", 1) if one else ()))
         assert result.returncode == 0, result.stdout + result.stderr
         assert result.stderr == ""
         if arguments[0] == "learn":
             runs.append(tmp_path / arguments[arguments.index("--out") + 1])
-            assert json.loads((runs[-1] / "certificate.json").read_text())["environments"] == 8
+            assert json.loads((runs[-1] / "certificate.json").read_text())["environments"] == FEW
             assert run("verify", runs[-1]).returncode == 0
         else:
             assert "It keeps every promise that was tried." in result.stdout

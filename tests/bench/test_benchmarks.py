@@ -50,6 +50,7 @@ def test_fresh_draws_are_measured_beside_the_papers():
     assert found.ratio == found.reference_seconds / found.seconds
     assert found.search_microseconds == pytest.approx(found.search_seconds / (2 * 4 * 100) * 1e6)
     assert found.network_microseconds == found.linear_microseconds == 2.0 / (64 * 1024) * 1e6
+    assert [scale.environments for scale in found.scaling] == [1024, 2048, 4096, 1024, 1024]
 
 
 def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: pytest.MonkeyPatch):

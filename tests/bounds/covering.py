@@ -9,7 +9,7 @@ from scipy import stats
 from sizes import sized
 
 LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
-FEWEST = sized(60, full=300)  # data sets that can tell a wrong bound from a right one
+CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 
 
 def most_violations(data_sets: int, delta: float) -> int:
@@ -17,8 +17,8 @@ def most_violations(data_sets: int, delta: float) -> int:
     return int(stats.binom.isf(LEVEL, data_sets, delta))
 
 
-def covers(violated: NDArray[np.bool_], delta: float) -> bool:
+def covers(violated: NDArray[np.bool_], delta: float, fewest: int = CERTIFICATES) -> bool:
     """Whether a bound was below the truth no more often than δ allows; shape (data sets,)."""
     assert violated.ndim == 1
-    assert violated.size >= FEWEST
+    assert violated.size >= fewest
     return int(violated.sum()) <= most_violations(violated.size, delta)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import LEVEL, covers, most_violations
+from covering import CERTIFICATES, LEVEL, covers, most_violations
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
@@ -43,7 +43,6 @@ Floats = NDArray[np.float64]
 pytestmark = pytest.mark.slow
 
 DATA_SETS = sized(2000, full=4000)
-CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 DELTA = 0.1
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import LEVEL, covers
+from covering import CERTIFICATES, LEVEL, covers
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
@@ -119,7 +119,6 @@ def test_the_worst_distribution_is_at_the_edge_of_the_ball_and_the_worst(name):
 # ---- learnt posteriors --------------------------------------------------------------------------
 
 DELTA, DATA_SETS, ENVIRONMENTS = 0.2, sized(600, full=1000), 200
-CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
 
 
 @dataclass(frozen=True)
