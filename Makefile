@@ -77,14 +77,14 @@ docs: setup-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: setup-test
-	$(BIN)/pbc bench vehicle
-	$(BIN)/pbc bench learn
-	$(BIN)/pbc bench continuous
-	$(BIN)/pbc bench monitor
-	$(BIN)/pbc bench rollouts
-	$(BIN)/pbc bench grasping
-	$(BIN)/pbc bench swing
-	$(BIN)/pbc bench fly
+	$(BIN)/python benchmarks/vehicle.py
+	$(BIN)/python benchmarks/learn.py
+	$(BIN)/python benchmarks/continuous.py
+	$(BIN)/python benchmarks/monitor.py
+	$(BIN)/python benchmarks/rollouts.py
+	$(BIN)/python benchmarks/grasping.py
+	$(BIN)/python benchmarks/swing.py
+	$(BIN)/python benchmarks/fly.py
 
 clean:
 	rm -rf .venv runs site

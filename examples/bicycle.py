@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacbayes_control.tasks.planar import GainGrid, Gains, ObstacleField, Planar, turned
+from pacbayes_control.robots.planar import GainGrid, Gains, ObstacleField, Planar, turned
 
 
 @dataclass(frozen=True)

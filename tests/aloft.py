@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.flight.faults import Fault
-from pacbayes_control.flight.log import Flight, FlightLog
-from pacbayes_control.flight.loop import fly
-from pacbayes_control.flight.pilot import Pilot
-from pacbayes_control.flight.settings import Settings
-from pacbayes_control.flight.stages import Stage, place_of, virtual_stage
-from pacbayes_control.flight.world import Physics
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.robots.swing import Swing
+from pacbayes_control.robots.swing.flight.faults import Fault
+from pacbayes_control.robots.swing.flight.log import Flight, FlightLog
+from pacbayes_control.robots.swing.flight.loop import fly
+from pacbayes_control.robots.swing.flight.pilot import Pilot
+from pacbayes_control.robots.swing.flight.settings import Settings
+from pacbayes_control.robots.swing.flight.stages import Stage, place_of, virtual_stage
+from pacbayes_control.robots.swing.flight.world import Physics
 from pacbayes_control.rollouts.evaluation import origin_of
-from pacbayes_control.run import Run
-from pacbayes_control.tasks.base import noise_of
-from pacbayes_control.tasks.swing import Swing
+from pacbayes_control.tasks.task import noise_of
 
 TASK = Swing()
-GOOD = TASK.gain_grid()[35]  # the best of the paper's hundred
+GOOD = TASK.policies[35]  # the best of the paper's hundred
 CALM = np.array([[-2.5, 8.0, 0.3], [2.5, 9.0, 0.3], [-2.6, 12.0, 0.4]])  # room in the middle
 WALL = np.array([[x, 6.0, 0.5] for x in np.arange(-3.0, 3.5, 0.9)])  # no way through
 SEED = 7
@@ -32,7 +32,7 @@ SEED = 7
 
 def certified(task: Any = TASK) -> Run[Any]:
     """A run whose costs were made up: a dozen good policies, and the rest fail in every other."""
-    policies, n = task.gain_grid(), 100
+    policies, n = task.policies, 100
     good = np.isin(np.arange(len(policies)), [21, 23, 29, 30, 37, 48, 49, 54, 55, 56, 57, 58])
     failed = np.arange(n)[:, None] % np.where(good, 20, 2) == 0
     train = task.environments(n, stream="train")

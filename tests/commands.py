@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pacbayes_control.cli import main
+from pacbayes_control.cli.commands import main
 from sizes import FULL
 
 
@@ -42,7 +42,9 @@ def run_here(*arguments: object) -> int:
 
 def quick_checks(patch: pytest.MonkeyPatch) -> None:
     """Check tasks on one other process, with no two seconds to see how fast they are."""
-    from pacbayes_control import conformance  # where a command runs, not where tests are counted
+    from pacbayes_control.rollouts import (
+        conformance,  # where a command runs, not where tests are counted
+    )
 
     speed, pool = conformance._speed, conformance.ProcessPool
     patch.setattr(conformance, "_speed", lambda job, _: speed(job, 0.05))

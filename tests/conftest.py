@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache as kept_in_memory
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import typer.main
 from hypothesis import settings
 
 from commands import command, run_here
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.rollouts.pools import ProcessPool
 from sizes import FAST, FULL
 
@@ -121,3 +122,26 @@ def two_processes() -> Iterator[ProcessPool]:
     """They are replaced when they die, so that a test may kill them."""
     with ProcessPool(2) as pool:
         yield pool
+
+
+@pytest.fixture
+def blank_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pages import draw_only
+
+    draw_only((), monkeypatch)
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The text of a page; of its plots, which take longest, only those that are asked for."""
+
+    from pacbayes_control.report.page import write_page
+    from pages import draw_only
+
+    def text(run: Any, plots: tuple[str, ...] = (), **options: Any) -> str:
+        with monkeypatch.context() as patch:
+            draw_only(plots, patch)
+            write_page(run, tmp_path / "page.html", **options)
+        return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 
 
 def certifying(posterior: DiagonalGaussian, stream: str = "certify") -> dict[str, object]:

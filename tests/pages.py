@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from pacbayes_control.certify.run import Run
 from pacbayes_control.report.plots import PLOTS
-from pacbayes_control.run import Run
 
 Write = Callable[..., str]
 BLANK = b'<svg viewBox="0 0 1 1"></svg>'

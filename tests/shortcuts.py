@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.report import grasp_pictures
-from pacbayes_control.tasks.grasping.rendering import shaded
-from pacbayes_control.verification import runs
-from pacbayes_control.verification.intervals import Interval, iv
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.robots.grasping import pictures as grasp_pictures
+from pacbayes_control.robots.grasping.rendering import shaded
+from pacbayes_control.verify import runs
+from pacbayes_control.verify.intervals import Interval, iv
 from sizes import FULL, sized
 
 STEP = sized(4, full=1)  # pixels by which one ray stands

@@ -30,7 +30,7 @@ def test_a_mutant_of_other_source_is_refused():
 
 
 def test_kernels_are_mutated_and_what_only_speaks_is_not():
-    kernel = ROOT / "src/pacbayes_control/tasks/planar/kernel.py"
+    kernel = ROOT / "src/pacbayes_control/robots/planar/kernel.py"
     changed = {mutant.before for mutant in mutants_of(kernel)}
     assert "dx * cos + dy * sin" in changed
     assert not any(text.startswith(('"""', "f'", 'f"')) for text in changed)

@@ -38,12 +38,15 @@ TYPE_CHECKING = False  # as of `typing`, which takes a moment to load
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pacbayes_control.balls import Ball, ball_between, ball_of_samples
-    from pacbayes_control.certificate import Certificate
-    from pacbayes_control.conformance import check_task
-    from pacbayes_control.costs import Costs
-    from pacbayes_control.deployment import DeployedPolicy
-    from pacbayes_control.distributions import Categorical, DiagonalGaussian
+    from pacbayes_control.certify.balls import Ball, ball_between, ball_of_samples
+    from pacbayes_control.certify.certificate import Certificate
+    from pacbayes_control.certify.costs import Costs
+    from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+    from pacbayes_control.certify.run import AlteredRun, Run
+    from pacbayes_control.certify.shift import curve, under_shift
+    from pacbayes_control.certify.tables.campaigns import read_campaign
+    from pacbayes_control.deploy.monitor import Monitor, Promise
+    from pacbayes_control.deploy.policy import DeployedPolicy
     from pacbayes_control.learn import (
         GaussianPrior,
         SearchStopped,
@@ -61,40 +64,37 @@ if TYPE_CHECKING:
         learn_tilted,
         set_aside,
     )
-    from pacbayes_control.monitor import Monitor, Promise
-    from pacbayes_control.reading import read_campaign
     from pacbayes_control.rollouts import RolloutError, evaluate, mean_costs, sample_costs
-    from pacbayes_control.run import AlteredRun, Run
-    from pacbayes_control.shifting import curve, under_shift
-    from pacbayes_control.signing import InvalidSignature, check_signature, sign
-    from pacbayes_control.verification import InvalidCertificate, verify
+    from pacbayes_control.rollouts.conformance import check_task
+    from pacbayes_control.verify import InvalidCertificate, verify
+    from pacbayes_control.verify.signing import InvalidSignature, check_signature, sign
 
 # Where each public name lives. They are imported when first used, so that importing the package is
 # cheap: nobody who wants a bound should wait for a simulator to load.
 _HOMES = {
-    "AlteredRun": "run",
-    "Ball": "balls",
-    "Categorical": "distributions",
-    "Certificate": "certificate",
-    "Costs": "costs",
-    "DeployedPolicy": "deployment",
-    "DiagonalGaussian": "distributions",
+    "AlteredRun": "certify.run",
+    "Ball": "certify.balls",
+    "Categorical": "certify.distributions",
+    "Certificate": "certify.certificate",
+    "Costs": "certify.costs",
+    "DeployedPolicy": "deploy.policy",
+    "DiagonalGaussian": "certify.distributions",
     "GaussianPrior": "learn",
-    "InvalidCertificate": "verification",
-    "InvalidSignature": "signing",
-    "Monitor": "monitor",
-    "Promise": "monitor",
+    "InvalidCertificate": "verify",
+    "InvalidSignature": "verify.signing",
+    "Monitor": "deploy.monitor",
+    "Promise": "deploy.monitor",
     "RolloutError": "rollouts",
-    "Run": "run",
+    "Run": "certify.run",
     "SearchStopped": "learn",
     "Settings": "learn",
-    "ball_between": "balls",
-    "ball_of_samples": "balls",
+    "ball_between": "certify.balls",
+    "ball_of_samples": "certify.balls",
     "certify_draw": "learn",
-    "check_signature": "signing",
-    "check_task": "conformance",
+    "check_signature": "verify.signing",
+    "check_task": "rollouts.conformance",
     "compare": "learn",
-    "curve": "shifting",
+    "curve": "certify.shift",
     "evaluate": "rollouts",
     "imitate": "learn",
     "learn_best": "learn",
@@ -106,12 +106,12 @@ _HOMES = {
     "learn_one": "learn",
     "learn_tilted": "learn",
     "mean_costs": "rollouts",
-    "read_campaign": "reading",
+    "read_campaign": "certify.tables.campaigns",
     "sample_costs": "rollouts",
     "set_aside": "learn",
-    "sign": "signing",
-    "under_shift": "shifting",
-    "verify": "verification",
+    "sign": "verify.signing",
+    "under_shift": "certify.shift",
+    "verify": "verify",
 }
 
 __all__ = [

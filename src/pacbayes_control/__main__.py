@@ -3,13 +3,13 @@
 Nothing is imported before Ctrl-C is handled: the commands take a moment to load.
 """
 
-from pacbayes_control.interrupting import interruption
+from pacbayes_control.cli.interrupting import interruption
 
 
 def main() -> None:
     """Run `pbc`."""
     interruption.install()
-    from pacbayes_control.cli import main as run
+    from pacbayes_control.cli.commands import main as run
 
     try:
         interruption.working = True

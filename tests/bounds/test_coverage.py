@@ -34,7 +34,7 @@ from pacbayes_control.bounds import (
     quadratic,
     thiemann,
 )
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.learn.finite import learn_best, learn_finite
 from sizes import sized
 

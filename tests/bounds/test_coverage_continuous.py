@@ -35,7 +35,7 @@ from pacbayes_control.bounds import (
     shared_draws,
     single_draw,
 )
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import certify_draw, learn_family, learn_finite, learn_gaussian
 from pacbayes_control.learn.gaussian import certify_posterior, split_budget
 from pacbayes_control.learn.priors import GaussianPrior, scaled, set_aside
@@ -410,7 +410,7 @@ def with_a_mistake(certificates: Callable[[], Any], what: str, mistake: Callable
 
 
 def certificates_without_divergence() -> Any:
-    kl = "pacbayes_control.distributions.DiagonalGaussian.kl"
+    kl = "pacbayes_control.certify.distributions.DiagonalGaussian.kl"
     return with_a_mistake(learnt_by_heart, kl, lambda *_: 0.0)
 
 
@@ -418,11 +418,13 @@ def certificates_that_count_shared_draws_as_fresh() -> Any:
     def mistake(estimate: float, policies: int, delta: float) -> Floats:
         return fresh_draws(estimate, 100 * policies, delta)
 
-    return with_a_mistake(one_shared_policy, "pacbayes_control.issuing.shared_draws", mistake)
+    return with_a_mistake(
+        one_shared_policy, "pacbayes_control.certify.issuing.shared_draws", mistake
+    )
 
 
 def certificates_that_take_the_estimate_as_exact() -> Any:
-    draws = "pacbayes_control.issuing.shared_draws"
+    draws = "pacbayes_control.certify.issuing.shared_draws"
     return with_a_mistake(one_shared_policy, draws, lambda estimate, *_: estimate)
 
 

@@ -20,15 +20,7 @@ from covering import covers
 from numpy.typing import NDArray
 from scipy import stats
 
-from pacbayes_control.bench.monitor import (
-    ALPHA,
-    BOUND,
-    LOOKS,
-    _plain_loop,
-    detection_delay,
-    first_alarms,
-    simulated_power,
-)
+from loading import load
 from pacbayes_control.bounds.sequential import (
     AT_ONCE,
     LATER,
@@ -38,10 +30,14 @@ from pacbayes_control.bounds.sequential import (
     confidence_sequence,
     wager,
 )
-from pacbayes_control.certificate import Certificate
+from pacbayes_control.certify.certificate import Certificate
+from pacbayes_control.deploy.monitor import Monitor, Promise
 from pacbayes_control.learn.finite import learn_finite
-from pacbayes_control.monitor import Monitor, Promise
 from sizes import sized
+
+benchmark = load("monitor")
+ALPHA, BOUND, LOOKS = benchmark.ALPHA, benchmark.BOUND, benchmark.LOOKS
+first_alarms, simulated_power = benchmark.first_alarms, benchmark.simulated_power
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -325,12 +321,12 @@ def test_the_benchmark_simulates_the_monitor_and_sums_the_others(factor):
 def test_the_benchmark_s_loop_bets_as_the_monitor_does():
     costs = failing(1.5 * BOUND, 3)[:, 0].astype(float)
     log_e = wager(Purse.full(BOUND), costs, BOUND)[1]
-    assert _plain_loop(costs) == pytest.approx(math.exp(log_e.max()), rel=1e-9)
+    assert benchmark._plain_loop(costs) == pytest.approx(math.exp(log_e.max()), rel=1e-9)
 
 
 def test_the_benchmark_waits_for_the_change_and_then_not_long():
-    sudden = detection_delay(2000, 0.02, 0.25, np.random.default_rng(213))
-    slight = detection_delay(2000, 0.02, 0.2, np.random.default_rng(213))
+    sudden = benchmark.detection_delay(2000, 0.02, 0.25, np.random.default_rng(213))
+    slight = benchmark.detection_delay(2000, 0.02, 0.2, np.random.default_rng(213))
     assert 100 < sudden < 400
     assert sudden < slight < 1000
 

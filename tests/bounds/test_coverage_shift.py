@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
-from pacbayes_control.balls import Ball, ball_of_samples
 from pacbayes_control.bounds import clopper_pearson, kl_inverse, maurer_xi
 from pacbayes_control.bounds.shift import (
     donsker_varadhan,
@@ -31,9 +30,10 @@ from pacbayes_control.bounds.shift import (
     robust_maurer,
     shift_inverse,
 )
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.balls import Ball, ball_of_samples
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.shifting import under_shift
 from sizes import sized
 
 Floats = NDArray[np.float64]

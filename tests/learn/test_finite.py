@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import rel_entr, softmax
 
 from pacbayes_control.bounds import maurer_xi, mcallester_pinsker
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import learn_best, learn_finite
 from pacbayes_control.learn.finite import OBJECTIVES, GibbsPath, minimise
 from sizes import sized

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control.balls import Ball
-from pacbayes_control.costs import Costs, prior_for
-from pacbayes_control.distributions import Categorical, Seen
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.costs import Costs, prior_for
+from pacbayes_control.certify.distributions import Categorical, Seen
 from pacbayes_control.learn import (
     learn_best,
     learn_constrained,
     learn_finite,
     learn_tilted,
 )
-from pacbayes_control.verification import verify
+from pacbayes_control.verify import verify
 
 SITES = [f"site {i}" for i in range(60)]
 

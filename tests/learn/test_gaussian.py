@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from toys import Reach, Slippery
 
 from pacbayes_control.bounds import fresh_draws, maurer_xi, shared_draws
-from pacbayes_control.certificate import Budget
-from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.issuing import PAC_BAYES
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.issuing import PAC_BAYES
+from pacbayes_control.certify.run import Run, json_bytes
 from pacbayes_control.learn import (
     GaussianPrior,
     SearchStopped,
@@ -26,10 +27,9 @@ from pacbayes_control.learn import (
 )
 from pacbayes_control.learn.gaussian import ROLLOUTS, certify_posterior, split_budget
 from pacbayes_control.learn.priors import scaled
-from pacbayes_control.run import Run, json_bytes
 from pacbayes_control.tasks import Environments
-from pacbayes_control.tasks.base import generator
-from pacbayes_control.verification import verify
+from pacbayes_control.tasks.environments import generator
+from pacbayes_control.verify import verify
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
 QUICK = Settings(steps=40, pairs=8, natural=False)

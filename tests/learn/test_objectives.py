@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pacbayes_control.bounds import quadratic, thiemann
-from pacbayes_control.issuing import PAC_BAYES
+from pacbayes_control.certify.issuing import PAC_BAYES
 from pacbayes_control.learn.objectives import OBJECTIVES
 
 POINTS = [

@@ -12,7 +12,7 @@ from scipy.stats import beta, norm
 from toys import Reach, Slippery
 
 from pacbayes_control.bounds import kl_inverse, log_xi
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.learn import (
     GaussianPrior,
     Settings,
@@ -22,7 +22,7 @@ from pacbayes_control.learn import (
     learn_one,
 )
 from pacbayes_control.tasks import Environments, Noise
-from pacbayes_control.verification import verify
+from pacbayes_control.verify import verify
 
 TASK = Reach(radius=1.5)
 TRAIN = TASK.environments(200, stream="train")

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from toys import Reach
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.issuing import set_aside_by
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.issuing import set_aside_by
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import (
     GaussianPrior,
     Settings,
@@ -24,11 +25,11 @@ from pacbayes_control.learn import (
 from pacbayes_control.learn.priors import LEARN_ELSEWHERE, scaled
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.learn.training import search_posterior
+from pacbayes_control.robots import Vehicle
+from pacbayes_control.robots.vehicle import Linear, Reshuffled, paper_prior
 from pacbayes_control.rollouts import mean_costs
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Environments, Vehicle
-from pacbayes_control.tasks.vehicle import Linear, Reshuffled, paper_prior
-from pacbayes_control.verification import verify
+from pacbayes_control.tasks import Environments
+from pacbayes_control.verify import verify
 
 TASK = Reach(radius=1.5)
 TRAIN = TASK.environments(200, stream="train")

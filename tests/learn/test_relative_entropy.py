@@ -7,8 +7,8 @@ from cvxpy.error import SolverError
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds import mcallester_pinsker
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import compare, learn_constrained, relative_entropy
 from pacbayes_control.learn.finite import minimise
 from pacbayes_control.learn.relative_entropy import solve_programmes

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint
 from toys import Reach, Smooth
 
-from pacbayes_control.balls import Ball
 from pacbayes_control.bounds import maurer, maurer_xi
 from pacbayes_control.bounds.shift import robust_c_pac, robust_maurer, shift_inverse
-from pacbayes_control.costs import Costs, rescaled_exponential
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.costs import Costs, rescaled_exponential
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import (
     GaussianSearch,
     SearchStopped,
@@ -32,10 +34,8 @@ from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.relative_entropy import solve_robust_bound
 from pacbayes_control.learn.training import search_posterior
 from pacbayes_control.rollouts import mean_costs
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import under_shift
 from pacbayes_control.tasks import Environments
-from pacbayes_control.verification import verify
+from pacbayes_control.verify import verify
 from sizes import sized
 
 E = math.e

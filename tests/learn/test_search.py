@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, Settings
 from pacbayes_control.learn.objectives import OBJECTIVES
 from sizes import sized

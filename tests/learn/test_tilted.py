@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
 
-from pacbayes_control.balls import Ball, ball_of_samples
 from pacbayes_control.bounds import log_xi, maurer_xi
 from pacbayes_control.bounds.shift import robust_c_pac, shift_inverse, tilted_maurer
-from pacbayes_control.certificate import Certificate
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.balls import Ball, ball_of_samples
+from pacbayes_control.certify.certificate import Certificate
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run, json_bytes, seal
+from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.learn import compare, learn_finite, learn_tilted
 from pacbayes_control.learn.tilted import TILTS
-from pacbayes_control.run import Run, json_bytes, seal
-from pacbayes_control.shifting import curve, under_shift
-from pacbayes_control.verification import InvalidCertificate, verify
+from pacbayes_control.verify import InvalidCertificate, verify
 from sizes import sized
 
 BALL = Ball("kl", 0.08)

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from toys import Reach, Slippery, Smooth
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, SearchStopped, Settings
 from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
 from pacbayes_control.tasks import Environments, Noise, Task

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Vehicle
-from pages import Write, draw_only
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +19,7 @@ def vehicle() -> Run[Any]:
     """The paper's policies in 30 environments."""
     task = Vehicle()
     train = task.environments(30, stream="train")
-    return learn_finite(evaluate(task, task.gain_grid(), train, task.gain_names()))
+    return learn_finite(evaluate(task, task.policies, train, task.policy_names))
 
 
 @pytest.fixture(scope="session")
@@ -29,21 +28,3 @@ def vehicles_page(vehicle: Run[Any], tmp_path_factory: pytest.TempPathFactory) -
     path = tmp_path_factory.mktemp("page") / "page.html"
     write_page(vehicle, path, name="my run")
     return path
-
-
-@pytest.fixture
-def blank_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw_only((), monkeypatch)
-
-
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """The text of a page; of its plots, which take longest, only those that are asked for."""
-
-    def text(run: Run[Any], plots: tuple[str, ...] = (), **options: Any) -> str:
-        with monkeypatch.context() as patch:
-            draw_only(plots, patch)
-            write_page(run, tmp_path / "page.html", **options)
-        return (tmp_path / "page.html").read_text(encoding="utf-8")
-
-    return text

@@ -15,16 +15,19 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from pacbayes_control.balls import Ball
-from pacbayes_control.certificate import HeldOutEstimate
-from pacbayes_control.cli import identifying
-from pacbayes_control.conformance import Check
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import HeldOutEstimate
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn import compare, learn_finite
-from pacbayes_control.monitor import Monitor
-from pacbayes_control.report import console, tables, terminal
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import curve, under_shift
+from pacbayes_control.report import console, terminal
+from pacbayes_control.robots.grasping import experiment as grasping
+from pacbayes_control.robots.swing import experiment as swing
+from pacbayes_control.robots.swing import identifying
+from pacbayes_control.robots.vehicle import continuous, table1, table2
+from pacbayes_control.rollouts.conformance import Check
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200b[bold]:boom:b"
 SHOWN = r"a\x1b[2K\r\x9b\x7f\u202e\u200b[bold]:boom:b"
@@ -77,13 +80,6 @@ FOUND: Any = SimpleNamespace(
 FLOWN: Any = SimpleNamespace(
     rows=[row()], model=FOUND, flights=[0] * 100, successes=87, report=watched().report()
 )
-BENCH: dict[str, Any] = {
-    "rollouts_per_second": 1_234_567.8,
-    "ratio": 12.3456,
-    "scaling": [{"environments": 12_345, "policies": 50, "microseconds": 1.2345, "peak_mib": 123}],
-    "power": [{"rate": 0.123, "trials": 1000, "monitor": 0.1234, "fixed_sample": 0.2345,
-               "hoeffding": 0.3456}],
-}  # fmt: skip
 SHOWS: dict[str, Callable[[], None]] = {
     "certificate": lambda: terminal.show_certificate(robust()),
     "comparison": lambda: terminal.show_comparison(compare(COSTS, 0.05), "kl"),
@@ -93,12 +89,11 @@ SHOWS: dict[str, Callable[[], None]] = {
     "checks": lambda: terminal.show_checks(
         [Check("same seed", passed=False, detail="cost 0.12345 and 0.23456")]
     ),
-    "table1": lambda: tables.show_table1([row()]),
-    "table2": lambda: tables.show_table2([row(method="robust")]),
-    "continuous": lambda: tables.show_continuous([row()]),
-    "grasping": lambda: tables.show_grasping(GRASPED),
-    "swing": lambda: tables.show_swing(FLOWN),
-    "bench": lambda: tables.show_bench("vehicle", BENCH),
+    "table1": lambda: table1.show_table1([row()]),
+    "table2": lambda: table2.show_table2([row(method="robust")]),
+    "continuous": lambda: continuous.show_continuous([row()]),
+    "grasping": lambda: grasping.show_grasping(GRASPED),
+    "swing": lambda: swing.show_swing(FLOWN),
     "identify": lambda: identifying._show(FOUND),
 }
 
@@ -134,7 +129,8 @@ def test_a_certificate_shows_what_its_promise_rests_on(shown: Callable[..., str]
 
 
 def test_every_show_is_tried():
-    names = {name for module in (terminal, tables) for name in vars(module)}
+    modules = terminal, table1, table2, continuous, grasping, swing
+    names = {name for module in modules for name in vars(module)}
     assert {name.removeprefix("show_") for name in names if name.startswith("show_")} <= set(SHOWS)
 
 

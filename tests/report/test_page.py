@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control.balls import Ball
-from pacbayes_control.certificate import percent_up, round_up
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import percent_up, round_up
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import (
     GaussianPrior,
     Settings,
@@ -38,12 +40,11 @@ from pacbayes_control.report.plots import PLOTS, write_plots
 from pacbayes_control.report.projection import project, projected_bound
 from pacbayes_control.report.replay import Replay, environment_costs, roll_out
 from pacbayes_control.report.side_by_side import side_by_side
+from pacbayes_control.robots import Vehicle
+from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.rollouts import evaluate
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import under_shift
-from pacbayes_control.tasks import Environments, Noise, Vehicle
-from pacbayes_control.tasks.base import Scene
-from pacbayes_control.tasks.vehicle import Linear, paper_prior
+from pacbayes_control.tasks import Environments, Noise
+from pacbayes_control.tasks.task import Scene
 from pages import Outline, Write, words
 
 ATTACK = "</script><img src=x onerror=alert(1)>"
@@ -139,7 +140,7 @@ def test_names_are_text_and_never_markup(page: Write):
     task = Vehicle()
     names = [ATTACK, "$x^$ <b>bold</b>", "slow"]
     train = task.environments(8, stream="train")
-    run = learn_finite(evaluate(task, task.gain_grid()[:3], train, names), method="occam")
+    run = learn_finite(evaluate(task, task.policies[:3], train, names), method="occam")
     text = page(run, plots=("posterior",), name="<i>&run</i>")
     assert ATTACK not in text
     assert "<b>bold</b>" not in text
@@ -347,7 +348,7 @@ def test_costs_in_a_page_are_those_that_were_recorded(vehicle: Run[Any], replay:
 def test_noise_is_the_noise_that_was_recorded():
     task = Vehicle(wheel_slip=0.2, range_noise=0.2)
     train = task.environments(25, stream="train")[5:]
-    costs = evaluate(task, task.gain_grid(), train, noise=Noise("other", 3))
+    costs = evaluate(task, task.policies, train, noise=Noise("other", 3))
     replay = roll_out(learn_finite(costs), task, train)
     assert replay.disagreements <= 1
     assert replay.costs.sum() > 50

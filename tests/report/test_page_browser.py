@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, sync_playwright
 from scipy.ndimage import binary_erosion
 
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.pictures import BLUE, GREY, ORANGE
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Vehicle
 from sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -45,8 +45,8 @@ def run() -> Run[Any]:
     """
     task = Vehicle()
     train = task.environments(ENVIRONMENTS, stream="train")
-    names = task.gain_names()[::4]
-    costs = evaluate(task, task.gain_grid()[::4], train, names)
+    names = task.policy_names[::4]
+    costs = evaluate(task, task.policies[::4], train, names)
     names[int(learn_finite(costs).posterior.probabilities.argmax())] = ATTACK
     values = costs.values.copy()
     values[DISAGREES] ^= 1
@@ -459,7 +459,7 @@ LARGE = sized(100, full=1000)
 def test_a_thousand_environments_and_fifty_policies_fit_into_a_page(visit: Open, tmp_path: Path):
     task = Vehicle()
     train = task.environments(LARGE, stream="train")
-    run = learn_finite(evaluate(task, task.gain_grid(), train, task.gain_names()))
+    run = learn_finite(evaluate(task, task.policies, train, task.policy_names))
     written = write_page(run, tmp_path / "large.html")
     assert written.replays == 50 * LARGE
     assert written.size < 200_000 + 4_800 * LARGE  # 5 MB for a thousand

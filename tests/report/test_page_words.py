@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control.balls import Ball, round_down
-from pacbayes_control.certificate import Certificate, HeldOutEstimate
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.balls import Ball, round_down
+from pacbayes_control.certify.certificate import Certificate, HeldOutEstimate
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.projection import project
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import under_shift
-from pacbayes_control.tasks import Environments, Vehicle
+from pacbayes_control.tasks import Environments
 from pages import Write, words
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200bb"
@@ -42,7 +43,7 @@ def costs(**options: Any) -> Costs:
 def vehicle(altered: bool = False) -> Run[Any]:
     """Eight policies of the vehicle in 12 named fields, perhaps with costs that are not theirs."""
     task = Vehicle()
-    rolled = evaluate(task, task.gain_grid()[:8], task.environments(12, "train"))
+    rolled = evaluate(task, task.policies[:8], task.environments(12, "train"))
     values = 1 - rolled.values if altered else rolled.values
     sites = [f"field <{i}>" for i in range(12)]
     return learn_finite(Costs(values, (), rolled.origin, rolled.parameters, sites=sites))

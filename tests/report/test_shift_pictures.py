@@ -9,20 +9,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from pacbayes_control.balls import round_down
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.balls import round_down
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.shift import Curve, curve
+from pacbayes_control.deploy.monitor import Monitor, shown
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.monitor import Monitor, shown
-from pacbayes_control.paper.spread import over_draws
-from pacbayes_control.paper.table2 import PAPER, SIZES, Row
+from pacbayes_control.learn.repeated import over_draws
 from pacbayes_control.report.shift_pictures import (
     draw_curve,
-    draw_fields,
     draw_monitor,
-    draw_radii,
-    draw_table2,
 )
-from pacbayes_control.shifting import Curve, curve
+from pacbayes_control.robots.vehicle.pictures import draw_fields, draw_radii, draw_table2
+from pacbayes_control.robots.vehicle.table2 import PAPER, SIZES, Row
 
 Draw = Callable[[Path], None]
 Drawn = Callable[[str], Path]

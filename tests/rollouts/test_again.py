@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import robots
-from robots import TASKS, policies
+import small_robots as robots
+from small_robots import TASKS, policies
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate, recorded_noise, roll_out_again
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Noise, Vehicle
+from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import FunctionTask
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
@@ -106,7 +107,7 @@ def test_a_rollout_that_raises_now_differs():
 def test_the_vehicle_repeats_too():
     task = Vehicle(wheel_slip=0.1)
     train = task.environments(8, stream="train")
-    run = learn_finite(evaluate(task, task.gain_grid()[:4], train))
+    run = learn_finite(evaluate(task, task.policies[:4], train))
     assert roll_out_again(run, task, train, count=9) == roll_out_again(run, task, train, count=9)
     assert roll_out_again(run, task, train, count=9).different == 0
 

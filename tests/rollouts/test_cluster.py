@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import robots
+import small_robots as robots
 from distributed import Client, LocalCluster
-from robots import (
+from small_robots import (
     TASKS,
     goal,
     lines_of,
@@ -29,8 +29,8 @@ from robots import (
     waiting,
 )
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import (
     CHUNK,
     RolloutError,

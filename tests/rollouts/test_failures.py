@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import robots
+import small_robots as robots
 from numpy.typing import NDArray
-from robots import (
+from small_robots import (
     TASKS,
     Erratic,
     Scrambled,
@@ -32,7 +32,7 @@ from robots import (
     waiting,
 )
 
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.rollouts import RolloutError, evaluate, evaluation, failures, mean_costs
 from pacbayes_control.rollouts.failures import Failure
 from pacbayes_control.rollouts.pools import ProcessPool

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import robots
-from robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
+import small_robots as robots
+from small_robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
 
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments
@@ -36,7 +36,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from robots import policies, robot_task
+from small_robots import policies, robot_task
 from pacbayes_control.rollouts import evaluate
 
 log, out, workers = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import robots
+import small_robots as robots
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, waiting
+from small_robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, waiting
 
 import pacbayes_control
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import evaluate, evaluation, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments, Noise
@@ -483,7 +483,7 @@ def test_environments_that_are_drawn_otherwise_under_the_same_name_are_refused(
 ):
     roll(TASKS["miss"], out)
     monkeypatch.setattr(changed_draw, "__qualname__", "draw")
-    monkeypatch.setattr(changed_draw, "__module__", "robots")
+    monkeypatch.setattr(changed_draw, "__module__", "small_robots")
     changed = FunctionTask(robots.miss, changed_draw, "miss", 2)
     assert repr(changed) == repr(TASKS["miss"])
     with pytest.raises(ValueError, match="holds rollouts of another draw of environments: "):
@@ -545,7 +545,7 @@ OTHER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from robots import policies, robot_task
+from small_robots import policies, robot_task
 from pacbayes_control.rollouts import evaluate
 
 log, out = Path(sys.argv[2]), sys.argv[3]
@@ -634,7 +634,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 size = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 from pacbayes_control.rollouts import evaluation
-from robots import Erratic
+from small_robots import Erratic
 from test_kept import fill
 evaluation.Pace = lambda _: Erratic([1])  # so many lines that they are longer than the table
 try:

@@ -6,21 +6,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import robots
+import small_robots as robots
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from robots import TASKS, Erratic, Scrambled, policies
+from small_robots import TASKS, Erratic, Scrambled, policies
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.pools import Crew
 from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Noise
-from pacbayes_control.tasks.base import noise_of
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from pacbayes_control.tasks.task import noise_of
 from sizes import sized
 
 SIZES = st.lists(st.integers(1, 400), min_size=1, max_size=9)

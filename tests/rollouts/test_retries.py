@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import robots
+import small_robots as robots
 from numpy.typing import NDArray
-from robots import TASKS, policies
+from small_robots import TASKS, policies
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian, Seen
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian, Seen
 from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw, learn_one
 from pacbayes_control.rollouts import RolloutError, certifying_draws, evaluate, mean_costs
@@ -447,5 +447,6 @@ def test_the_record_says_what_the_task_says_of_itself():
     assert costs.origin["data_used"] == [["pictures", 3, 0, 10]]
     assert costs.policies_seen == task.data_used
     assert (
-        evaluate(TASKS["hit"], policies(2), train()).origin["cost_rule"] == "cost by hit of robots"
+        evaluate(TASKS["hit"], policies(2), train()).origin["cost_rule"]
+        == "cost by hit of small_robots"
     )

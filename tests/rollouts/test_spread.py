@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import robots
-from robots import TASKS, policies
+import small_robots as robots
+from small_robots import TASKS, policies
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
 from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs, spread
 from pacbayes_control.tasks import Noise
@@ -63,7 +63,7 @@ def test_a_spread_task_says_what_the_task_says_when_it_is_asked_itself(name: str
             assert np.array_equal(np.asarray(actual, float), np.asarray(expected, float))
         assert (shared.name, repr(shared)) == (task.name, repr(task))
         assert shared.noise_kind == task.noise_kind  # type: ignore[attr-defined]
-        assert not hasattr(shared, "surrogate")
+        assert shared.surrogate is None
 
 
 def test_a_spread_task_may_have_its_costs_kept(tmp_path: Path):

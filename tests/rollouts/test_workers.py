@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import robots
-from robots import TASKS, Scrambled, policies
+import small_robots as robots
+from small_robots import TASKS, Scrambled, policies
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import (
     CHUNK,
     certifying_draws,
@@ -29,7 +30,6 @@ from pacbayes_control.rollouts import (
     sampled_mean,
 )
 from pacbayes_control.rollouts.pools import ProcessPool
-from pacbayes_control.tasks import Vehicle
 
 KINDS = ("threads", "scrambled", "processes", "loky")
 POSTERIOR = DiagonalGaussian([1.0, 2.0], [0.5, 0.1])
@@ -141,9 +141,9 @@ def test_workers_are_threads_where_a_task_releases_the_lock_and_processes_otherw
 def test_the_vehicle_is_the_same_on_workers(executors: dict[str, Executor]):
     task = Vehicle(wheel_slip=0.1)
     environments = task.environments(120, stream="train")
-    expected = evaluate(task, task.gain_grid()[:5], environments)
+    expected = evaluate(task, task.policies[:5], environments)
     for kind in ("threads", "scrambled"):
-        actual = evaluate(task, task.gain_grid()[:5], environments, executor=executors[kind])
+        actual = evaluate(task, task.policies[:5], environments, executor=executors[kind])
         assert same(actual, expected)
 
 

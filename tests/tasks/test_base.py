@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.base import BLOCK, Environments, Noise, generator, noise_of
+from pacbayes_control.tasks.environments import BLOCK, Environments, Noise, generator
+from pacbayes_control.tasks.task import as_task, noise_of
 
 Draw = Callable[[np.random.Generator, int], dict[str, NDArray]]
 
@@ -291,12 +292,12 @@ class Windy(Quiet):
 
 
 def test_a_task_without_noise_is_rolled_out_without():
-    assert noise_of(Quiet(), ALL, None) is None
-    assert noise_of(Quiet(), ALL, Noise("world")) is None
+    assert noise_of(as_task(Quiet()), ALL, None) is None
+    assert noise_of(as_task(Quiet()), ALL, Noise("world")) is None
 
 
 def test_noise_is_named_after_the_environments_unless_it_is_given():
     some = environments(5, stream="train", seed=8)
-    assert noise_of(Windy(), some, None) == Noise("train noise", 8, "wind of 3 m/s")
+    assert noise_of(as_task(Windy()), some, None) == Noise("train noise", 8, "wind of 3 m/s")
     given = Noise("world", 2, column=30)
-    assert noise_of(Windy(), some, given) == Noise("world", 2, "wind of 3 m/s", 30)
+    assert noise_of(as_task(Windy()), some, given) == Noise("world", 2, "wind of 3 m/s", 30)

@@ -33,7 +33,7 @@ from tiny_envs import (
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from pacbayes_control.deployment import DeployedPolicy
+from pacbayes_control.deploy.policy import DeployedPolicy
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.rollouts import RolloutError, evaluate
 from pacbayes_control.tasks.gym import (
@@ -740,7 +740,7 @@ def test_an_id_may_name_the_module_that_registers_it():
     task = GymTask(
         "gymnasium.envs:CartPole-v1", FunctionPolicy(lambda g, o: int(g @ o > 0), 4), RETURN
     )
-    assert task.controller(np.ones(4))(np.ones(4)) == 1
+    assert task.actor(np.ones(4))(np.ones(4)) == 1
 
 
 def test_arguments_for_a_factory_are_refused():

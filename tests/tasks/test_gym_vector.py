@@ -324,7 +324,7 @@ def test_a_vector_in_processes_of_its_own_gives_the_same():
 def test_actions_are_those_of_one_environment():
     assert drift_task(vector=3).action_space == spaces.Discrete(3)
     assert drift_task(make=partial(in_a_vector, 3)).action_space == spaces.Discrete(3)
-    assert drift_task(vector=3).controller(np.array([-1.0, 0]))(np.ones(2)) == 2
+    assert drift_task(vector=3).actor(np.array([-1.0, 0]))(np.ones(2)) == 2
 
 
 def test_how_many_are_stepped_together_does_not_make_it_another_task():

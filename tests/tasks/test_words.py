@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from tiny_envs import drift_task, x_at_the_end
 from torch import nn
 
-from pacbayes_control.tasks import BatchTask, FunctionTask, Grasping, Swing, Vehicle
-from pacbayes_control.tasks.base import versions_of
+from pacbayes_control.robots import Grasping, Swing, Vehicle
+from pacbayes_control.robots.planar.obstacles import Reshuffled
+from pacbayes_control.robots.swing import WorstGains
+from pacbayes_control.robots.vehicle import CommonRadius
+from pacbayes_control.tasks import BatchTask, FunctionTask
 from pacbayes_control.tasks.gym import (
     FromInfo,
     FromReturn,
@@ -29,9 +32,7 @@ from pacbayes_control.tasks.gym import (
     PredictPolicy,
     TorchPolicy,
 )
-from pacbayes_control.tasks.planar.obstacles import Reshuffled
-from pacbayes_control.tasks.swing import WorstGains
-from pacbayes_control.tasks.vehicle import CommonRadius
+from pacbayes_control.tasks.task import Task, versions_of
 
 FALL = FromTermination(success=False)
 
@@ -313,8 +314,8 @@ def test_a_simulator_that_is_not_here_hides_nothing_else():
 
 
 def test_software_that_is_not_installed_has_no_version():
-    class Task:
+    class Odd(Task):
         name, simulators = "odd", ("numpy", "no-such-simulator")
 
-    assert versions_of(Task()) == {"numpy": np.__version__}  # type: ignore[arg-type]
-    assert versions_of(object()) == {}  # type: ignore[arg-type]
+    assert versions_of(Odd()) == {"numpy": np.__version__}
+    assert versions_of(Task()) == {}

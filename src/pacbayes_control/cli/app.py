@@ -8,17 +8,63 @@ import sys
 import threading
 import traceback
 import warnings
+from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import pacbayes_control
-from pacbayes_control.interrupting import INTERRUPTED, interruption
-from pacbayes_control.text import printable
+from pacbayes_control.certify.text import printable
+from pacbayes_control.cli.interrupting import INTERRUPTED, interruption
+
+ROBOTS = "pacbayes_control.commands"  # entry points: a robot's name, and its Typer application
+
+
+class RobotCommands(TyperGroup):
+    """The commands of one robot, loaded when one of them is wanted."""
+
+    def __init__(self, entry: EntryPoint) -> None:
+        super().__init__(name=entry.name, help=f"Commands of the robot {entry.name}.")
+        self.entry, self.no_args_is_help, self.rich_markup_mode = entry, True, "markdown"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return self._loaded().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them, or None."""
+        return self._loaded().get_command(ctx, cmd_name)
+
+    def _loaded(self) -> TyperGroup:
+        return typer.main.get_group(self.entry.load())
+
+
+class Commands(TyperGroup):
+    """Our own commands, and those of every robot that is installed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return [*super().list_commands(ctx), *sorted(entry_points(group=ROBOTS).names)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them; an error that tells where a command is that is a robot's own."""
+        if own := super().get_command(ctx, cmd_name):
+            return own
+        robots = [RobotCommands(entry) for entry in entry_points(group=ROBOTS)]
+        for robot in robots:
+            if robot.name == cmd_name:
+                return robot
+        moved = [f"pbc {r.name} {cmd_name}" for r in robots if cmd_name in r.list_commands(ctx)]
+        if moved:
+            raise ValueError(f"{cmd_name} is a robot's own: write {' or '.join(moved)}")
+        return None
+
 
 app = typer.Typer(
     name="pbc",
+    cls=Commands,
     help="Learn a policy for a robot, and a certificate of how it will do in new environments.",
     no_args_is_help=True,
     add_completion=False,

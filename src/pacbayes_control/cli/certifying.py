@@ -85,13 +85,13 @@ def certify(
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.balls import Ball
+    from pacbayes_control.certify.balls import Ball
+    from pacbayes_control.certify.run import check_free
+    from pacbayes_control.certify.tables.campaigns import read_campaign, read_prior
     from pacbayes_control.learn import compare
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
-    from pacbayes_control.reading import read_campaign, read_prior
     from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.terminal import say, show_comparison
-    from pacbayes_control.run import check_free
 
     check_json(json_file, costs_file)
     if out_folder:

@@ -15,7 +15,10 @@ from pacbayes_control.cli.options import MOST, JsonFile, PoliciesFile, check_jso
 @app.command()
 def check(
     task: Annotated[
-        str, typer.Argument(metavar="MODULE:TASK", help="A task of yours, such as robot.py:task.")
+        str,
+        typer.Argument(
+            metavar="TASK", help="A task of yours, robot.py:task, or one that is installed."
+        ),
     ],
     policies: PoliciesFile = None,
     environments: Annotated[
@@ -31,19 +34,14 @@ def check(
 
     Example: pbc check examples/cartpole.py:task
     """
+    from pacbayes_control.certify.tables.campaigns import read_policies
     from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.conformance import check_task, passed
-    from pacbayes_control.reading import read_policies
     from pacbayes_control.report.terminal import say, show_checks
-    from pacbayes_control.tasks import Swing, Vehicle
+    from pacbayes_control.rollouts.conformance import check_task, passed
 
     check_json(json_file, *([policies] if policies else []))
     rows = read_policies(Path(policies))[0] if policies else None
-    built_in = {"vehicle": Vehicle, "swing": Swing}
-    chosen = built_in[task]() if task in built_in else load_task(task)
-    if task in built_in and rows is None:
-        rows = chosen.gain_grid()[:3]
-    checks = check_task(chosen, rows, environments)
+    checks = check_task(load_task(task), rows, environments)
     show_checks(checks)
     good, warned = passed(checks), any(check.warning for check in checks)
     if not good:

@@ -26,7 +26,7 @@ from pacbayes_control.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pacbayes_control.balls import Ball
+    from pacbayes_control.certify.balls import Ball
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Column = Annotated[
@@ -85,10 +85,10 @@ def shift(
 
     Example: pbc shift runs/vehicle --ball kl:0.08 --out runs/vehicle-robust
     """
-    from pacbayes_control.balls import Ball
+    from pacbayes_control.certify.balls import Ball
+    from pacbayes_control.certify.run import check_free
+    from pacbayes_control.certify.shift import curve, under_shift
     from pacbayes_control.report.terminal import say, show_certificate, show_curve
-    from pacbayes_control.run import check_free
-    from pacbayes_control.shifting import curve, under_shift
 
     sampled = shifted is not None or training is not None
     if ball is not None and sampled:
@@ -148,8 +148,8 @@ def _estimated(
     column: str | None,
 ) -> Ball:
     """A ball from two files of a feature."""
-    from pacbayes_control.balls import ball_of_samples
-    from pacbayes_control.outcomes import numbers, read_feature
+    from pacbayes_control.certify.balls import ball_of_samples
+    from pacbayes_control.certify.tables.columns import numbers, read_feature
 
     if shifted is None or training is None:
         raise ValueError("an estimate needs both samples: --shifted and --training")
@@ -220,9 +220,9 @@ def monitor(
 
     Example: pbc monitor runs/vehicle flights.csv --state vehicle.json --plot vehicle.svg
     """
-    from pacbayes_control.monitor import Monitor, Promise
-    from pacbayes_control.monitor.state import fingerprint, read_state
-    from pacbayes_control.outcomes import checked_outcomes, read_outcomes
+    from pacbayes_control.certify.tables.columns import checked_outcomes, read_outcomes
+    from pacbayes_control.deploy.monitor import Monitor, Promise
+    from pacbayes_control.deploy.monitor.state import fingerprint, read_state
     from pacbayes_control.report.terminal import say, show_report
 
     if again and grown:

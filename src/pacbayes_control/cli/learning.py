@@ -62,7 +62,7 @@ def learn(
         typer.Option(
             metavar="NAME|FILE",
             help="linear, network: paper, elsewhere (never saw these environments), split (learnt "
-            "on a share of them), imitation, or a file of `pbc pretrain`. grasping: elsewhere or "
+            "on a share of them), imitation, or a file. grasping: elsewhere or "
             "paper. Otherwise a file.",
         ),
     ] = None,
@@ -114,7 +114,7 @@ def learn(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="swing: gains and speed as `pbc identify swing --json` fitted them.",
+            help="swing: gains and speed as `pbc swing identify --json` fitted them.",
         ),
     ] = None,
     gains: Annotated[
@@ -142,7 +142,7 @@ def learn(
         typer.Option(
             metavar="FILE",
             help="grasping: weights of the extractor: ImageNet's for vgg16 (.pth, .safetensors), "
-            "or a file of `pbc pretrain grasping`.",
+            "or a file of `pbc grasping pretrain`.",
         ),
     ] = None,
     head: Annotated[
@@ -204,12 +204,12 @@ def learn(
 
     Example: pbc learn examples/cartpole.py:task --environments 500 --workers 2
     """
-    from pacbayes_control.balls import Ball
-    from pacbayes_control.certificate import Budget
-    from pacbayes_control.cli import grasping
+    from pacbayes_control.certify.balls import Ball
+    from pacbayes_control.certify.certificate import Budget
+    from pacbayes_control.certify.run import check_free
+    from pacbayes_control.certify.shift import under_shift
     from pacbayes_control.cli.loading import WRITE, load_task, task_name, workers_for
     from pacbayes_control.cli.steps import (
-        attachments,
         candidates_of,
         drawn,
         estimated,
@@ -219,10 +219,9 @@ def learn(
         swing_for,
         vehicle_for,
     )
-    from pacbayes_control.differences import equal_costs
     from pacbayes_control.report.terminal import bar, say, show_certificate, warn
-    from pacbayes_control.run import check_free
-    from pacbayes_control.shifting import under_shift
+    from pacbayes_control.robots.grasping import assembling as grasping
+    from pacbayes_control.rollouts.differences import equal_costs
 
     Budget(delta)  # an error for a delta that is none, before the rollouts
     where = Ball.parse(ball) if ball is not None else None
@@ -234,7 +233,7 @@ def learn(
     own: Any = load_task(task) if task not in BUILT_IN else None
     if test_environments is None:
         test_environments = BUILT_IN.get(task, 0)
-    listed = policies is not None or getattr(own, "policies", None) is not None
+    listed = policies is not None or (own is not None and own.policies is not None)
     finite = listed if own is not None else task == "swing" or (task, policy) == ("vehicle", "grid")
     _refuse_unused(context, task, finite, policy, prior, certify)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
@@ -277,7 +276,7 @@ def learn(
             with bar("test rollouts", test_environments) as progress:
                 new = test[:test_environments]
                 run = estimated(run, chosen, new, progress, executor)
-        run.save(folder, force, attachments(chosen, run, test))
+        run.save(folder, force, chosen.pictures(run, test))
         remove(checkpoint)  # the run holds what they led to
 
         result = {**run.certificate.to_dict(), "run": str(folder)}
@@ -316,7 +315,7 @@ def _recipe(task: str, context: typer.Context) -> Any:
     if task == "grasping":
         from dataclasses import replace
 
-        from pacbayes_control.recipes.grasping import Recipe as GraspingRecipe
+        from pacbayes_control.robots.grasping.recipe import Recipe as GraspingRecipe
 
         recipe = GraspingRecipe(prior=given["prior"] or "elsewhere", **common)
         source = context.get_parameter_source("steps")
@@ -324,7 +323,7 @@ def _recipe(task: str, context: typer.Context) -> Any:
             recipe = replace(recipe, settings=replace(recipe.search, steps=given["steps"]))
         return recipe
     from pacbayes_control.learn.search import Settings
-    from pacbayes_control.recipes.vehicle import OWN, Recipe
+    from pacbayes_control.robots.vehicle.recipe import OWN, Recipe
 
     names = ("prior", "family", "certify", "share", "prior_steps", "candidates", "shared_draws")
     return Recipe(

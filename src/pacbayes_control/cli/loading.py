@@ -11,7 +11,10 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pacbayes_control.tasks import Task
 
 WRITE = "write MODULE:TASK, such as robots.arm:task or robots/arm.py:task"
 
@@ -34,24 +37,29 @@ def workers_for(task: Any, workers: int | None, scheduler: str | None) -> Iterat
     if scheduler:
         with cluster(scheduler) as executor:
             yield executor
-    elif workers is None and getattr(task, "uses_all_cores", False):
+    elif workers is None and task.uses_all_cores:
         yield None
     else:
         with pool(task, workers or cpu_count()) as executor:
             yield executor
 
 
-def load_task(text: str) -> Any:
-    """The task that a module has under a name; a class or a function is called for it.
+def load_task(text: str) -> Task:
+    """A task that is installed, or that a module has under a name; what is callable is called.
 
     The module may be a file, or importable from the current folder or the environment. It goes to
     workers with the task, so that they need not have it.
     """
-    from pacbayes_control.tasks.base import in_a_line
+    from pacbayes_control.tasks.environments import in_a_line
+    from pacbayes_control.tasks.registry import installed_tasks, task_class
+    from pacbayes_control.tasks.task import as_task
 
+    if text in installed_tasks():
+        return task_class(text)()
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise ValueError(f"{text!r} is no task: {WRITE}")
+        known = ", ".join(installed_tasks())
+        raise ValueError(f"{text!r} is no task: choose {known}, or {WRITE}")
     if place.endswith(".py") and not Path(place).is_file():
         raise FileNotFoundError(f"there is no file {place}")
     try:
@@ -70,24 +78,7 @@ def load_task(text: str) -> Any:
             task = task()
         except (Exception, SystemExit) as error:  # of whatever somebody brings
             raise ValueError(f"{text} cannot be called for a task: {in_a_line(error)}") from error
-    for needed in ("name", "environments", "costs"):
-        if not hasattr(task, needed):
-            raise ValueError(f"{text} is no task: it has no {needed}")
-    if callable(_policies(task, text)):
-        raise ValueError(f"{text} has policies that are a method: make them an array, one a row")
-    return task
-
-
-def _policies(task: Any, text: str) -> Any:
-    """The policies that a task has, or None; an error where it has some that cannot be told."""
-    from pacbayes_control.tasks.base import in_a_line
-
-    if not hasattr(type(task), "policies") and "policies" not in getattr(task, "__dict__", {}):
-        return None
-    try:
-        return task.policies
-    except Exception as error:  # of whatever somebody brings
-        raise ValueError(f"the policies of {text} cannot be told: {in_a_line(error)}") from error
+    return as_task(task)
 
 
 def _module(place: str) -> ModuleType:

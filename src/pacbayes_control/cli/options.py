@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
-from pacbayes_control.text import json_text
 
 if TYPE_CHECKING:
-    from pacbayes_control.run import Run
+    from pacbayes_control.certify.run import Run
 
 JsonFile = Annotated[
     Path | None,
@@ -53,6 +53,17 @@ BallOption = Annotated[
     ),
 ]
 MOST = 1_000_000_000  # of anything that is counted
+Draws = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=MOST,
+        help="Draws of the training set; tables: of the largest, and more of smaller ones.",
+    ),
+]
+TestEnvironments = Annotated[
+    int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
+]
 METHODS = (
     "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
     "occam (one policy), or best (the smaller of kl and occam, paid for)."
@@ -134,10 +145,10 @@ def verified(
 
     known: the fingerprint of a run that was verified before, for which no bound is recomputed.
     """
-    from pacbayes_control.monitor.state import fingerprint
+    from pacbayes_control.certify.run import AlteredRun, Run
+    from pacbayes_control.deploy.monitor.state import fingerprint
     from pacbayes_control.report.console import working
-    from pacbayes_control.run import AlteredRun, Run
-    from pacbayes_control.verification import InvalidCertificate, verify
+    from pacbayes_control.verify import InvalidCertificate, verify
 
     try:
         if known is not None:

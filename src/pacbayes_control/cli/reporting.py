@@ -61,14 +61,14 @@ def report(
     loaded = verified(folder, json_file)
 
     from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.recipes.recorded import recorded_environments
     from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import write_plots
     from pacbayes_control.report.replay import not_reproduced
+    from pacbayes_control.tasks.registry import recorded_environments
 
     own = load_task(task) if task else None
-    environments = recorded_environments(loaded, own) if own is not None else None
+    environments = recorded_environments(loaded.costs, own) if own is not None else None
     with working("rolling out what the page shows"):
         written = write_page(loaded, page, own, environments, name, _pictures(folder))
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
@@ -94,12 +94,12 @@ def report(
 
 def _pictures(folder: Path) -> dict[str, bytes]:
     """The pictures among the files that the run's manifest lists."""
-    from pacbayes_control.report.own_pictures import LARGEST_PICTURE, PICTURES
-    from pacbayes_control.run import read_manifest
+    from pacbayes_control.certify.run import read_manifest
+    from pacbayes_control.report.own_pictures import LARGEST_PICTURE, MOST_PICTURES
 
-    listed = read_manifest(folder)["files"]
-    files = [folder / name for name in PICTURES if name in listed]
-    return {f.name: f.read_bytes() for f in files if f.stat().st_size <= LARGEST_PICTURE}
+    files = [folder / name for name in read_manifest(folder)["files"] if name.endswith(".png")]
+    shown = files[:MOST_PICTURES]
+    return {f.name: f.read_bytes() for f in shown if f.stat().st_size <= LARGEST_PICTURE}
 
 
 def _check_page(page: Path, folder: Path, force: bool) -> None:

@@ -47,8 +47,8 @@ def sign(
     Example: pbc sign runs/vehicle --key ~/.ssh/id_ed25519
     """
     from pacbayes_control.report.terminal import say
-    from pacbayes_control.signing import needs_touch
-    from pacbayes_control.signing import sign as sign_run
+    from pacbayes_control.verify.signing import needs_touch
+    from pacbayes_control.verify.signing import sign as sign_run
 
     folder = run_folder(run)
     check_json(json_file, folder)
@@ -70,8 +70,8 @@ class Signed(NamedTuple):
 
 def signature_of(folder: Path, key: Path | None, signer: str | None) -> Signed:
     """The signature of a run, checked where a key is given; an error if it is not by that key."""
-    from pacbayes_control.run import SIGNATURE
-    from pacbayes_control.signing import check_signature
+    from pacbayes_control.certify.run import SIGNATURE
+    from pacbayes_control.verify.signing import check_signature
 
     if key is not None:
         signature = check_signature(folder, key, signer)

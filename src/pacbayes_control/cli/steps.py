@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import glob
 import shutil
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 
 def vehicle_for(policy: str, wheel_slip: float, range_noise: float) -> Any:
     """The vehicle with a class of policies."""
-    from pacbayes_control.recipes.vehicle import CONTROLLERS
-    from pacbayes_control.tasks import Vehicle
+    from pacbayes_control.robots import Vehicle
+    from pacbayes_control.robots.vehicle.recipe import CONTROLLERS
 
     controller = {} if policy == "grid" else {"controller": CONTROLLERS[policy]}
     return Vehicle(wheel_slip=wheel_slip, range_noise=range_noise, **controller)
@@ -22,7 +21,7 @@ def swing_for(model: Path | None, gains: str, range_noise: float) -> Any:
     """The Swing, with a model that was fitted where one is given."""
     from dataclasses import replace
 
-    from pacbayes_control.recipes.swing import read_model, swing_of
+    from pacbayes_control.robots.swing.recipe import read_model, swing_of
 
     task = swing_of(read_model(model) if model else None, gains)
     return replace(task, range_noise=range_noise)
@@ -33,20 +32,18 @@ def drawn(task: Any, n: int, stream: str, seed: int) -> Any:
     try:
         return task.environments(n, stream=stream, seed=seed)
     except Exception as error:
-        from pacbayes_control.tasks.base import in_a_line
+        from pacbayes_control.tasks.environments import in_a_line
 
         raise ValueError(f"task {task.name} draws no environments: {in_a_line(error)}") from error
 
 
 def candidates_of(task: Any, file: Path | None) -> tuple[Any, list[str]]:
     """The policies to choose from, and their names where they have some."""
-    from pacbayes_control.reading import read_policies
+    from pacbayes_control.certify.tables.campaigns import read_policies
 
-    if hasattr(task, "gain_grid"):
-        return task.gain_grid(), task.gain_names()
     if file:
         return read_policies(file)
-    return task.policies, list(getattr(task, "policy_names", ()))
+    return task.policies, list(task.policy_names)
 
 
 def learn_listed(
@@ -64,12 +61,12 @@ def learn_listed(
     allow_code_change: bool = False,
 ) -> Any:
     """Choose among finitely many policies."""
-    from pacbayes_control.conformance import refuse_broken
+    from pacbayes_control.certify.tables.campaigns import read_prior
     from pacbayes_control.learn import learn_best, learn_finite
     from pacbayes_control.learn.finite import check_method, usual_method
-    from pacbayes_control.reading import read_prior
     from pacbayes_control.report.terminal import bar, warn
     from pacbayes_control.rollouts import evaluate
+    from pacbayes_control.rollouts.conformance import refuse_broken
     from pacbayes_control.rollouts.evaluation import checked_policies
 
     if method == "best" and objective:
@@ -79,7 +76,7 @@ def learn_listed(
     weights = read_prior(Path(prior), names or len(policies)) if prior else None
     if weights and any(train.range.overlaps(part) for part in weights.seen or ()):
         raise ValueError(f"{prior} was learnt from some of these environments: it is no prior")
-    out = None if hasattr(task, "gain_grid") else Path(f"{checkpoint}.rollouts")
+    out = None if task.uses_all_cores else Path(f"{checkpoint}.rollouts")
     if out is not None and not out.exists():
         warn(refuse_broken(task, checked_policies(task, policies), executor, retries))
     with bar("training rollouts", len(train) * len(policies)) as progress:
@@ -101,12 +98,12 @@ def learn_listed(
 
 def learn_continuous(task: Any, train: Any, recipe: Any, executor: Any, checkpoint: Path) -> Any:
     """Search for a distribution over infinitely many."""
-    from pacbayes_control.conformance import refuse_broken
-    from pacbayes_control.recipes.vehicle import OWN, learn_from, learn_vehicle, own_prior
     from pacbayes_control.report.terminal import warn, watch
+    from pacbayes_control.robots.vehicle.recipe import OWN, learn_from, learn_vehicle, own_prior
     from pacbayes_control.rollouts import spread
+    from pacbayes_control.rollouts.conformance import refuse_broken
     from pacbayes_control.rollouts.evaluation import checked_policies
-    from pacbayes_control.tasks.base import generator
+    from pacbayes_control.tasks.environments import generator
 
     with watch() as watching, spread(task, executor) as spread_task:
         if recipe.policy != OWN:
@@ -125,7 +122,7 @@ def estimated(run: Any, task: Any, environments: Any, progress: Any, executor: A
     """
     from dataclasses import replace
 
-    from pacbayes_control.certificate import HeldOutEstimate
+    from pacbayes_control.certify.certificate import HeldOutEstimate
     from pacbayes_control.rollouts import RolloutError, estimate_true_cost
 
     try:
@@ -134,24 +131,6 @@ def estimated(run: Any, task: Any, environments: Any, progress: Any, executor: A
         raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
     estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
     return replace(run, certificate=replace(run.certificate, test_estimate=estimate))
-
-
-def attachments(task: Any, run: Any, environments: Any) -> dict[str, bytes]:
-    """Pictures of what the library knows how to draw."""
-    if task.name == "grasping":
-        from pacbayes_control.cli.grasping import pictures
-        from pacbayes_control.tasks import Grasping
-
-        if isinstance(task, Grasping):
-            return pictures(task, run, environments)
-    from pacbayes_control.report.pictures import draw_rollouts
-    from pacbayes_control.tasks import Planar
-
-    if not isinstance(task, Planar):
-        return {}
-    picture = BytesIO()
-    draw_rollouts(task, run, environments[:3], picture)
-    return {"picture.svg": picture.getvalue()}
 
 
 def remove(checkpoint: Path) -> None:

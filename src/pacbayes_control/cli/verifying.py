@@ -13,8 +13,8 @@ from pacbayes_control.cli.options import MOST, JsonFile, check_json, run_folder,
 from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
 
 if TYPE_CHECKING:
+    from pacbayes_control.certify.run import Run
     from pacbayes_control.rollouts.again import Again
-    from pacbayes_control.run import Run
 
 
 @app.command()
@@ -53,10 +53,10 @@ def verify(
 
     Example: pbc verify runs/campaign --costs examples/campaign.csv
     """
+    from pacbayes_control.certify.run import AlteredRun
     from pacbayes_control.report.terminal import say, working
-    from pacbayes_control.run import AlteredRun
-    from pacbayes_control.verification import InvalidCertificate
-    from pacbayes_control.verification import verify as verify_run
+    from pacbayes_control.verify import InvalidCertificate
+    from pacbayes_control.verify import verify as verify_run
 
     folder = run_folder(run)
     check_json(json_file, folder, *([costs_file] if costs_file else []))
@@ -107,20 +107,19 @@ def verify(
 def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
     """Some of a run's rollouts, run again with a task of the user's or one of ours."""
     from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.recipes.recorded import recorded_environments, recorded_task
     from pacbayes_control.rollouts.again import roll_out_again
+    from pacbayes_control.tasks.registry import recorded_environments, recorded_task
 
     if place is not None:
-        task: Any = load_task(place)
-        environments = recorded_environments(run, task)
+        task = load_task(place)
     else:
-        found = recorded_task(run)
-        if found is None:
+        try:
+            task = recorded_task(run.costs)
+        except ValueError as error:
             raise ValueError(
-                "the run is of no robot of this library: name the task that it is of "
-                "(--task MODULE:TASK) to run rollouts again"
-            )
-        task, environments = found
+                f"{error}: name the task that it is of (--task MODULE:TASK) to run rollouts again"
+            ) from None
+    environments = recorded_environments(run.costs, task)
     return roll_out_again(run, task, environments, count or None)
 
 
@@ -128,9 +127,9 @@ def _check_table(run: Run[Any], file: Path) -> str:
     """Raise unless a run rests on this very table: its bytes, its costs and its names."""
     import numpy as np
 
-    from pacbayes_control.reading import read_campaign
-    from pacbayes_control.run import hash_file
-    from pacbayes_control.verification import InvalidCertificate
+    from pacbayes_control.certify.run import hash_file
+    from pacbayes_control.certify.tables.campaigns import read_campaign
+    from pacbayes_control.verify import InvalidCertificate
 
     costs, recorded = run.costs, run.costs.origin.get("sha256")
     options: Any = costs.origin.get("reading", {})

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.balls import Ball
-from pacbayes_control.costs import Costs, prior_for
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import METHODS, PAC_BAYES, TILTED
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.costs import Costs, prior_for
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import METHODS, PAC_BAYES, TILTED
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn.finite import learn_best, learn_finite, usual_method
 from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
 from pacbayes_control.learn.tilted import learn_tilted
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import under_shift
 
 BEST = "best"  # the smallest of several certificates, each at its share of δ
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint
 
-from pacbayes_control.certificate import Constraint
-from pacbayes_control.costs import Costs
+from pacbayes_control.certify.certificate import Constraint
+from pacbayes_control.certify.costs import Costs
 
 FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import METHODS, Provenance, issue, occam_bounds
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import METHODS, Provenance, issue, occam_bounds
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.run import Run
 
 Floats = NDArray[np.float64]
 

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pacbayes_control.certificate import Budget
-from pacbayes_control.distributions import DiagonalGaussian
-from pacbayes_control.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
 from pacbayes_control.rollouts import Progress, certifying_draws
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks import Environments, Task, as_task
 
 SAMPLING_SHARE = 0.1  # of δ, for what the draws may miss, as in the paper
 ROLLOUTS = 30_000  # to certify with, where none are given
@@ -52,14 +52,15 @@ def learn_gaussian(
     the rollouts of the certifying draws are kept in a folder beside it. progress: is told of the
     search after each step; certifying: of the rollouts that certify. retries: as for `evaluate`.
 
-    >>> from pacbayes_control.tasks import Vehicle
-    >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
+    >>> from pacbayes_control.robots import Vehicle
+    >>> from pacbayes_control.robots.vehicle import Linear, paper_prior
     >>> task = Vehicle(controller=Linear())
     >>> train = task.environments(100, stream="train")
     >>> run = learn_gaussian(task, train, paper_prior(), settings=Settings(steps=3), draws=20)
     >>> run.certificate.bound < 0.5
     True
     """
+    task = as_task(task)
     prior = GaussianPrior.of(prior)
     budget = split_budget(delta, method, sampling_delta)
     prior.check_unseen(environments)
@@ -108,6 +109,7 @@ def learn_family(
     all hold at once, and any may be used. The certifying draws are of the chosen posterior only.
     checkpoint: the beginning of the name of a file for each search.
     """
+    task = as_task(task)
     if not priors:
         raise ValueError("a family of priors needs at least one")
     priors = [GaussianPrior.of(prior) for prior in priors]
@@ -209,6 +211,7 @@ def certify_posterior(
     by the data: divide δ' by how many there are. out: a folder to keep finished rollouts in, unless
     the draws are shared; retries: as for `evaluate`.
     """
+    task = as_task(task)
     prior.check_unseen(environments)
     draws = _checked_draws(draws, environments)
     posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)

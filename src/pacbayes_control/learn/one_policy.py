@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian, check_dimensions
-from pacbayes_control.issuing import Provenance, issue_single_draw
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, check_dimensions
+from pacbayes_control.certify.issuing import Provenance, issue_single_draw
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.finite import learn_finite
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.rollouts import Progress, evaluate
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import generator
+from pacbayes_control.tasks import Environments, Noise, Task, as_task
+from pacbayes_control.tasks.environments import generator
 
 
 def learn_one(
@@ -42,13 +42,14 @@ def learn_one(
     `learn_finite` for a posterior over the candidates. out: a folder to keep finished rollouts in;
     retries: as for `evaluate`.
 
-    >>> from pacbayes_control.tasks import Vehicle
-    >>> from pacbayes_control.tasks.vehicle import Linear, paper_prior
+    >>> from pacbayes_control.robots import Vehicle
+    >>> from pacbayes_control.robots.vehicle import Linear, paper_prior
     >>> task = Vehicle(controller=Linear())
     >>> train = task.environments(100, stream="train")
     >>> learn_one(task, train, GaussianPrior(paper_prior())).certificate.policy
     0
     """
+    task = as_task(task)
     if candidates < 1:
         raise ValueError(f"{candidates} candidates were asked for: at least one is needed")
     prior = GaussianPrior.of(prior)
@@ -85,6 +86,7 @@ def certify_draw(
     confidence: that is choosing by the data. out: a folder to keep finished rollouts in; retries:
     as for `evaluate`.
     """
+    task = as_task(task)
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
     check_dimensions(posterior, prior.distribution)

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn.search import GaussianSearch, Settings
 from pacbayes_control.learn.training import Watch, search_posterior
-from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks import Environments, Task, as_task
 
 # For a search that has no bound to mind: ranks of the costs, a fixed width, every step taken.
 LEARN_ELSEWHERE = Settings(
@@ -66,7 +66,7 @@ class GaussianPrior:
 def set_aside(environments: Environments, share: float) -> tuple[Environments, Environments]:
     """Cut environments in two: a share to learn a prior on, and the rest to count.
 
-    >>> from pacbayes_control.tasks import Vehicle
+    >>> from pacbayes_control.robots import Vehicle
     >>> part, rest = set_aside(Vehicle().environments(1000, stream="train"), 0.2)
     >>> len(part), len(rest)
     (200, 800)
@@ -97,6 +97,7 @@ def learn_elsewhere(
     the cost alone, from the mean of `start` and with its spread; the prior's standard deviations
     are `width` times those of `start`.
     """
+    task = as_task(task)
     if not 0 < width < np.inf:
         raise ValueError(f"width = {width} must be positive")
     search = GaussianSearch(start, per_step, 0.5, None, settings, seed, "elsewhere search")
@@ -108,7 +109,7 @@ def learn_elsewhere(
     search_posterior(task, environments, search, checkpoint, progress)
     used = task.environments(steps * per_step, "elsewhere", seed)
     words = origin or f"learnt on {len(used):,} environments from elsewhere ({used.task})"
-    recorded: tuple[Environments, ...] = getattr(task, "depends_on", ())
+    recorded: tuple[Environments, ...] = tuple(task.depends_on)
     seen = (*search.posterior.seen, *(part.range for part in recorded))
     learnt = DiagonalGaussian(search.posterior.mean, width**2 * start.variance, "prior", seen)
     return GaussianPrior(learnt, words)

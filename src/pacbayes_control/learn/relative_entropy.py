@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import complexity, log_two_root
-from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import PAC_BAYES, Provenance, issue
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import PAC_BAYES, Provenance, issue
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
-from pacbayes_control.run import Run
 
 
 def learn_constrained(

@@ -31,9 +31,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import DiagonalGaussian, merged_ranges, ranges_from
+from pacbayes_control.certify.distributions import DiagonalGaussian, merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.tasks.base import KEPT_STREAMS, Environments, generator
+from pacbayes_control.tasks.environments import KEPT_STREAMS, Environments, generator
 
 Floats = NDArray[np.float64]
 

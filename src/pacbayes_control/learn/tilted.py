@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from pacbayes_control.balls import Ball
 from pacbayes_control.bounds.shift import check_tilt
-from pacbayes_control.certificate import Budget
-from pacbayes_control.costs import Costs, learnt_from, prior_for, prior_words
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import TILTED, Provenance, issue_tilted
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import TILTED, Provenance, issue_tilted
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import SHARE
 from pacbayes_control.learn.finite import minimise
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import SHARE
 
 TILTS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 

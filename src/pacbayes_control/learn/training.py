@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import rescaled_exponential
+from pacbayes_control.certify.costs import rescaled_exponential
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.rollouts import mean_costs
-from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks import Environments, Noise, Task, as_task
 from pacbayes_control.tasks.identity import identity
 
 CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or s where they take long
@@ -44,6 +44,7 @@ def search_posterior(
     nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
     retries: as for `evaluate`.
     """
+    task = as_task(task)
     if not isinstance(environments, Environments) and not callable(environments):
         raise ValueError("a search needs Environments, or a function from the step to some")
     checkpoint = Path(checkpoint) if checkpoint else None
@@ -53,7 +54,7 @@ def search_posterior(
     def at(step: int) -> Environments:
         return environments if isinstance(environments, Environments) else environments(step)
 
-    if search.settings.estimator == "gradient" and not hasattr(task, "gradients"):
+    if search.settings.estimator == "gradient" and task.gradients is None:
         raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
     words = identity(task) if checkpoint else ""
     fingerprint = search.fingerprint(task=words, environments=at(0).origin)
@@ -95,7 +96,8 @@ def _training_costs(
     if estimator == "gradient" and exponential:
         raise ValueError(f"{search.objective} averages e^C: use evolution or differences")
     if estimator == "gradient":
-        pair = getattr(task, "gradients")(policies, environments)  # noqa: B009 - not every task has it
+        assert task.gradients is not None
+        pair = task.gradients(policies, environments)
         costs, gradients = np.asarray(pair[0], float), np.asarray(pair[1], float)
         wrong = ~((costs >= 0) & (costs <= 1)) | ~np.isfinite(gradients).all(axis=-1)
         if wrong.any():
@@ -106,7 +108,7 @@ def _training_costs(
             )
         return costs, gradients
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
-    surrogate = estimator == "differences" and hasattr(task, "surrogate")
+    surrogate = estimator == "differences" and task.surrogate is not None
     of = rescaled_exponential if exponential else None
     costs = mean_costs(
         task, policies, environments, noise=noise, surrogate=surrogate, of=of, retries=retries

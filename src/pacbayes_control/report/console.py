@@ -24,7 +24,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from pacbayes_control.text import printable
+from pacbayes_control.certify.text import printable
 
 if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
     from pacbayes_control.learn.search import GaussianSearch

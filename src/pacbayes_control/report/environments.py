@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.run import Run
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
 
 WORST = 10  # environments that are called the hardest, at most
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape as html_escape
 
-from pacbayes_control.text import printable
+from pacbayes_control.certify.text import printable
 
 
 def escape(text: str) -> str:

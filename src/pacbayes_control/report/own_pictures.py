@@ -8,40 +8,14 @@ from collections.abc import Mapping
 
 from pacbayes_control.report.markup import escape
 
-# What is shown of the files that a run may hold: a description, and what to look at.
-PICTURES = {
-    "flights.png": (
-        "Flights in a net, each from above, with its cylinders and its path.",
-        "Flights through the flight loop, as the tracker saw them: blue where the drone landed "
-        "without a contact, orange where it did not. The drone is simulated, and differs from its "
-        "model.",
-    ),
-    "objects.png": (
-        "A grid of objects on a table.",
-        "Objects as they came to rest on the table, whose squares are 5 cm wide.",
-    ),
-    "views.png": (
-        "Images of heights, each with a hand's two open fingers and the line between them.",
-        "What policies see, from blue on the table to red at 10 cm, and the grasps they chose: "
-        "both fingers to scale, green where the object was lifted and red where it was not.",
-    ),
-    "film.png": (
-        "A robot's hand above an object, around it, and at the end of the grasp.",
-        "One grasp by the arm, from its beginning to its end: of a few objects, the largest that "
-        "was lifted.",
-    ),
-    "failures.png": (
-        "Grasps that failed, each with the image that it was chosen by.",
-        "Failures: the moment when each was decided, and in the corner what the policy saw.",
-    ),
-}
 LARGEST_PICTURE = 4 << 20  # bytes
+MOST_PICTURES = 12
 
 
-def section(pictures: Mapping[str, bytes]) -> str:
-    """Those that are known and PNG, as HTML; nothing where there are none."""
+def section(pictures: Mapping[str, bytes], captions: Mapping[str, tuple[str, str]]) -> str:
+    """Those that have a caption and are PNG, as HTML; nothing where there are none."""
     figures = []
-    for name, (description, caption) in PICTURES.items():
+    for name, (description, caption) in captions.items():
         size = _png_size(pictures.get(name, b""))
         if size is None:
             continue

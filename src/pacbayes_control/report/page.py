@@ -12,8 +12,8 @@ from string import Template
 from typing import Any, cast
 
 import pacbayes_control
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.recipes.recorded import recorded_task, robot_of
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
 from pacbayes_control.report import own_pictures, promise, sections
 from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.report.markup import escape
@@ -23,14 +23,18 @@ from pacbayes_control.report.player import asset, data, player
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import (
     Replay,
-    Showable,
     not_reproduced,
     roll_out,
     why_no_replay,
 )
 from pacbayes_control.rollouts.again import Again, roll_out_again
-from pacbayes_control.run import Run
-from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks import Environments, Task, as_task
+from pacbayes_control.tasks.registry import (
+    recorded_class,
+    recorded_environments,
+    recorded_task,
+    recorded_words,
+)
 
 MARK = '<meta name="generator" content="pbc report'  # by which a page is known as ours
 
@@ -80,19 +84,20 @@ def write_page(
 ) -> Page:
     """Write a page about a run; the same run gives the same bytes.
 
-    task, environments: what the run was learnt on, for the replays; a run of `pbc learn vehicle`
-    or `swing` tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
-    pictures: files of the run's folder; shown are those that `own_pictures` knows.
+    task, environments: what the run was learnt on, for the replays; a run of a robot that is
+    installed tells them itself. The task needs `scenes` and `paths`. name: of the run's folder.
+    pictures: files of the run's folder; shown are those that are PNG.
     """
     if (task is None) != (environments is None):
         raise ValueError("replays need both, the task and its environments: give the other too")
-    known = recorded_task(run) if task is None else None
-    if known is not None and len(known[1]) == run.costs.environments:
-        task, environments = known
+    if task is None:
+        task, environments = _recorded(run)
+    else:
+        task = as_task(task)
     replay, packed = None, None
     reason = why_no_replay(run, task)
     if reason is None:
-        full = roll_out(run, cast(Showable, task), cast(Environments, environments))
+        full = roll_out(run, cast(Task, task), cast(Environments, environments))
         replay, packed = pack_within(full, environment_costs(run)[full.environments])
     again = Again(0, 0)
     if task is not None and environments is not None and reason != "":
@@ -100,11 +105,22 @@ def write_page(
             again = roll_out_again(run, task, environments, REPEATED if replay else None)
         except ValueError as error:
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
-    shown = own_pictures.section(pictures or {})
+    known = recorded_class(run.costs)
+    shown = own_pictures.section(pictures or {}, known.captions if known else {})
     text = _page(run, name, replay, packed, reason or "", shown, again).encode()
     Path(file).write_bytes(text)
     pairs, c = replay.pairs if replay else 0, run.certificate
     return Page(Path(file), len(text), pairs, c.environments, c.policies, again)
+
+
+def _recorded(run: Run[Any]) -> tuple[Task, Environments] | tuple[None, None]:
+    """The task and the environments of a run, where its own record tells them."""
+    try:
+        task = recorded_task(run.costs)
+        environments = recorded_environments(run.costs, task)
+    except ValueError:
+        return None, None
+    return (task, environments) if len(environments) == run.costs.environments else (None, None)
 
 
 def is_page(file: Path) -> bool:
@@ -184,7 +200,7 @@ def _promise(run: Run[Any], name: str) -> str:
     return (
         f'<div class="promise"><p class="bound"><b>{number}</b> <span>{words}</span></p>'
         f'<p class="sentence">{escape(c.sentence)}</p></div>\n{promise.facts(run)}\n'
-        f"{promise.meaning(c, robot_of(run))}\n"
+        f"{promise.meaning(c, recorded_words(run.costs))}\n"
         f"<h3>Check it yourself</h3><p>The certificate can be recomputed from the run's files, "
         f"without trust in whoever made it: <code>pbc verify {escape(shlex.quote(name))}</code></p>"
         '<details class="checks"><summary>Hashes and versions</summary>'

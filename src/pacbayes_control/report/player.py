@@ -6,11 +6,11 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import json_text, printable
 from pacbayes_control.report.packing import Packed
 from pacbayes_control.report.replay import Replay
-from pacbayes_control.run import Run
-from pacbayes_control.text import json_text, printable
 
 
 def player(run: Run[Any], replay: Replay) -> str:

@@ -13,16 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import curve
+from pacbayes_control.certify.text import printable, shortened
 from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
 from pacbayes_control.report.projection import project
 from pacbayes_control.report.replay import likeliest
 from pacbayes_control.report.shift_pictures import draw_curve
 from pacbayes_control.report.side_by_side import side_by_side
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import curve
-from pacbayes_control.text import printable, shortened
 
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own

@@ -10,8 +10,8 @@ import numpy as np
 
 from pacbayes_control.bounds import chernoff_kl_holdout, clopper_pearson, single_draw
 from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
-from pacbayes_control.issuing import PAC_BAYES
-from pacbayes_control.run import Run
+from pacbayes_control.certify.issuing import PAC_BAYES
+from pacbayes_control.certify.run import Run
 
 POINTS = 61  # of the curve
 FEWEST, MOST = 0.1, 100  # times N, where the curve begins and ends

@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pacbayes_control.certificate import Certificate, confidence_percent, percent_up, round_up
+from pacbayes_control.certify.certificate import (
+    Certificate,
+    confidence_percent,
+    percent_up,
+    round_up,
+)
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import quoted
 from pacbayes_control.report.markup import bullets, escape, table
 from pacbayes_control.report.side_by_side import MEANING
-from pacbayes_control.run import Run
-from pacbayes_control.text import quoted
 
 SPENT_ON = {
     "sampling": "what a sample of policies may miss",

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import checked_costs
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.costs import checked_costs
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
 from pacbayes_control.report.environments import environment_costs
 from pacbayes_control.rollouts.again import Again, recorded_noise
-from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import Scene, generator, noise_of
+from pacbayes_control.tasks.environments import generator
+from pacbayes_control.tasks.registry import recorded_class
+from pacbayes_control.tasks.task import Scene, noise_of
 
 DRAWS = 20  # policies drawn for the page from a Gaussian posterior
 MOST_POLICIES = 200
 MOST_PAIRS = 60_000  # rolled out for a page: a few seconds of the vehicle
 TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
-
-
-class Showable(Task, Protocol):
-    """A task that can show its rollouts in the plane."""
-
-    def scenes(self, environments: Environments) -> list[Scene]:
-        """What is in each environment."""
-        ...
-
-    def paths(
-        self, policies: NDArray, environments: Environments, noise: Noise | None = None
-    ) -> list[list[NDArray[np.float64]]]:
-        """For each environment, the path of each policy."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,27 +64,24 @@ class Replay:
         )
 
 
-def why_no_replay(run: Run[Any], task: object | None) -> str | None:
+def why_no_replay(run: Run[Any], task: Task | None) -> str | None:
     """One line on why the rollouts of a run cannot be shown; None where they can.
 
     It is empty for a table of costs, which holds no policies that could be rolled out again.
     """
     if run.costs.draws is None and run.costs.parameters is None:
         return ""
-    if hasattr(task, "scenes") and hasattr(task, "paths"):
+    if task is not None and task.scenes is not None and task.paths is not None:
         return None
-    if str(run.costs.origin.get("task", "")).startswith("grasping "):
-        return (
-            "A grasp is a motion in space, and what this page replays are paths in a plane: the "
-            "pictures, where the run holds some, show grasps instead."
-        )
+    known = type(task) if task is not None else recorded_class(run.costs)
+    if known is not None and known.no_replay:
+        return known.no_replay
     if task is None:
         return (
             "The run does not say which task it is of: with pbc report --task MODULE:TASK, this "
             "page shows the rollouts of a task that can show itself."
         )
-    name = getattr(task, "name", type(task).__name__)
-    return f"The task {name} cannot show itself: it has no scenes and paths."
+    return f"The task {task.name} cannot show itself: it has no scenes and paths."
 
 
 def not_reproduced(again: Again) -> str:
@@ -111,7 +96,7 @@ def not_reproduced(again: Again) -> str:
 
 
 def roll_out(
-    run: Run[Any], task: Showable, environments: Environments, pairs: int = MOST_PAIRS
+    run: Run[Any], task: Task, environments: Environments, pairs: int = MOST_PAIRS
 ) -> Replay:
     """Roll out again what a run has recorded, with the same noise.
 
@@ -133,6 +118,8 @@ def roll_out(
         columns = likeliest(run)[: max(1, min(pairs // 20, MOST_POLICIES))]
     rows = highest(environment_costs(run), max(1, pairs // len(columns)))
     noise = noise_of(task, environments, noise)
+    if task.paths is None or task.scenes is None:
+        raise ValueError(f"the task {task.name} cannot show itself: it has no scenes and paths")
     paths: list[list[NDArray]] = []
     scenes: list[Scene] = []
     costs = []

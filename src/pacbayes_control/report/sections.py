@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes_control.balls import round_down
-from pacbayes_control.certificate import round_up
-from pacbayes_control.distributions import Categorical
+from pacbayes_control.certify.balls import round_down
+from pacbayes_control.certify.certificate import round_up
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import curve
+from pacbayes_control.certify.text import quoted, shortened
 from pacbayes_control.report.environments import environment_costs, hardest
 from pacbayes_control.report.markup import escape, table
 from pacbayes_control.report.plots import gaussian_moves
 from pacbayes_control.report.projection import project
 from pacbayes_control.report.replay import Replay, likeliest
 from pacbayes_control.report.side_by_side import MEANING, side_by_side
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import curve
-from pacbayes_control.text import quoted, shortened
 
 LISTED = 100  # policies in the table of all
 

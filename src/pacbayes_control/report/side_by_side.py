@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pacbayes_control.certificate import Budget, Certificate
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
+from pacbayes_control.certify.certificate import Budget, Certificate
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import compare
-from pacbayes_control.run import Run
-from pacbayes_control.shifting import under_shift
 
 MEANING = {
     "kl": "Maurer's bound, with his own constant",

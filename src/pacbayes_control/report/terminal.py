@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from pacbayes_control.balls import Ball, round_down
-from pacbayes_control.certificate import Certificate, confidence_percent, round_up
-from pacbayes_control.distributions import Categorical
-from pacbayes_control.monitor import shown
+from pacbayes_control.certify.balls import Ball, round_down
+from pacbayes_control.certify.certificate import Certificate, confidence_percent, round_up
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.text import quoted
+from pacbayes_control.deploy.monitor import shown
 from pacbayes_control.report.console import (
     bar,
     err,
@@ -26,14 +27,14 @@ from pacbayes_control.report.console import (
     working,
 )
 from pacbayes_control.report.environments import hardest
-from pacbayes_control.text import quoted
+from pacbayes_control.tasks.registry import recorded_words
 
 if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
-    from pacbayes_control.conformance import Check
+    from pacbayes_control.certify.run import Run
+    from pacbayes_control.certify.shift import Curve
+    from pacbayes_control.deploy.monitor import Report
     from pacbayes_control.learn import Comparison
-    from pacbayes_control.monitor import Report
-    from pacbayes_control.run import Run
-    from pacbayes_control.shifting import Curve
+    from pacbayes_control.rollouts.conformance import Check
 
 __all__ = [
     "bar",
@@ -101,9 +102,11 @@ def show_certificate(run: Run[Any]) -> None:
     if c.noise:
         table.add_row("noise", f"{c.noise}; drawn apart: KL counts the policy alone")
     if "settings" in run.costs.origin:
-        from pacbayes_control.recipes.recorded import robot_of  # a robot takes long to load
-
-        table.add_row("for", robot_of(run) or "a robot that its record does not describe")
+        told = recorded_words(run.costs)
+        if told is None:
+            told = "a robot that its record does not describe"
+        if told:
+            table.add_row("for", told)
     table.add_row("prior", c.prior)
     if c.set_aside:
         total = c.environments + c.set_aside

@@ -10,15 +10,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
 from pacbayes_control.rollouts.sampling import shared_draws
-from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import in_a_line, noise_of
+from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
-from pacbayes_control.text import printable
+from pacbayes_control.tasks.task import as_task, noise_of
 
 MOST = 1000  # rollouts that are run again, where no number is given
 
@@ -48,15 +49,16 @@ def roll_out_again(
 
     >>> from pacbayes_control.learn import learn_finite
     >>> from pacbayes_control.rollouts import evaluate
-    >>> from pacbayes_control.tasks import Vehicle
+    >>> from pacbayes_control.robots import Vehicle
     >>> task = Vehicle()
     >>> train = task.environments(20, stream="train")
-    >>> run = learn_finite(evaluate(task, task.gain_grid(), train))
+    >>> run = learn_finite(evaluate(task, task.policies, train))
     >>> roll_out_again(run, task, train, count=5)
     Again(tried=5, different=0, first='')
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
+    task = as_task(task)
     costs, rng = run.costs, rng or np.random.default_rng()
     _check_same(costs, task, environments)
     places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
@@ -108,7 +110,7 @@ def _stream(costs: Costs, kind: str) -> tuple[str, int]:
 
 def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
     """An error unless the task and the environments are those that the costs tell of."""
-    now = environments.origin | {"policy_class": getattr(task, "policy_class", None)}
+    now = environments.origin | {"policy_class": task.policy_class}
     for name, value in now.items():
         recorded = costs.origin.get(name)
         if recorded != value:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import pacbayes_control
+from pacbayes_control.certify.run import read_json
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
 from pacbayes_control.rollouts.sources import code_digest
-from pacbayes_control.run import read_json
 from pacbayes_control.tasks.identity import identity
 
 FORMAT = 2

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs, check_names
-from pacbayes_control.distributions import Seen
+from pacbayes_control.certify.costs import Costs, check_names
+from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
@@ -22,8 +23,7 @@ from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
 from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import noise_of, versions_of
-from pacbayes_control.text import printable
+from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
 HERE = 0.25  # s that a piece should take in this process
 PROBES, PROBING = 16, 10.0  # finished rollouts that are run again before more is done, and s for it
@@ -61,11 +61,12 @@ def evaluate(
     be run again and still count, where machines fail and not the task. Retries, interruptions and
     changes of the code are counted in `costs.incidents`, and a certificate tells them.
 
-    >>> from pacbayes_control.tasks import Vehicle
+    >>> from pacbayes_control.robots import Vehicle
     >>> task = Vehicle()
-    >>> evaluate(task, task.gain_grid(), task.environments(8, stream="example")).policies
+    >>> evaluate(task, task.policies, task.environments(8, stream="example")).policies
     50
     """
+    task = as_task(task)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
     check_names(names, len(policies))
@@ -105,6 +106,7 @@ def mean_costs(
     name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost; of: a
     function of each cost to average in its place. retries: as for `evaluate`.
     """
+    task = as_task(task)
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
@@ -140,7 +142,7 @@ def table_of(
         if executor is not None:
             raise ValueError("the task is spread over workers already: give no executor too")
         job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
-    elif executor is not None or out or getattr(job.task, "one_by_one", False):
+    elif executor is not None or out or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
     with gathered(job.task, executor) as crew:
         if out is None:
@@ -249,24 +251,24 @@ def checked_policies(task: Task, policies: NDArray) -> NDArray:
     policies = np.asarray(policies)
     if policies.ndim != 2 or len(policies) == 0:
         raise ValueError(f"policies need one row each, not an array of shape {policies.shape}")
-    getattr(task, "check_policies", lambda _: None)(policies)
+    task.check_policies(policies)
     return policies
 
 
 def origin_of(task: Task, environments: Environments, noise: Noise | None) -> dict[str, object]:
     """What a record of costs says about where they came from."""
     origin = environments.origin
-    if hasattr(task, "policy_class"):
-        origin["policy_class"] = task.policy_class  # type: ignore[attr-defined]
-    if getattr(task, "settings", None):
-        origin["settings"] = task.settings  # type: ignore[attr-defined]
-    for name in ("cost_rule", "distribution"):
-        if words := getattr(task, name, None):
+    if task.policy_class is not None:
+        origin["policy_class"] = task.policy_class
+    if task.settings:
+        origin["settings"] = task.settings
+    for name, words in (("cost_rule", task.cost_rule), ("distribution", task.distribution)):
+        if words:
             origin[name] = " ".join(printable(words).split())
     if versions := versions_of(task):
         origin["versions"] = versions
-    if used := getattr(task, "data_used", ()):
-        origin["data_used"] = [list(part) for part in used]
+    if task.data_used:
+        origin["data_used"] = [list(part) for part in task.data_used]
     if noise is not None:
         origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
     return origin

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import checked_costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import checked_costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import generator
+from pacbayes_control.tasks.environments import generator
 
 CHUNK = 1024  # environments handed to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
@@ -147,10 +147,8 @@ class Job:
         raised: Any = 0
         if self.surrogate:
             part = task.surrogate(*arguments)
-        elif hasattr(task, "costs_and_raised"):
-            part, raised = task.costs_and_raised(*arguments)
         else:
-            part = task.costs(*arguments)
+            part, raised = task.costs_and_raised(*arguments)
         if isinstance(part, np.ma.MaskedArray):
             raise WrongCosts(f"task {self.task.name} returned costs that are masked")
         part = np.asarray(part)

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
+from pacbayes_control.certify.run import json_bytes
 from pacbayes_control.rollouts.description import described_job, known_job
 from pacbayes_control.rollouts.failures import rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.retries import FailureLog, append_line
 from pacbayes_control.rollouts.spans import Span, merged, without
-from pacbayes_control.run import json_bytes
 
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: of 0 and 1, and once there is another cost
 AT_A_TIME = 1 << 20  # costs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import time
@@ -15,7 +16,6 @@ from uuid import uuid4
 
 import loky
 
-from pacbayes_control.interrupting import shielded
 from pacbayes_control.tasks import Task
 
 Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
@@ -26,6 +26,19 @@ WATCH = 1.0  # s between two looks of a worker at whether its parent is alive
 
 class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
     """Workers that are gone and cannot be replaced from here."""
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Processes that are started meanwhile never get a Ctrl-C: the one that starts them ends them.
+
+    Here, it comes a moment later. A process that is interrupted while it starts shows a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ProcessPool(Executor):
@@ -226,14 +239,14 @@ def pool(task: Task, workers: int) -> Iterator[Executor | None]:
     """So many threads where a task releases Python's lock, processes otherwise; none for one."""
     if workers < 1:
         raise ValueError(f"{workers} workers were asked for: at least one is needed")
-    if getattr(task, "uses_all_cores", False):
+    if task.uses_all_cores:
         raise ValueError(
             f"the task {task.name} uses all cores by itself: leave out the number of workers"
         )
     if workers == 1:
         yield None
         return
-    threads = getattr(task, "releases_gil", False)
+    threads = task.releases_gil
     executor = ThreadPoolExecutor(workers) if threads else ProcessPool(workers)
     try:
         yield executor

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.spans import Span, merged, without
-from pacbayes_control.text import printable
 
 
 @dataclass

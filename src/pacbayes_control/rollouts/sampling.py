@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.costs import Costs
-from pacbayes_control.distributions import DiagonalGaussian
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.run import Run
 from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.evaluation import (
     Progress,
@@ -22,9 +23,9 @@ from pacbayes_control.rollouts.evaluation import (
 )
 from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job
 from pacbayes_control.rollouts.pools import Workers, gathered
-from pacbayes_control.run import Run
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.base import KEPT_STREAMS, generator, noise_of
+from pacbayes_control.tasks.environments import KEPT_STREAMS, generator
+from pacbayes_control.tasks.task import as_task, noise_of
 
 
 def sample_costs(
@@ -89,6 +90,7 @@ def _sample(
     out: str | Path | None,
     retries: int,
 ) -> Costs:
+    task = as_task(task)
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     noise = noise_of(task, environments, Noise(f"{stream} noise", seed))
@@ -133,7 +135,8 @@ def sampled_mean(
 
     An error on environments that the posterior or the task has learnt from, or those in `seen`.
     """
-    check_unseen(environments, [*posterior.seen, *getattr(task, "data_used", ()), *seen])
+    task = as_task(task)
+    check_unseen(environments, [*posterior.seen, *task.data_used, *seen])
     if len(environments) == 0 or draws < 1:
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import pacbayes_control
+from pacbayes_control.tasks.task import brought
 
 DEPTH = 4  # of attributes of attributes, in which functions and classes are looked for
 INSTALLED = tuple(
@@ -32,7 +33,7 @@ def code_digest(task: Any) -> str:
     """
     modules: dict[str, ModuleType] = {}
     typed: list[str] = []
-    for piece in _pieces(task, DEPTH, set()):
+    for piece in _pieces(brought(task), DEPTH, set()):
         module = sys.modules.get(getattr(piece, "__module__", None) or "")
         if module is not None and _file(module):
             _collect(module, modules)

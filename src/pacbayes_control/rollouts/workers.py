@@ -28,7 +28,7 @@ from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, 
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import Crew, LostWorkers
 from pacbayes_control.rollouts.retries import FailureLog
-from pacbayes_control.tasks.base import in_a_line
+from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]

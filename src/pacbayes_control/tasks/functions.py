@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import Seen
-from pacbayes_control.tasks.base import BLOCK, Arrays, Environments, Noise, ranges_of
+from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.tasks.environments import BLOCK, Arrays, Environments, Noise, ranges_of
 from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.identity import described, named
+from pacbayes_control.tasks.task import Task
 from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
 
 FEW = 16  # environments drawn from one generator where each is drawn by a call in Python
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FunctionTask:
+class FunctionTask(Task):
     """A task from `rollout(policy, environment, rng) -> cost`, one rollout at a time.
 
     draw: from a generator to one environment, numbers and arrays by name. rollout: the cost in
@@ -140,7 +141,7 @@ class FunctionTask:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BatchTask:
+class BatchTask(Task):
     """A task from a simulator of many rollouts at once.
 
     draw: from a generator and n to n environments, arrays by name with a row for each. rollouts:

@@ -12,11 +12,12 @@ from zlib import crc32
 
 import numpy as np
 
-from pacbayes_control.tasks.base import Task
+from pacbayes_control.tasks.task import Task, brought
 
 
 def identity(task: Task) -> str:
     """Words that tell a task from others, also in another process."""
+    task = brought(task)
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
         words = repr(task)
     if type(task).__repr__ is not object.__repr__ and " at 0x" not in words:

@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pacbayes_control.distributions import Seen
-from pacbayes_control.tasks.base import Arrays, Environments, ranges_of
+from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.tasks.environments import Arrays, Environments, ranges_of
 from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
 from pacbayes_control.tasks.functions import (
     FEW,
@@ -37,6 +37,7 @@ from pacbayes_control.tasks.gym.episodes import (
 )
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
 from pacbayes_control.tasks.identity import described, named, without_addresses
+from pacbayes_control.tasks.task import Task
 from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
@@ -47,7 +48,7 @@ VECTOR_FAILS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GymTask:
+class GymTask(Task):
     """Policies in a Gymnasium environment, with a cost for each episode.
 
     An environment of the task is a seed, which all of its randomness must come from, and the
@@ -156,7 +157,7 @@ class GymTask:
         """What a row of parameters means, in words for records."""
         return without_addresses(repr(self.policy))
 
-    def controller(self, policy: NDArray) -> Controller:
+    def actor(self, policy: NDArray) -> Controller:
         """What acts for a policy in one episode, for deployment: it may have a memory."""
         return self.policy.controller(policy, self.action_space)
 

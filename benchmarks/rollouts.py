@@ -1,0 +1,181 @@
+"""What `evaluate` adds to the rollouts themselves, and what a second process takes away."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measuring import conclude, main, peak_mib
+from pacbayes_control.cli.options import JsonFile, check_json
+from pacbayes_control.rollouts import evaluate, pool
+from pacbayes_control.tasks import FunctionTask
+
+POLICIES = 10
+
+
+@dataclass(frozen=True)
+class RolloutsBench:
+    """Shares of the time that the rollouts take by themselves, and a ratio."""
+
+    overhead_1ms: float  # of evaluate over a bare loop, rollouts of about 1 ms
+    overhead_10ms: float
+    overhead_kept_1ms: float  # the same where every piece is kept on disk
+    speedup_2_processes: float  # over one, rollouts of about 5 ms, once they have started
+    rollouts: int  # of a function that does nothing
+    seconds: float  # that they took, kept on disk
+    bare_seconds: float  # of a bare loop
+    peak_mib: float
+
+
+def bench_rollouts(
+    rounds: int = 5, speedup_rollouts: int = 4000, rollouts: int = 1_000_000
+) -> RolloutsBench:
+    """Measure side by side: rounds of the same rollouts, by turns."""
+    small = _overhead(0.001, 1000, rounds)
+    large = _overhead(0.010, 200, rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = _overhead(0.001, 1000, rounds, Path(folder))
+    speedup = _speedup(0.005, speedup_rollouts)
+    seconds, bare = _many(rollouts)
+    return RolloutsBench(
+        overhead_1ms=small,
+        overhead_10ms=large,
+        overhead_kept_1ms=kept,
+        speedup_2_processes=speedup,
+        rollouts=rollouts,
+        seconds=seconds,
+        bare_seconds=bare,
+        peak_mib=peak_mib(),
+    )
+
+
+def draw(rng: np.random.Generator) -> dict[str, float]:
+    """An environment of one number."""
+    return {"level": rng.random()}
+
+
+def busy(
+    policy: NDArray, environment: Mapping[str, Any], rng: np.random.Generator, loops: int
+) -> float:
+    """A rollout that is a certain amount of work, whatever the machine."""
+    level, x = float(environment["level"]), rng.random()
+    for _ in range(loops):
+        x = 3.7 * x * (1 - x)
+    return float(policy[0] * x > level)
+
+
+def trivial(policy: NDArray, environment: Mapping[str, Any]) -> float:
+    """A rollout of a fraction of a microsecond."""
+    return 1.0 if policy[0] > environment["level"] else 0.0
+
+
+class _Busy:
+    """A rollout of about so many seconds, as a function of its own for other processes."""
+
+    def __init__(self, seconds: float) -> None:
+        loops = 10_000
+        sample = partial(busy, np.ones(1), {"level": 0.5}, np.random.default_rng(0))
+        spent = min(_timed(lambda: sample(loops)) for _ in range(20))
+        self.loops = max(1, round(loops * seconds / spent))
+        self.spent = 0.0  # s within the rollouts of this process
+
+    def __repr__(self) -> str:
+        return f"a rollout of {self.loops} loops"
+
+    def __call__(
+        self, policy: NDArray, environment: Mapping[str, Any], rng: np.random.Generator
+    ) -> float:
+        started = time.perf_counter()
+        cost = busy(policy, environment, rng, self.loops)
+        self.spent += time.perf_counter() - started
+        return cost
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _overhead(seconds: float, rollouts: int, rounds: int, folder: Path | None = None) -> float:
+    """The share that evaluate takes beyond a bare loop over the same rollouts.
+
+    What either takes is set against the time within its own rollouts, by turns: machines change
+    their speed from one moment to the next by more than is to be measured.
+    """
+    rollout = _Busy(seconds)
+    task = FunctionTask(rollout, draw, "busy", parameters=1)
+    policies = np.linspace(0, 1, POLICIES)[:, None]
+    environments = task.environments(max(2, rollouts // POLICIES), stream="bench")
+    drawn = environments.arrays()["level"]
+
+    def bare() -> list[list[float]]:
+        rng = np.random.default_rng(0)
+        rows = list(policies)
+        return [[rollout(row, {"level": level}, rng) for row in rows] for level in drawn]
+
+    def ours(number: int) -> None:
+        out = folder / str(number) if folder else None
+        evaluate(task, policies, environments, out=out)
+
+    def beyond(work: Callable[[], Any]) -> float:
+        rollout.spent = 0.0
+        return _timed(work) / rollout.spent - 1
+
+    ours(-1)
+    shares = [beyond(partial(ours, number)) - beyond(bare) for number in range(rounds)]
+    return statistics.median(shares)
+
+
+def _speedup(seconds: float, rollouts: int, processes: int = 2) -> float:
+    """The time of one process over that of several, half of the first before and half after."""
+    task = FunctionTask(_Busy(seconds), draw, "busy", parameters=1)
+    policies = np.linspace(0, 1, POLICIES)[:, None]
+    environments = task.environments(rollouts // POLICIES, stream="bench")
+    half = len(environments) // 2
+    one = _timed(lambda: evaluate(task, policies, environments[:half]))
+    with pool(task, processes) as executor:
+        evaluate(task, policies, environments[:8], executor=executor)  # they start
+        several = _timed(lambda: evaluate(task, policies, environments, executor=executor))
+    one += _timed(lambda: evaluate(task, policies, environments[half:]))
+    return one / several
+
+
+def _many(rollouts: int) -> tuple[float, float]:
+    """Seconds of so many rollouts of a function that does nothing, ours and of a bare loop."""
+    task = FunctionTask(trivial, draw, "trivial", parameters=1)
+    policies = np.linspace(0, 1, 100)[:, None]
+    environments = task.environments(rollouts // 100, stream="bench")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "kept"
+        seconds = _timed(lambda: evaluate(task, policies, environments, out=out))
+
+    def bare() -> None:
+        rows = list(policies)
+        for level in environments.arrays()["level"]:
+            for row in rows:
+                trivial(row, {"level": level})
+
+    return seconds, _timed(bare)
+
+
+def command(json_file: JsonFile = None) -> None:
+    """Measure what evaluate adds to rollouts, and what a second process takes away.
+
+    Example: .venv/bin/python benchmarks/rollouts.py --json bench.json
+    """
+    check_json(json_file)
+    conclude("rollouts", bench_rollouts(), json_file)
+
+
+if __name__ == "__main__":
+    main(command)

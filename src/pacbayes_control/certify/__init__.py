@@ -1,0 +1,1 @@
+"""From costs to a certificate: costs, distributions, the delta budget, issuing, runs, shift."""

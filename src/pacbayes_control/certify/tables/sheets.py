@@ -1,0 +1,152 @@
+"""CSV files as spreadsheets, pandas and people write them: their cells, and the lines of these.
+
+Nothing is dropped. A blank line or a comment is refused with its line: a trial that went missing is
+often one that failed.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from pacbayes_control.certify.text import quoted
+
+DELIMITERS = ",;\t|"
+WORDS = {"pass": 0.0, "passed": 0.0, "success": 0.0, "fail": 1.0, "failed": 1.0, "failure": 1.0}
+TRUTHS = {"true", "false", "yes", "no", "wahr", "falsch", "ja", "nein"}
+MISSING = {
+    *("", "-", "--", "–", "—", "?", ".", "..", "...", "…", "*", "/"),
+    *("n/a", "na", "n.a.", "n. a.", "<na>", "nan", "nat", "null", "nil", "none", "missing"),
+    *("#n/a", "#na", "#nv", "#div/0!", "#value!", "#wert!", "#ref!", "#bezug!", "#name?", "#num!"),
+    *("#zahl!", "#null!", "#spill!", "#calc!", "1.#qnan", "-1.#ind"),
+}
+SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+SPREADSHEET_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how these files begin
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of no width, and no white space to Python
+MISSING_TRIAL = "a missing trial is often a failed one, and must be entered"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The cells of a CSV file, in rows of one length, each row with its line in the file."""
+
+    file: str
+    rows: list[list[str]]
+    lines: list[int]
+    delimiter: str
+
+    def number(self, cell: str) -> float | None:
+        """The cell as a number, or None; decimal commas only where commas do not separate."""
+        text = cell.replace(",", ".") if self.delimiter != "," else cell
+        try:
+            return None if "_" in text else float(text)  # Python takes 0_1 for a number
+        except ValueError:
+            return None
+
+    def cost(self, cell: str) -> float | None:
+        """The cell as a number, 0 for a pass and 1 for a failure, or None."""
+        value = self.number(cell)
+        return WORDS.get(cell.casefold()) if value is None else value
+
+    def is_missing(self, cell: str) -> bool:
+        """Whether the cell is blank, NaN, or says in another way that there is no value."""
+        value = self.number(cell)
+        return cell.casefold() in MISSING or (value is not None and math.isnan(value))
+
+
+def read_sheet(path: Path) -> Sheet:
+    """Read a CSV file, with commas, semicolons, tabs or bars between its cells.
+
+    An error tells the line of a row of another length, of a comment, and of a blank line: anywhere
+    in a table of one column, between rows in a wider one.
+    """
+    delimiter, text, before = _separated(path, read_text(path))
+    rows, lines = _parsed(path.name, text, delimiter)
+    lines = [before + line for line in lines]
+    filled = [i for i, row in enumerate(rows) if not _is_blank(row)]
+    if not filled:
+        raise ValueError(f"{path.name} has no rows: it is empty")
+    for i in filled:
+        _check_row(path.name, rows[i], lines[i], rows[filled[0]], lines[filled[0]])
+    width = len(rows[filled[0]])
+    while width > 1 and not any(rows[i][width - 1] for i in filled):
+        width -= 1  # a separator at every line's end
+    ends = (0, len(rows)) if width == 1 else (filled[0], filled[-1])
+    for i in range(*ends):
+        if _is_blank(rows[i]):
+            raise ValueError(
+                f"{path.name}: line {lines[i]} is blank: {MISSING_TRIAL}; if nothing is missing "
+                "there, remove the line"
+            )
+    return Sheet(
+        path.name, [rows[i][:width] for i in filled], [lines[i] for i in filled], delimiter
+    )
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with line ends as on Unix."""
+    content = path.read_bytes()
+    if path.suffix.lower() in SPREADSHEETS or content.startswith(SPREADSHEET_BYTES):
+        raise ValueError(
+            f"{path.name} is a spreadsheet: save it as 'CSV UTF-8' (File, Save As) and give that "
+            "file"
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is not UTF-8 text: save it as 'CSV UTF-8'") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _separated(path: Path, text: str) -> tuple[str, str, int]:
+    """The delimiter, the text of the table, and how many lines stand before it.
+
+    Excel writes and reads a first line such as `sep=;`.
+    """
+    first, _, rest = text.partition("\n")
+    told = re.fullmatch('"?sep=(.)"?', first, re.IGNORECASE)
+    if told:
+        if told[1] not in DELIMITERS:
+            raise ValueError(f"{path.name}: {first!r}: use a comma, a semicolon, a tab or a bar")
+        return told[1], rest, 1
+    if path.suffix.lower() == ".tsv":
+        return "\t", text, 0
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return max(DELIMITERS, key=first.count), text, 0
+
+
+def _parsed(file: str, text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, lines = [], []
+    try:
+        for row in reader:
+            rows.append([_stripped(cell) for cell in row])
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise ValueError(f"{file} is not a CSV file ({error})") from None
+    return rows, lines
+
+
+def _stripped(cell: str) -> str:
+    return cell.strip().strip(INVISIBLE).strip()
+
+
+def _is_blank(row: Sequence[str]) -> bool:
+    """Whether the line of a row was blank; one of separators alone is a row of missing cells."""
+    return len(row) < 2 and not any(row)
+
+
+def _check_row(file: str, row: list[str], line: int, first: list[str], first_line: int) -> None:
+    numbered = len(row) > 1 and re.fullmatch(r"#\s*\d*", row[0])  # as in #1, #2 under a heading #
+    if row[0].startswith("#") and not numbered and row[0].casefold() not in MISSING:
+        raise ValueError(f"{file}: line {line} is a comment, {quoted(row[0])}: remove it")
+    if len(row) != len(first):
+        raise ValueError(
+            f"{file} is ragged: line {line} has {len(row)} cells, line {first_line} has "
+            f"{len(first)}"
+        )

@@ -1,0 +1,91 @@
+"""`pbc reproduce`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.dynamic import as_command
+from pacbayes_control.cli.options import JsonFile, check_json, write_json
+from pacbayes_control.tasks.registry import installed_tasks
+
+EXPERIMENTS = "pacbayes_control.experiments"  # entry points: a name, and a function
+
+
+class Experiments(TyperGroup):
+    """The experiments of every robot that is installed, each a command with its own options."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - asked for by Typer
+        """Their names."""
+        return sorted(entry_points(group=EXPERIMENTS).names)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them, with its options; an error that lists the others."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {', '.join(known)}")
+        [entry] = entry_points(group=EXPERIMENTS, name=cmd_name)
+        return experiment_command(cmd_name, entry.load())
+
+
+reproduce = typer.Typer(
+    cls=Experiments,
+    help="""Run an experiment of a robot's paper, and print its figures beside ours.
+
+    Interrupted experiments are taken up where they were.
+
+    Example: pbc reproduce table1 --draws 10 --json table1.json
+
+    Example: pbc reproduce grasping --quick
+    """,
+    no_args_is_help=True,
+)
+app.add_typer(reproduce, name="reproduce")
+
+
+def experiment_command(name: str, experiment: Callable[..., dict[str, Any]]) -> Any:
+    """A command for `experiment(folder, *, …) -> record`, with the options of its signature."""
+    own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
+    usual = f"reproduce-{name}" if name in installed_tasks() else name  # as `pbc learn` has runs
+    out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
+
+    def run(out_folder: Path | None, json_file: Path | None, **options: Any) -> None:
+        check_json(json_file)
+        shorter = "".join(f"-{flag}" for flag, value in options.items() if value is True)
+        folder = out_folder or Path("runs") / f"{usual}{shorter}"
+        _claim(folder, name)
+        write_json(json_file, experiment(folder, **options))
+
+    parameters = [
+        *own,
+        inspect.Parameter(
+            "out_folder",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[Path | None, out],
+        ),
+        inspect.Parameter(
+            "json_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonFile
+        ),
+    ]
+    return as_command(name, run, parameters, inspect.getdoc(experiment) or "")
+
+
+def _claim(folder: Path, name: str) -> None:
+    """Make a folder and mark it as this command's; an error where it holds anything else."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: give a folder for the figures")
+    if (folder / "manifest.json").exists():
+        raise ValueError(f"{folder} holds a run: give another folder for the figures")
+    mark = folder / ".reproduced"
+    if (folder / name).exists() and not mark.exists():
+        raise ValueError(f"{folder / name} is not of this command: give another folder (--out)")
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()

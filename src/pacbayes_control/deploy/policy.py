@@ -1,0 +1,103 @@
+"""A certified policy on the robot: drawn once an episode, as the certificate means it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
+from pacbayes_control.tasks import Task, as_task
+from pacbayes_control.verify import verify
+
+
+class DeployedPolicy:
+    """What a run certifies, with the `predict` that everyone knows.
+
+    A certificate for a posterior is about policies drawn from it, one for each environment: call
+    `reset` when an episode begins, and a policy is drawn and kept until the next. The mean of the
+    posterior is another policy, for which nothing was proved.
+
+    The draws come from a seed of the system's, another one after each restart: the promise is about
+    fresh draws. It is kept as `seed`: note it down to repeat the draws by giving it again.
+
+    >>> import pacbayes_control as pbc
+    >>> from pacbayes_control.robots import Vehicle
+    >>> task = Vehicle()
+    >>> costs = pbc.evaluate(task, task.policies, task.environments(100, stream="train"))
+    >>> robot = DeployedPolicy(pbc.learn_finite(costs), task)
+    >>> robot.reset()
+    >>> action, _ = robot.predict(np.full(20, 5.0))  # depths along the rays: turn or go straight
+    """
+
+    def __init__(self, run: Run[Any] | str | Path, task: Task, seed: int | None = None) -> None:
+        """Deploy a run, or the run in a folder; a seed of an earlier one repeats its draws."""
+        self.run = run if isinstance(run, Run) else verify(run).run
+        self.task = as_task(task, needed=())
+        if self.task.act is None and self.task.actor is None:
+            raise ValueError("to be deployed, a task needs act(policy, observation)")
+        mine = self.task.policy_class
+        trained = self.run.costs.origin.get("policy_class", mine)
+        if mine is not None and trained != mine:
+            raise ValueError(f"the run is about {trained} policies, and the task has {mine} ones")
+        if isinstance(self.run.posterior, Categorical) and self.run.costs.parameters is None:
+            raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
+        self.seed: Any = np.random.SeedSequence().entropy if seed is None else seed
+        self._rng = np.random.default_rng(self.seed)
+        self._policy: NDArray | None = None
+        self._act: Callable[[Any], Any] = lambda _: None
+        if self.deterministic:
+            self.reset()
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the certificate is for one policy, the same in every episode."""
+        return self.run.certificate.policy is not None
+
+    @property
+    def policy(self) -> NDArray:
+        """The parameters of the policy of this episode."""
+        if self._policy is None:
+            raise ValueError("no episode has begun: call reset(), or predict with episode_start")
+        return self._policy
+
+    def reset(self) -> None:
+        """Begin an episode: draw a policy from the posterior, and keep it until the next."""
+        run = self.run
+        if run.certificate.policy is not None:
+            self._policy = run.costs.parameters[run.certificate.policy]  # type: ignore[index]
+        elif isinstance(run.posterior, Categorical):
+            self._policy = run.costs.parameters[run.posterior.sample(self._rng)]  # type: ignore[index]
+        else:
+            self._policy = run.posterior.sample(self._rng, 1)[0]
+        if self.task.actor is not None:
+            self._act = self.task.actor(self._policy)
+        elif self.task.act is not None:
+            self._act = partial(self.task.act, self._policy)
+
+    def predict(
+        self,
+        observation: NDArray,
+        state: None = None,  # noqa: ARG002 - for the habit: nothing is carried between steps
+        episode_start: bool = False,
+        deterministic: bool = False,
+    ) -> tuple[NDArray, None]:
+        """The action for an observation; `episode_start` draws a new policy first.
+
+        deterministic: an error unless the certificate is for one policy.
+        """
+        if deterministic and not self.deterministic:
+            raise ValueError(
+                "the certificate is for policies drawn from the posterior, not for one of them: "
+                "certify one policy (method occam or single-draw) to act without chance"
+            )
+        if episode_start:
+            self.reset()
+        _ = self.policy  # an error where no episode has begun
+        seen = np.asarray(observation) if isinstance(observation, list | tuple) else observation
+        return np.asarray(self._act(seen)), None

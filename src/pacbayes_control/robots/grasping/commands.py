@@ -1,0 +1,69 @@
+"""`pbc grasping`: commands of this robot alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes_control.cli.loading import workers_for
+from pacbayes_control.cli.options import (
+    MOST,
+    JsonFile,
+    Seed,
+    WorkersOption,
+    check_json,
+    check_writable,
+    write_json,
+)
+from pacbayes_control.report.console import bar, say
+from pacbayes_control.robots.grasping.assembling import labelled
+from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extras import needed
+from pacbayes_control.robots.grasping.labels import Grid
+from pacbayes_control.robots.grasping.pretraining import Training
+from pacbayes_control.robots.grasping.pretraining import pretrain as train
+from pacbayes_control.robots.grasping.task import Grasping
+
+app = typer.Typer()
+
+
+@app.command()
+def pretrain(
+    environments: Annotated[
+        int, typer.Option(min=2, max=MOST, help="Objects, with 750 grasps each.")
+    ] = 4096,
+    epochs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Passes over them.")] = None,
+    workers: WorkersOption = None,
+    seed: Seed = 0,
+    out_file: Annotated[
+        Path, typer.Option("--out", help="File for the prior and its extractor.")
+    ] = Path("prior.safetensors"),
+    json_file: JsonFile = None,
+) -> None:
+    """Learn an extractor and a prior over its network on objects from elsewhere, and keep both.
+
+    The prior that ships with the library is the result of this command with its defaults. An
+    interrupted labelling is taken up where it was.
+
+    Example: pbc grasping pretrain --out prior.safetensors
+    """
+    if out_file.suffix != ".safetensors":
+        raise ValueError(f"{out_file}: a prior for grasping is a .safetensors file")
+    check_writable(out_file)
+    check_json(json_file, out_file)
+    needed("torch", "training a network")  # before an hour of labels
+    needed("safetensors", "weights")
+    training = Training() if epochs is None else Training(epochs=epochs, head_epochs=epochs)
+    task = Grasping()
+    elsewhere = task.environments(environments, "elsewhere", seed)
+    with workers_for(task, workers, None) as executor:
+        labels = labelled(task, elsewhere, Grid(), executor).labels
+    assert labels is not None
+    with bar("training", training.epochs + training.head_epochs) as progress:
+        train(labels, out_file, training, seed, progress=progress)
+    prior, origin = Compact(out_file).prior()
+    say(f"{out_file}: an extractor, and a prior over {len(prior)} parameters, {origin}.")
+    say(f"Use it: pbc learn grasping --weights {out_file}")
+    write_json(json_file, {"prior": str(out_file), "parameters": len(prior), "origin": origin})

@@ -1,0 +1,255 @@
+"""Objects from a folder of meshes, each cut into convex parts by CoACD once and then kept."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+
+from pacbayes_control.robots.grasping.cache import (
+    cache_folder,
+    content_digest,
+    digest_of,
+    read_hulls,
+    remembered_hulls,
+)
+from pacbayes_control.robots.grasping.decomposition import SEED, Mesh, keep, process
+from pacbayes_control.robots.grasping.extras import INSTALL
+from pacbayes_control.robots.grasping.objects import Hull, Part
+from pacbayes_control.rollouts.pools import shielded
+from pacbayes_control.tasks.environments import Arrays
+
+FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
+Y_UP = (".glb", ".gltf")  # by the standard of glTF
+SHAPENET = (  # the model's folder and its one file: of version 2, and of version 1
+    re.compile(r"(.*[^/])/models/model_normalized\.obj"),
+    re.compile(r"((?:.*/)?(?:\d{8}/[^/]+|[0-9a-f]{20,}))/model\.obj"),
+)
+LAYOUT = 1  # of what is kept: a new number makes everything be computed again
+
+Progress = Callable[[int, int], None]  # is told how many meshes are done, and of how many
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MeshFolder:
+    """The meshes of a folder, drawn uniformly and with replacement, in random sizes.
+
+    Meshes are .obj, .stl, .ply, .off, .glb and .gltf files, however deep in the folder, in the
+    order of their relative paths; hidden files, and links to folders, are passed over. Of a model
+    in ShapeNet's layout (`<synset>/<model>/models/model_normalized.obj`, or `<synset>/<model>/
+    model.obj`) only that file counts.
+
+    A new folder is read and decomposed when the object is made: seconds for each mesh, and minutes
+    for one with holes, whose surface CoACD turns into a thin wall. It is done in other processes,
+    since CoACD may crash. Each result is kept at once, so that what was stopped goes on where it
+    was, and the next time takes as long as hashing the files.
+
+    Concavities are kept up to `concavity`. Hulls have `most_corners` corners at most, chosen among
+    those that CoACD found, so that they lie within its hulls.
+    """
+
+    folder: Path
+    longest: tuple[float, float] = (0.07, 0.10)  # m, the range of the bounding box's longest side
+    # The axis that points up in the files. None: y in ShapeNet's layout and in glTF, whose
+    # standards say so, and z in everything else.
+    up: Literal["y", "z"] | None = None
+    skip_broken: bool = False  # leave out what cannot be used, and list it in `skipped`
+    concavity: float = 0.05  # CoACD's threshold, from 0.01 to 1
+    most_parts: int = 16  # of a mesh
+    most_corners: int = 64  # of a part
+    cache: Path = field(default_factory=lambda: cache_folder() / "hulls")
+    workers: int = 1  # processes that decompose
+    progress: Progress | None = None  # is called while the object is made
+    meshes: tuple[Mesh, ...] = field(init=False)
+    skipped: tuple[tuple[str, str], ...] = field(init=False)  # paths, and what is wrong with them
+    digest: str = field(init=False)  # SHA-256 of the distribution
+
+    def __post_init__(self) -> None:
+        self._put("folder", Path(self.folder).expanduser().absolute())
+        self._put("cache", Path(self.cache).expanduser().absolute())
+        self._put("longest", tuple(float(side) for side in self.longest))
+        for name in ("most_parts", "most_corners", "workers"):
+            self._put(name, operator.index(getattr(self, name)))
+        self._put("concavity", float(self.concavity))
+        self._check()
+        found = self._find()
+        broken = self._decompose(found, self.progress)
+        if broken and (not self.skip_broken or len(broken) == len(found)):
+            raise ValueError(_broken_in_words(broken, len(found), self.skip_broken))
+        self._put("meshes", tuple(mesh for mesh in found if mesh.path not in broken))
+        self._put("skipped", tuple(broken.items()))
+        listed = [(mesh.path, mesh.key) for mesh in self.meshes]
+        self._put("digest", digest_of([self.longest, listed]))
+
+    def __repr__(self) -> str:
+        count = f"{len(self.meshes)} mesh{'es' * (len(self.meshes) > 1)}"
+        return f"MeshFolder({count}, sha256 {self.digest[:16]}, longest={self.longest})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MeshFolder) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "progress": None}  # which may be anything
+
+    def draw(self, rng: np.random.Generator) -> Arrays:
+        """`mesh`, its number, and `scale`, the longest side in m."""
+        mesh = rng.integers(len(self.meshes))
+        return {"mesh": np.array(mesh), "scale": np.array(rng.uniform(*self.longest))}
+
+    def parts(self, shape: Arrays) -> list[Part]:
+        """The hulls of a shape in m, with the middle of their bounding box at 0 and z upwards."""
+        number = int(shape["mesh"])
+        if not 0 <= number < len(self.meshes):
+            raise ValueError(f"there is no mesh {number} among {len(self.meshes)}: draw another")
+        mesh = self.meshes[number]
+        try:
+            hulls = remembered_hulls(self._kept(mesh))
+        except FileNotFoundError:  # the cache was emptied, or is another machine's
+            self._prepare([mesh])
+            hulls = remembered_hulls(self._kept(mesh))
+        return [Hull(hull * float(shape["scale"])) for hull in hulls]
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Decompose again what the cache has no longer, or what that of another machine lacks."""
+        self._prepare(self.meshes, progress)
+
+    # ---- inside ---------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        low, high = self.longest if len(self.longest) == 2 else (math.nan, math.nan)
+        if not 0 < low <= high < math.inf:
+            raise ValueError(f"longest {self.longest} is no range: give (low, high) in m, above 0")
+        if self.up not in (None, "y", "z"):
+            raise ValueError(f"up {self.up!r} is no axis that can point up: give 'y', 'z' or None")
+        if not 0.01 <= self.concavity <= 1:
+            raise ValueError(f"concavity {self.concavity} is outside [0.01, 1]: CoACD needs that")
+        for name, least in (("most_parts", 1), ("most_corners", 8), ("workers", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} {getattr(self, name)} is too few: give {least} or more")
+        if not self.folder.exists():
+            raise FileNotFoundError(f"{self.folder}: no such folder: give one that holds meshes")
+        if not self.folder.is_dir():
+            raise ValueError(f"{self.folder} is a file: give the folder that the meshes are in")
+        if find_spec("trimesh") is None or find_spec("coacd") is None:
+            raise ImportError(f"a folder of meshes needs trimesh and coacd: {INSTALL}")
+
+    def _find(self) -> list[Mesh]:
+        paths, shapenet = _mesh_files(self.folder)
+        if not paths:
+            raise ValueError(f"{self.folder} holds no mesh: expected {', '.join(FORMATS)} in it")
+        settings = [self.concavity, self.most_parts, self.most_corners]
+        found = []
+        for path in paths:
+            file = self.folder / path
+            up = self.up or ("y" if path in shapenet or file.suffix.lower() in Y_UP else "z")
+            content = content_digest(file)
+            key = digest_of([LAYOUT, SEED, version("coacd"), settings, content, up])
+            found.append(Mesh(path, content, up, key))
+        return found
+
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _kept(self, mesh: Mesh) -> Path:
+        return self.cache / f"{mesh.key}.npz"
+
+    def _prepare(self, meshes: Sequence[Mesh], progress: Progress | None = None) -> None:
+        broken = self._decompose(meshes, progress)
+        if broken:
+            raise ValueError(_broken_in_words(broken, len(meshes), skipping=True))
+
+    def _decompose(self, meshes: Sequence[Mesh], progress: Progress | None) -> dict[str, str]:
+        """Fill the cache with what it lacks of these. Returns the broken ones, and why."""
+        missing = {m.key: m for m in meshes if read_hulls(self._kept(m)) is None}
+        if not missing:
+            return {}
+        try:
+            self.cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"{self.cache} cannot keep hulls: {error.strerror}: give another folder as cache"
+            ) from error
+        done, broken = len(meshes) - len(missing), {}
+        for mesh, why in self._outcomes(list(missing.values())):
+            done += 1
+            if why:
+                broken[mesh.key] = why
+            if progress:
+                progress(done, len(meshes))
+        return {mesh.path: broken[mesh.key] for mesh in meshes if mesh.key in broken}
+
+    def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
+        """Each mesh as soon as it is done, with words for what is wrong with it, if anything is."""
+        settings = (self.concavity, self.most_parts, self.most_corners)
+        waiting, flying = meshes[::-1], {}
+        free = [process() for _ in range(min(self.workers, len(meshes)))]
+        try:
+            while waiting or flying:
+                while waiting and free:
+                    mesh, pool = waiting.pop(), free.pop()
+                    with shielded():
+                        job = pool.submit(keep, self.folder, mesh, self._kept(mesh), *settings)
+                    flying[job] = mesh, pool
+                for job in wait(flying, return_when=FIRST_COMPLETED).done:
+                    mesh, pool = flying[job]
+                    try:
+                        why = job.result()
+                    except BrokenExecutor:
+                        why = "has CoACD crash, or run out of memory"
+                        pool.shutdown(kill_workers=True)
+                        pool = process()
+                    del flying[job]
+                    free.append(pool)
+                    yield mesh, why
+        finally:
+            for pool in [*free, *(pool for _, pool in flying.values())]:
+                pool.shutdown(kill_workers=True)
+
+
+def _broken_in_words(broken: dict[str, str], of: int, skipping: bool) -> str:
+    path, why = next(iter(broken.items()))
+    others = f" (and {len(broken) - 1} more of {of} meshes)" if len(broken) > 1 else ""
+    hint = "repair it or take it out" + (
+        "" if skipping else ", or give skip_broken=True (--skip-broken)"
+    )
+    return f"{path} {why}{others}: {hint}"
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def _mesh_files(folder: Path) -> tuple[list[str], set[str]]:
+    """The relative paths of the meshes, sorted, and those among them that are ShapeNet's."""
+
+    def fail(error: OSError) -> None:
+        raise error  # a folder that cannot be read would change the distribution in silence
+
+    paths = []
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.lower().endswith(FORMATS) and not name.startswith("."):
+                paths.append((Path(place) / name).relative_to(folder).as_posix())
+    models: dict[str, str] = {}
+    for pattern in SHAPENET:
+        for match in filter(None, map(pattern.fullmatch, sorted(paths))):
+            models.setdefault(match[1], match[0])
+
+    def counts(path: str) -> bool:
+        inside = [models[str(p)] for p in PurePosixPath(path).parents if str(p) in models]
+        return not inside or path in inside
+
+    return sorted(filter(counts, paths)), set(models.values())

@@ -1,0 +1,286 @@
+"""Pictures of grasping, as PNG: objects, what a policy sees and chooses, a grasp, and failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Polygon
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
+
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.run import Run
+from pacbayes_control.report.pictures import DARK, GREEN
+from pacbayes_control.report.sheet import DOTS, GAP, LINE, blank, panel, png, slot, title
+from pacbayes_control.robots.grasping.camera import Camera
+from pacbayes_control.robots.grasping.gripper import Hand
+from pacbayes_control.robots.grasping.models import build, mujoco
+from pacbayes_control.robots.grasping.playback import Playback, play
+from pacbayes_control.robots.grasping.policy import jet
+from pacbayes_control.robots.grasping.rendering import shaded
+from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Robot
+from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.tasks.environments import Arrays, Environments, generator
+
+Floats = NDArray[np.float64]
+
+RED = "#d62728"
+POLICIES = 4  # drawn from a posterior
+OBJECTS = 40  # looked at
+FILMED = 8  # of them tried, for a film of one that is lifted
+SEARCHED = 300  # objects that are looked through for failures: a good policy has few
+
+# Shares of a film, and words for where a phase begins, is under way, and ends.
+FILM = {
+    "approach": (1, "above the object", "coming down", "down"),
+    "close": (2, "down", "closing", "closed"),
+    "lift": (2, "closed", "lifting", "at the end"),
+}
+
+
+def contact_sheet(
+    task: Grasping, environments: Environments, count: int = OBJECTS, columns: int = 8
+) -> bytes:
+    """Objects as they lie on the table."""
+    mj, few = mujoco(), environments[:count]
+    arrays, side = few.arrays(), 144
+    figure = blank(columns, -(-len(few) // columns), (side, side))
+    for row in range(len(few)):
+        model = build(task.tabletop.body(arrays, row))
+        data = mj.MjData(model)
+        data.qpos[:] = arrays["rest"][row]
+        mj.mj_forward(model, data)
+        at = np.array([*arrays["centroid"][row], arrays["top"][row] / 3])
+        image = shaded(model, data, at + np.array([0.05, -0.3, 0.25]), at, (side, side), 0.34)
+        panel(figure, slot(row, columns, (side, side)), image)
+    return png(figure)
+
+
+def views(task: Grasping, policies: NDArray, environments: Environments, columns: int = 6) -> bytes:
+    """Heights as the policies see them, with the chosen grasps; policies take turns at objects."""
+    n, side = len(environments), 192
+    arrays, own = environments.arrays(), np.array([policies[[i % len(policies)]] for i in range(n)])
+    endings = task.endings(own, environments)[:, 0]
+    figure = blank(columns, -(-n // columns), (side, side), LINE)
+    for row in range(n):
+        axis = panel(figure, slot(row, columns, (side, side), LINE))
+        _draw_view(axis, task, own[row, 0], arrays, row, endings[row] == LIFTED)
+        words = "lifted" if endings[row] == LIFTED else "not lifted"
+        title(axis, words, _colour(endings[row]))
+    return png(figure)
+
+
+def film(
+    task: Grasping, robot: Robot, environments: Environments, policy: NDArray, frames: int = 6
+) -> bytes:
+    """One policy's grasp of the first of the objects, from its beginning to its end."""
+    playback, grasp = _played(task, robot, environments.arrays(), 0, policy)
+    moments = _moments(playback, frames)
+    titles = [fill(f"{playback.seconds(m):.2f} s: {words}", 38) for m, words in moments]
+    columns, size, lines = 3, (264, 208), LINE * max(text.count("\n") + 1 for text in titles)
+    rows = -(-len(moments) // columns)
+    beside = _overview(playback, (392, rows * (size[1] + lines + GAP) - lines - GAP))
+    left = 0 if beside is None else beside.shape[1] + GAP
+    figure = blank(columns, rows, size, lines, left)
+    if beside is not None:
+        axis = panel(figure, (GAP, GAP + lines, beside.shape[1], beside.shape[0]), beside)
+        title(axis, "the whole robot, with its hand down")
+    for number, (moment, _) in enumerate(moments):
+        image = _close_up(playback, moment, grasp, size)
+        axis = panel(figure, slot(number, columns, size, lines, left), image)
+        last = moment == len(playback.states) - 1
+        title(axis, titles[number], _colour(playback.ending) if last else DARK)
+    return png(figure)
+
+
+def failures(
+    task: Grasping, policies: NDArray, environments: Environments, count: int = 8
+) -> bytes:
+    """Grasps that failed, some of every kind, as they were when they had; and what was seen."""
+    endings, arrays = task.endings(policies, environments), environments.arrays()
+    chosen = _of_every_kind(endings, count)
+    columns, size, lines = 4, (284, 212), 2 * LINE
+    figure = blank(columns, -(-len(chosen) // columns), size, lines, above=LINE)
+    words = f"{int((endings != LIFTED).sum())} of {endings.size} grasps failed"
+    who = "one policy" if len(policies) == 1 else f"each of {len(policies)} policies"
+    whole = f"{words}: {len(environments)} objects, by {who}"
+    top = 1 - (GAP + 2) / (figure.get_figheight() * DOTS)
+    figure.text(GAP / (figure.get_figwidth() * DOTS), top, whole, fontsize=9, color=DARK, va="top")
+    for number, (row, column) in enumerate(chosen):
+        policy = policies[column]
+        playback, grasp = _played(task, task.robot, arrays, row, policy)
+        image = _close_up(playback, len(playback.states) - 1, grasp, size)
+        place = slot(number, columns, size, lines, above=LINE)
+        text = f"object {environments.start + row}: {ENDINGS[playback.ending]}"
+        title(panel(figure, place, image), fill(text, 42))
+        inset = panel(figure, (place[0] + size[0] - 86, place[1] + 6, 80, 80))
+        _draw_view(inset, task, policy, arrays, row, False)
+    return png(figure)
+
+
+def attachments(
+    task: Grasping, run: Run[Any], environments: Environments, arm: Robot
+) -> dict[str, bytes]:
+    """What a run's folder holds, of policies that are drawn for it alone. arm: for the film."""
+    policies, few = _drawn(run), environments[:OBJECTS]
+    filmed = _worth_a_film(task, arm, few[:FILMED], policies[0])
+    return {
+        "objects.png": contact_sheet(task, few),
+        "views.png": views(task, policies, few[:12]),
+        "film.png": film(task, arm, few[filmed : filmed + 1], policies[0]),
+        "failures.png": failures(task, policies[:1], environments[:SEARCHED]),
+    }
+
+
+def _drawn(run: Run[Any]) -> NDArray:
+    """A few of the policies that a run certifies."""
+    rng, single = generator(0, "pictures", of="policies"), run.certificate.policy
+    if single is None and isinstance(run.posterior, DiagonalGaussian):
+        return run.posterior.sample(rng, POLICIES)
+    parameters = run.costs.parameters
+    if parameters is None:
+        raise ValueError("the run holds no policies that could be drawn from")
+    if single is not None:
+        return parameters[[single]]
+    return parameters[run.posterior.sample(rng, POLICIES)]
+
+
+# ---- grasps -------------------------------------------------------------------------------------
+
+
+def _played(
+    task: Grasping, robot: Robot, arrays: Arrays, row: int, policy: NDArray
+) -> tuple[Playback, Floats]:
+    """A policy's grasp of the object in a row, and where it is."""
+    grasp = task.grasps(policy[None], arrays["heights"][row], arrays["centroid"][row])[0]
+    return play(robot, *task.tabletop.at_rest(arrays, row), grasp), grasp
+
+
+def _worth_a_film(task: Grasping, robot: Robot, environments: Environments, policy: NDArray) -> int:
+    """The row of the object that is lifted and looks largest; the first if none is lifted."""
+    endings = replace(task, robot=robot).endings(policy[None], environments)[:, 0]
+    sizes = environments.arrays()["mask"].sum(axis=(1, 2))
+    return int(np.argmax(np.where(endings == LIFTED, sizes, 0)))
+
+
+def _of_every_kind(endings: NDArray, count: int) -> list[tuple[int, int]]:
+    """Failed grasps as rows and columns: one of each ending, then another, of many objects."""
+    ranked, objects, kinds = [], Counter(), Counter()
+    for column, row in np.argwhere(endings.T != LIFTED).tolist():
+        ending = int(endings[row, column])
+        objects[row] += 1
+        kinds[ending, objects[row]] += 1
+        ranked.append((objects[row], kinds[ending, objects[row]], ending, row, column))
+    return [(row, column) for *_, row, column in sorted(ranked)[:count]]
+
+
+def _moments(playback: Playback, frames: int) -> list[tuple[int, str]]:
+    """Moments of a film with words for them; a phase that only holds still is left out."""
+    moving = [part for part in playback.phases if part[2] - part[1] > 1] or playback.phases
+    ends = np.cumsum([0] + [FILM[phase][0] for phase, _, _ in moving])
+    found = {}
+    for place in np.linspace(0, ends[-1], frames):
+        number = max(0, int(np.searchsorted(ends, place)) - 1)
+        phase, first, last = moving[number]
+        share = (place - ends[number]) / FILM[phase][0]
+        words = FILM[phase][1 if share == 0 else 3 if share == 1 else 2]
+        found[first + round(share * (last - first))] = words
+    found[len(playback.states) - 1] = ENDINGS[playback.ending]
+    return list(found.items())
+
+
+def _close_up(
+    playback: Playback, moment: int, grasp: Floats, size: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """The hand from the side, so that both fingers are seen."""
+    x, y, angle = grasp
+    across = np.array([-np.sin(angle), np.cos(angle)])
+    across = across if across @ [0.4, -1] > 0 else -across
+    turned = np.array([[0.92, 0.39], [-0.39, 0.92]]) @ across  # a little to the side
+    aside = 0.012 * np.array([-turned[1], turned[0]])  # leaves room at the right
+    target = np.array([x + aside[0], y + aside[1], 0.07])
+    eye = target + np.array([*(0.43 * turned), 0.21])
+    data = playback.at(moment)
+    return shaded(playback.model, data, playback.place(eye), playback.place(target), size, 0.43)
+
+
+def _overview(playback: Playback, size: tuple[int, int]) -> NDArray[np.uint8] | None:
+    """All of a robot that is larger than its hand, when it has come down; None for a hand."""
+    data = playback.at(playback.phases[0][2])
+    places = data.geom_xpos[1:]  # without the table
+    low, high = places.min(axis=0), places.max(axis=0)
+    span = float((high - low).max())
+    if span < 0.4:
+        return None
+    target = (low + high) / 2
+    eye = target + span * np.array([1.55, -1.6, 0.75])
+    return shaded(playback.model, data, eye, target, size, 0.55)
+
+
+# ---- what is seen -------------------------------------------------------------------------------
+
+
+def _draw_view(
+    axis: Axes, task: Grasping, policy: NDArray, arrays: Arrays, row: int, lifted: bool
+) -> None:
+    """Heights of an object, and a policy's grasp of it."""
+    camera, heights = task.tabletop.camera, arrays["heights"][row]
+    corner = image_corner(camera, heights, arrays["mask"][row], arrays["centroid"][row])
+    end = corner + camera.crop * camera.pixel
+    colours = np.moveaxis(jet(heights), 0, -1)
+    axis.imshow(colours, origin="lower", extent=(corner[0], end[0], corner[1], end[1]))
+    grasp = task.grasps(policy[None], heights, arrays["centroid"][row])[0]
+    hand = task.robot.hand
+    tip = float(hand.tip_height(arrays["top"][row]))
+    fingers, line = outlines(grasp, hand)
+    scale = camera.height / (camera.height - tip)  # what is nearer to the camera looks larger
+    colour = GREEN if lifted else RED
+    for finger in fingers:
+        axis.add_patch(Polygon(scale * finger, closed=True, fc=colour, ec="white", lw=1.2))
+    (line,) = axis.plot(*(scale * line).T, color=colour, lw=1.8, solid_capstyle="butt")
+    line.set_path_effects([withStroke(linewidth=3.6, foreground="white")])
+    axis.set_xlim(corner[0], end[0])
+    axis.set_ylim(corner[1], end[1])
+
+
+def image_corner(camera: Camera, heights: NDArray, mask: NDArray, centroid: NDArray) -> Floats:
+    """Where on the table the first corner of an image of heights lies, (2,) in m.
+
+    The image is centred on a pixel that is not recorded, but the centroid is: the mean of the
+    points that are seen, each nearer to the middle than its pixel by its height's share of the
+    camera's.
+    """
+    rows, columns = np.nonzero(mask)
+    nearer = 1 - heights[rows, columns].astype(float) / camera.height
+    pixels = np.stack([columns, rows], axis=1) + 0.5
+    corner = (centroid - (camera.pixel * pixels * nearer[:, None]).mean(axis=0)) / nearer.mean()
+    return np.round((corner + camera.reach) / camera.pixel) * camera.pixel - camera.reach
+
+
+def outlines(grasp: Floats, hand: Hand) -> tuple[list[Floats], Floats]:
+    """Both open fingers from above as corners, (4, 2) in m, and the line between them, (2, 2).
+
+    >>> _, line = outlines(np.array([0.01, 0.0, 0.0]), Hand())
+    >>> line.round(3)
+    array([[-0.025,  0.   ],
+           [ 0.045,  0.   ]])
+    """
+    x, y, angle = grasp
+    along = np.array([np.cos(angle), np.sin(angle)])
+    across = np.array([-along[1], along[0]])
+    inner, outer, half = hand.opening / 2, hand.opening / 2 + hand.thickness, hand.width / 2
+    corners = [(inner, -half), (outer, -half), (outer, half), (inner, half)]
+    at = np.array([x, y])
+    fingers = [
+        np.array([at + side * (u * along + v * across) for u, v in corners]) for side in (-1, 1)
+    ]
+    return fingers, np.array([at - inner * along, at + inner * along])
+
+
+def _colour(ending: int) -> str:
+    return GREEN if ending == LIFTED else RED

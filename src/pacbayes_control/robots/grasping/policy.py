@@ -1,0 +1,220 @@
+"""From what is seen of an object to a grasp (Δx, Δy, θ) relative to its centroid.
+
+A frozen extractor turns the colour image of the heights into features; three fully-connected layers
+with sigmoids, whose weights and biases are the policy's parameters, turn those into a grasp.
+
+Two heads. The paper's three outputs are Δx, Δy and θ, each a sigmoid stretched to its range: at
+θ = 0 and θ = π, which are the same grasp, the outputs are farthest apart, and a network has to jump
+between them. Ours, the default, is `circle`: four outputs, the last two a point (c, s) of the plane
+with θ = ½·atan2(s, c), so that grasps which are near each other have outputs near each other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certify.distributions import DiagonalGaussian, Seen
+from pacbayes_control.robots.grasping.extras import needed
+from pacbayes_control.tasks.environments import generator
+
+Floats = NDArray[np.float64]
+
+HEADS = {"circle": 4, "paper": 3}  # outputs
+TALLEST = 0.1  # m, that the colours reach up to
+REMEMBERED = 1 << 28  # bytes of features that a process keeps
+
+
+class Extractor(Protocol):
+    """A frozen network from colour images to features. Its `repr` must tell it from others."""
+
+    @property
+    def name(self) -> str:
+        """A word for records."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many features an image has."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its weights."""
+        ...
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        """Objects that it was trained on: no bound may count them."""
+        ...
+
+    def features(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(images, size), from (images, 3, height, width) in [0, 1], the same in any batch."""
+        ...
+
+
+class Controller(Protocol):
+    """A class of policies. Its `repr` must tell it from every other."""
+
+    @property
+    def name(self) -> str:
+        """What a row of parameters means, in a few words."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in a policy."""
+        ...
+
+    def offsets(self, policies: NDArray, heights: NDArray) -> Floats:
+        """(policies, 3), Δx and Δy in m and θ, of each policy for one image of heights."""
+        ...
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """A policy is a grasp (Δx, Δy, θ) relative to the centroid, the same whatever is seen."""
+
+    name = "grasps relative to the centroid"
+    parameters = 3
+
+    def offsets(self, policies: NDArray, heights: NDArray) -> Floats:  # noqa: ARG002 - it is blind
+        """The policies themselves."""
+        return np.asarray(policies, float)
+
+
+def jet(heights: NDArray) -> NDArray[np.float32]:
+    """Heights in the colours of `jet`, from blue to red; (…, 3, rows, columns) in [0, 1].
+
+    >>> jet(np.array([[0.0, 0.1]])).shape
+    (3, 1, 2)
+    """
+    from matplotlib import colormaps
+
+    colours = colormaps["jet"](np.clip(np.asarray(heights, float) / TALLEST, 0, 1))[..., :3]
+    return np.moveaxis(colours, -1, -3).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Three fully-connected layers with sigmoids over an extractor's features."""
+
+    extractor: Extractor
+    hidden: tuple[int, int] = (64, 32)
+    head: str = "circle"
+    half_width: float = 0.03  # m, that Δx and Δy reach either way
+
+    def __post_init__(self) -> None:
+        if self.head not in HEADS:
+            raise ValueError(f"head {self.head!r} is unknown: choose from {', '.join(HEADS)}")
+
+    def __repr__(self) -> str:
+        eyes = f"{self.extractor.name} {self.extractor.digest[:16]}"
+        return f"Network({eyes}, {self.words}, half_width={self.half_width!r})"
+
+    @property
+    def words(self) -> str:
+        """Layers and head."""
+        return f"{self.extractor.size}-{self.hidden[0]}-{self.hidden[1]}, {self.head} head"
+
+    @property
+    def name(self) -> str:
+        """What a row of parameters means, in a few words."""
+        return f"weights of {self.words}, on {self.extractor.name}"
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of each layer; in a policy, its weights stand before its biases."""
+        sizes = (self.extractor.size, *self.hidden, HEADS[self.head])
+        return list(pairwise(sizes))
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in a policy."""
+        return sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
+
+    def layers(self, policy: Any) -> list[tuple[Any, Any]]:
+        """Weights (inputs, outputs) and biases (outputs,) of each layer of a policy."""
+        found, at = [], 0
+        for inputs, outputs in self.shapes:
+            weights = policy[at : at + inputs * outputs].reshape(inputs, outputs)
+            at += inputs * outputs
+            found.append((weights, policy[at : at + outputs]))
+            at += outputs
+        return found
+
+    def features(self, heights: NDArray) -> NDArray[np.float32]:
+        """What the extractor makes of an image of heights; remembered, as it may take long."""
+        key = (self.extractor.digest, np.ascontiguousarray(heights).tobytes())
+        with _turn:
+            if key not in _remembered:
+                _remembered[key] = self.extractor.features(jet(heights)[None])[0]
+                if len(_remembered) > REMEMBERED // (4 * self.extractor.size):
+                    _remembered.popitem(last=False)
+            return _remembered[key]
+
+    def offsets(self, policies: NDArray, heights: NDArray) -> Floats:
+        """(policies, 3), Δx and Δy in m and θ, of each policy for one image of heights.
+
+        One policy at a time and without a matrix library, whose sums depend on how much is asked
+        for at once: the same policy must come to the same grasp, to the bit, in any batch.
+        """
+        features = self.features(heights).astype(float)
+        outputs = []
+        for policy in np.asarray(policies, float):
+            values = features
+            for weights, biases in self.layers(policy):
+                values = _sigmoid((values[:, None] * weights).sum(axis=0) + biases)
+            outputs.append(values)
+        return self.grasps(np.array(outputs))
+
+    def grasps(self, outputs: Floats) -> Floats:
+        """(…, 3), Δx and Δy in m and θ in [0, π), from the head's outputs in [0, 1]."""
+        places = (2 * outputs[..., :2] - 1) * self.half_width
+        if self.head == "paper":
+            angles = np.pi * outputs[..., 2] % np.pi
+        else:
+            c, s = 2 * outputs[..., 2] - 1, 2 * outputs[..., 3] - 1
+            angles = np.arctan2(s, c) / 2 % np.pi
+        return np.concatenate([places, angles[..., None]], axis=-1)
+
+    def decoded(self, outputs: Any) -> tuple[Any, Any]:
+        """Places (…, 2) in m and directions (cos 2θ, sin 2θ) from outputs, as tensors."""
+        torch = needed("torch", "training a network")
+        places = (2 * outputs[..., :2] - 1) * self.half_width
+        if self.head == "paper":
+            double = 2 * np.pi * outputs[..., 2]
+            return places, torch.stack([torch.cos(double), torch.sin(double)], -1)
+        point = 2 * outputs[..., 2:] - 1
+        return places, point / torch.sqrt((point**2).sum(-1, keepdim=True) + 1e-6)
+
+    def paper_prior(self, seed: int = 0) -> DiagonalGaussian:
+        """The paper's: means drawn from N(0, 0.001²), which break the symmetry, variances 0.01."""
+        rng = generator(seed, "paper prior", of="policies")
+        mean = rng.normal(0, 0.001, self.parameters)
+        return DiagonalGaussian(mean, 0.01, "prior", self.extractor.seen)
+
+
+_remembered: OrderedDict[tuple[str, bytes], NDArray[np.float32]] = OrderedDict()
+_turn = Lock()
+
+
+def _sigmoid(x: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def forward(network: Network, policy: Any, features: Any) -> Any:
+    """The head's outputs for many objects, as tensors: (objects, outputs)."""
+    torch = needed("torch", "training a network")
+    values = features
+    for weights, biases in network.layers(policy):
+        values = torch.sigmoid(values @ weights + biases)
+    return values

@@ -1,0 +1,194 @@
+"""Pictures of a model by casting rays, which need no display, or by OpenGL where there is one."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacbayes_control.robots.grasping.models import cast, mujoco
+from pacbayes_control.tasks.environments import in_a_line
+
+Floats = NDArray[np.float64]
+Image = NDArray[np.uint8]  # (height, width, 3)
+Colour = tuple[float, float, float]  # red, green and blue in [0, 1]
+
+OBJECT: Colour = (0.30, 0.58, 0.80)  # objects have none of their own
+TABLE: tuple[Colour, Colour] = (0.90, 0.895, 0.88), (0.86, 0.855, 0.84)
+BACKGROUND: Colour = (0.95, 0.955, 0.96)
+SQUARE = 0.05  # m, of the table's pattern
+FADE = (0.45, 0.95)  # m, of the table around the origin, within which it becomes the background
+
+FINER = 2  # rays along each side of a pixel
+TOUCH = 1e-3  # m, within which what the light meets is the point itself
+
+# The light: how far to the right of the target, beyond it and above it, as the eye sees it, in m.
+# It is a ring of points, for shadows that have no hard edge; each ray of a pixel has some of them.
+LIGHT = (0.3, -0.5, 0.9)
+RING = 0.04  # m, its radius
+LIGHTS = 8
+AMBIENT, SKY, DIRECT = 0.45, 0.19, 0.45  # shares of light: from all sides, from above, from LIGHT
+
+
+def shaded(
+    model: Any,
+    data: Any,
+    eye: ArrayLike,
+    target: ArrayLike,
+    size: tuple[int, int] = (320, 240),
+    field_of_view: float = 0.6,
+    colour: Colour = OBJECT,
+) -> Image:
+    """What is seen from a point, in light and shadow; (height, width, 3). It needs no display.
+
+    data: after mj_forward. eye, target: (3,) in m; straight down, y is up. size: width and height.
+    field_of_view: of the height, in rad. colour: of the object.
+
+    >>> from pacbayes_control.robots.grasping.models import build
+    >>> from pacbayes_control.robots.grasping.task import Grasping
+    >>> task = Grasping()
+    >>> objects = task.environments(1, stream="example").arrays()
+    >>> model = build(task.tabletop.body(objects, 0))
+    >>> data = mujoco().MjData(model)
+    >>> data.qpos[:] = objects["rest"][0]
+    >>> mujoco().mj_forward(model, data)
+    >>> shaded(model, data, (0.1, -0.3, 0.3), (0.0, 0.0, 0.0), (64, 48)).shape
+    (48, 64, 3)
+    """
+    eye, target = np.asarray(eye, float), np.asarray(target, float)
+    width, height = size
+    axes = _axes(eye, target)
+    rays = _rays(axes, (width * FINER, height * FINER), field_of_view)
+    normals = np.zeros_like(rays)
+    geoms, distances = cast(model, data, eye, rays, normals)
+    seen = geoms >= 0
+    rays, geoms, normals = rays[seen], geoms[seen], normals[seen]
+    points = eye + rays * distances[seen, None]
+    normals[_product(normals, rays) > 0] *= -1  # towards the eye
+    light = target + LIGHT[0] * axes[0] + LIGHT[1] * _level(axes) + [0, 0, LIGHT[2]]
+    fine = np.flatnonzero(seen)
+    ray = fine % FINER + FINER * (fine // (width * FINER) % FINER)  # of its pixel
+    brightness = _brightness(model, data, points, normals, light, ray)
+    colours = np.clip(_albedo(model, geoms, points, colour) * brightness[:, None], 0, 1)
+    table = geoms == model.geom("table").id
+    away = np.hypot(points[table, 0], points[table, 1])
+    near = np.clip((FADE[1] - away) / (FADE[1] - FADE[0]), 0, 1)[:, None]
+    colours[table] = near * colours[table] + (1 - near) * np.array(BACKGROUND)
+    image = np.tile(np.array(BACKGROUND), (len(seen), 1))
+    image[seen] = colours
+    pixels = image.reshape(height, FINER, width, FINER, 3).mean(axis=(1, 3))
+    return np.round(255 * pixels).astype(np.uint8)
+
+
+def rgb(
+    model: Any,
+    data: Any,
+    eye: ArrayLike,
+    target: ArrayLike,
+    size: tuple[int, int] = (320, 240),
+    field_of_view: float = 0.6,
+    colour: Colour = OBJECT,
+) -> Image:
+    """The same view by MuJoCo's own renderer; an error where there is no OpenGL."""
+    mj = mujoco()
+    eye, target = np.asarray(eye, float), np.asarray(target, float)
+    width, height = size
+    looks = copy.copy(model)
+    looks.geom_rgba[looks.geom_bodyid == looks.body("object").id] = (*colour, 1.0)
+    looks.geom_rgba[looks.geom("table").id, :3] = TABLE[0]
+    looks.vis.headlight.ambient[:], looks.vis.headlight.diffuse[:] = AMBIENT, DIRECT
+    looks.vis.global_.fovy = np.degrees(field_of_view)
+    looks.vis.global_.offwidth, looks.vis.global_.offheight = width, height
+    camera = mj.MjvCamera()
+    along = target - eye
+    camera.lookat, camera.distance = target, np.linalg.norm(along)
+    flat = np.hypot(*along[:2])
+    camera.azimuth = np.degrees(np.arctan2(*along[1::-1])) if flat > 0 else 90.0
+    camera.elevation = np.degrees(np.arctan2(along[2], flat))
+    reason = ""
+    # Where no context can be made, GLFW warns on the way out as well: all of it belongs in here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with mj.Renderer(looks, height, width) as renderer:
+                renderer.update_scene(data, camera)
+                return renderer.render()
+        except Exception as error:  # each of the libraries behind it has its own
+            reason = in_a_line(error)
+    raise RuntimeError(
+        f"no OpenGL context could be made here ({reason}): set MUJOCO_GL=egl or osmesa, or use the "
+        "ray-cast picture"
+    )
+
+
+# ---- rays ---------------------------------------------------------------------------------------
+
+
+def _axes(eye: Floats, target: Floats) -> Floats:
+    """To the right, up and ahead, as rows."""
+    ahead = (target - eye) / np.linalg.norm(target - eye)
+    right = np.cross(ahead, [0, 0, 1])
+    if np.linalg.norm(right) < 1e-9:  # straight down
+        right = np.array([1.0, 0, 0])
+    right /= np.linalg.norm(right)
+    return np.array([right, np.cross(right, ahead), ahead])
+
+
+def _level(axes: Floats) -> Floats:
+    """The direction along the table away from the eye."""
+    return np.array([-axes[0, 1], axes[0, 0], 0])
+
+
+def _rays(axes: Floats, size: tuple[int, int], field_of_view: float) -> Floats:
+    """Unit vectors, (height · width, 3), row by row from the top left."""
+    width, height = size
+    half = np.tan(field_of_view / 2)
+    x = ((np.arange(width) + 0.5) / width * 2 - 1) * half * width / height
+    y = (1 - (np.arange(height) + 0.5) / height * 2) * half
+    right, up, ahead = axes
+    rays = (x[:, None] * right + (y[:, None] * up + ahead)[:, None]).reshape(-1, 3)
+    return rays / _length(rays)[:, None]
+
+
+def _length(vectors: Floats) -> Floats:
+    return np.sqrt(_product(vectors, vectors))
+
+
+def _product(a: Floats, b: Floats) -> Floats:
+    """Inner products, row by row."""
+    return np.einsum("ij,ij->i", a, b)
+
+
+# ---- light and colour ---------------------------------------------------------------------------
+
+
+def _brightness(
+    model: Any, data: Any, points: Floats, normals: Floats, light: Floats, ray: NDArray[np.int64]
+) -> Floats:
+    """How much light each point gets; (points,). ray: which of its pixel's rays each is."""
+    direct = np.zeros(len(points))
+    for number in range(LIGHTS):
+        turn = number * 2 * np.pi / LIGHTS
+        place = light + RING * np.array([np.cos(turn), np.sin(turn), 0])
+        own = ray == number % FINER**2
+        way = points[own] - place
+        length = _length(way)
+        way /= length[:, None]
+        _, met = cast(model, data, place, way)
+        lit = (met < 0) | (met > length - TOUCH)
+        direct[own] += lit * np.maximum(0, -_product(normals[own], way))
+    direct *= FINER**2 / LIGHTS
+    return AMBIENT + SKY * (1 + normals[:, 2]) / 2 + DIRECT * direct
+
+
+def _albedo(model: Any, geoms: NDArray[np.int32], points: Floats, colour: Colour) -> Floats:
+    """The colour of each point in white light; (points, 3)."""
+    albedo = model.geom_rgba[geoms, :3].astype(float)
+    albedo[model.geom_bodyid[geoms] == model.body("object").id] = colour
+    table = geoms == model.geom("table").id
+    odd = np.floor(points[table, :2] / SQUARE).sum(axis=1) % 2
+    albedo[table] = np.array(TABLE)[odd.astype(int)]
+    return albedo

@@ -1,0 +1,31 @@
+"""Robots in the plane that steer by depths among cylinders and walls: what they share.
+
+A robot of your own is a dataclass made from `Planar` with a rule of motion: see the page on it.
+"""
+
+from pacbayes_control.robots.planar.kernel import turned
+from pacbayes_control.robots.planar.obstacles import CommonRadius, ObstacleField, Reshuffled
+from pacbayes_control.robots.planar.policies import (
+    GainGrid,
+    Gains,
+    Linear,
+    Network,
+    ray_angles,
+    reactive_gains,
+)
+from pacbayes_control.robots.planar.robot import Planar, Trajectory
+
+__all__ = [
+    "CommonRadius",
+    "GainGrid",
+    "Gains",
+    "Linear",
+    "Network",
+    "ObstacleField",
+    "Planar",
+    "Reshuffled",
+    "Trajectory",
+    "ray_angles",
+    "reactive_gains",
+    "turned",
+]

@@ -1,0 +1,138 @@
+"""Fields of cylinders as the paper draws them, and new ones from recorded ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certify.families import Beta, Family
+from pacbayes_control.tasks.environments import Arrays, Environments
+
+
+@dataclass(frozen=True)
+class ObstacleField:
+    """The distribution of environments: how many cylinders, where, and how wide.
+
+    Positions and radii are uniform and independent; the number is uniform over a range.
+    """
+
+    fewest: int = 20  # cylinders
+    most: int = 40  # cylinders
+    x: tuple[float, float] = (-5.0, 5.0)  # m
+    y: tuple[float, float] = (2.0, 10.0)  # m
+    radius: tuple[float, float] = (0.05, 0.2)  # m
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.fewest, int) and isinstance(self.most, int)
+        if not whole or not 0 <= self.fewest <= self.most <= 10_000:
+            raise ValueError(f"{self.fewest} to {self.most} cylinders: from few to many are needed")
+        for name in ("x", "y", "radius"):
+            low, high = getattr(self, name)
+            if not (-1e6 <= low <= high <= 1e6 and (name != "radius" or low >= 0)):
+                raise ValueError(f"{name} from {low} to {high} m is no range of cylinders")
+
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        x, y, radius = (f"{low:g} to {high:g} m" for low, high in (self.x, self.y, self.radius))
+        return (
+            f"{self.fewest} to {self.most} cylinders, uniform and independent: "
+            f"x {x}, y {y}, radius {radius}"
+        )
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """`obstacles` (n, most, 3) as x, y, radius in m; the first `counts` (n,) of them count."""
+        counts = rng.integers(self.fewest, self.most, size=n, endpoint=True)
+        low, high = np.array([self.x, self.y, self.radius]).T
+        obstacles = rng.uniform(low, high, size=(n, self.most, 3)).astype(np.float32)
+        return {"obstacles": obstacles, "counts": counts}
+
+
+@dataclass(frozen=True)
+class CommonRadius:
+    """A fixed number of cylinders, all of one radius, which is drawn anew for each environment.
+
+    The paper's distribution for policies that withstand a shift: Beta(0.8, 1.25) in training and
+    Beta(1, 1) in its test, stretched to 0.1 … 1.1 m. Two that differ in nothing but the radius are
+    as far apart as the distributions of the radius are.
+
+    >>> shifted = CommonRadius(radius=Beta(1, 1, 0.1, 1.1))
+    >>> round(shifted.divergence_from(CommonRadius()), 5)
+    0.08185
+    """
+
+    count: int = 7  # cylinders
+    x: tuple[float, float] = (-5.0, 5.0)  # m
+    y: tuple[float, float] = (2.0, 10.0)  # m
+    radius: Family = field(default_factory=lambda: Beta(0.8, 1.25, 0.1, 1.1))  # m
+
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        x, y = (f"{low:g} to {high:g} m" for low, high in (self.x, self.y))
+        return (
+            f"{self.count} cylinders, uniform and independent: x {x}, y {y}, all of one radius in "
+            f"m drawn from {self.radius}"
+        )
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """`obstacles` (n, count, 3) as x, y, radius in m; all of them count."""
+        low, high = np.array([self.x, self.y]).T
+        places = rng.uniform(low, high, size=(n, self.count, 2))
+        radii = np.broadcast_to(self.radius.sample(rng, (n, 1, 1)), (n, self.count, 1))
+        obstacles = np.concatenate([places, radii], axis=-1).astype(np.float32)
+        return {"obstacles": obstacles, "counts": np.full(n, self.count)}
+
+    def divergence_from(self, training: CommonRadius, divergence: str = "kl") -> float:
+        """D(self‖training), of distributions of environments."""
+        if replace(self, radius=training.radius) != training:
+            raise ValueError("only the distribution of the radius may differ between the two")
+        return self.radius.divergence_from(training.radius, divergence)
+
+
+class Distribution(Protocol):
+    """Where obstacle fields come from. Its `repr` must tell it from every other."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """Obstacles and counts, as `ObstacleField` gives them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reshuffled:
+    """New obstacle fields from recorded ones: as many obstacles as in one, each taken from any.
+
+    For learning from few environments without learning them by heart. What is learnt here depends
+    on the recorded environments, which no bound on it may count.
+    """
+
+    recorded: Environments
+
+    @property
+    def words(self) -> str:
+        """The distribution in a line, for records."""
+        e = self.recorded
+        return f"cylinders reshuffled from environments {e.start} to {e.stop} of {e.stream!r}"
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """`obstacles` (n, most, 3) and `counts` (n,); half of the fields mirrored."""
+        counts, pool = self._pool
+        chosen = rng.choice(counts, size=n)
+        obstacles = pool[rng.integers(len(pool), size=(n, int(counts.max())))]
+        obstacles[..., 0] *= rng.choice(np.array([-1, 1], np.float32), size=(n, 1))
+        return {"obstacles": obstacles, "counts": chosen}
+
+    @cached_property
+    def _pool(self) -> tuple[NDArray, NDArray[np.float32]]:
+        arrays = self.recorded.arrays()
+        counts, obstacles = arrays["counts"], arrays["obstacles"]
+        present = np.arange(obstacles.shape[1]) < counts[:, None]
+        return counts, obstacles[present]
+
+    def __repr__(self) -> str:
+        e = self.recorded
+        return f"Reshuffled({e.task}, {e.stream!r}, seed {e.seed}, {e.start} to {e.stop})"

@@ -1,0 +1,247 @@
+"""The Swing (paper: Section 8): from a log of the drone to a certificate and flights under it.
+
+The paper certifies one posterior on N = 1000 environments and flies it twenty times. Here the bound
+is a mean over draws of the environments, for gains as the paper has them and for gains as uncertain
+as a minute of flight leaves them, and the twenty flights go through the flight loop: the drone that
+they fly is simulated, and is not the one that was modelled.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from pacbayes_control.certify.run import Run
+from pacbayes_control.cli.options import Draws, Seed, TestEnvironments
+from pacbayes_control.deploy.monitor import Report
+from pacbayes_control.learn.repeated import Spread, Tally, over_draws
+from pacbayes_control.report.console import bar, say, show
+from pacbayes_control.report.page import write_page
+from pacbayes_control.robots.swing import Swing
+from pacbayes_control.robots.swing.flight.campaign import Campaign
+from pacbayes_control.robots.swing.flight.log import Flight
+from pacbayes_control.robots.swing.flight.stages import (
+    drawn_obstacles,
+    flight_seed,
+    physics_of,
+    place_of,
+    virtual_stage,
+)
+from pacbayes_control.robots.swing.identification.identified import Identified
+from pacbayes_control.robots.swing.identification.logs import synthetic_log
+from pacbayes_control.robots.swing.identification.swing import identify
+from pacbayes_control.robots.swing.recipe import GAINS, swing_of
+from pacbayes_control.robots.vehicle.table1 import METHODS
+from pacbayes_control.rollouts import Progress, evaluate, mean_costs
+
+PAPER = {"bound": 0.114, "flights": 20, "successes": 18}
+ENVIRONMENTS = 1000
+
+
+@dataclass(frozen=True)
+class Row(Spread):
+    """One method with one view of the gains, over all draws of the training environments."""
+
+    gains: str  # fixed (the paper's), drawn or worst (as a minute of flight leaves them)
+    method: str  # paper, kl or occam
+    environments: int
+    test_environments: int
+
+
+@dataclass(frozen=True, eq=False)
+class Flown:
+    """The rows, the model that two of three rest on, the run that was flown, and its flights."""
+
+    rows: list[Row]
+    model: Identified
+    task: Swing
+    run: Run[Any]
+    flights: list[Flight]
+    paths: list[NDArray[np.float64]]  # of each flight, (points, 2) as x, y in m, as tracked
+    fields: list[NDArray[np.float64]]  # its cylinders, (cylinders, 3) as x, y, radius in m
+    report: Report  # the monitor's verdict
+
+    @property
+    def successes(self) -> int:
+        """How many flights ended well."""
+        return sum(flight.cost == 0 for flight in self.flights)
+
+
+def tasks(seed: int = 0) -> tuple[Identified, dict[str, Swing]]:
+    """A model from a minute of flight, and the drone with each view of its gains."""
+    model = identify([synthetic_log(seed=seed)])
+    found = {gains: swing_of(model, gains) for gains in GAINS[1:]}
+    return model, {GAINS[0]: Swing(), **found}
+
+
+def sizes(test_environments: int) -> dict[str, int]:
+    """Test environments for each view; the worst of nine drones is asked of a ninth."""
+    return {gains: max(test_environments // (9 if gains == "worst" else 1), 1) for gains in GAINS}
+
+
+def rollouts_of(draws: int, test_environments: int) -> int:
+    """How many rollouts the rows take; those of several drones count once."""
+    in_all = sum(sizes(test_environments).values()) + len(GAINS) * draws * ENVIRONMENTS
+    return in_all * len(Swing().policies)
+
+
+def certificates(
+    drones: dict[str, Swing],
+    draws: int = 10,
+    test_environments: int = 100_000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[list[Row], Run[Any]]:
+    """The rows, and the run of the first draw with the paper's gains by the kl bound."""
+    if draws < 1:
+        raise ValueError(f"{draws} draws were asked for: at least one is needed")
+    tally = Tally(progress, rollouts_of(draws, test_environments))
+    rows, first = [], []
+    for gains, task in drones.items():
+        policies, n = task.policies, sizes(test_environments)[gains]
+        test = task.environments(n, stream="swing test", seed=seed)
+        true_costs = mean_costs(task, policies, test, progress=tally)
+        found: dict[str, list[tuple[float, float]]] = {method: [] for method in METHODS}
+        for draw in range(draws):
+            train = task.environments(ENVIRONMENTS, stream=f"swing train {draw}", seed=seed)
+            costs = evaluate(task, policies, train, task.policy_names, progress=tally)
+            for method, learn in METHODS.items():
+                run = learn(costs)
+                truth = float(run.posterior.probabilities @ true_costs)
+                found[method].append((run.certificate.bound, truth))
+                first += [run] if (gains, method, draw) == ("fixed", "kl", 0) else []
+        for method, pairs in found.items():
+            spread = over_draws(*np.array(pairs).T)
+            rows.append(
+                Row(
+                    gains=gains,
+                    method=method,
+                    environments=ENVIRONMENTS,
+                    test_environments=n,
+                    **spread,
+                )
+            )
+    return rows, first[0]
+
+
+def swing(
+    draws: int,
+    test_environments: int,
+    seed: int,
+    folder: Path,
+    progress: Progress | None = None,
+) -> Flown:
+    """Run the experiment. The flights' logs, outcomes and monitor go to `folder`, made anew."""
+    _remove(folder)
+    model, drones = tasks(seed)
+    rows, run = certificates(drones, draws, test_environments, seed, progress)
+    task = drones["fixed"]
+    flights, paths, fields = [], [], []
+    with Campaign(folder, run, simulated=True) as campaign:
+        for number in range(1, PAPER["flights"] + 1):
+            obstacles = drawn_obstacles(task, seed, number)
+            own = flight_seed(seed, number)
+            stage = virtual_stage(place_of(task, obstacles), physics_of(task), seed=own)
+            flights.append(campaign.fly(task, obstacles, stage, seed))
+            paths.append(logged_path(campaign.stem(number).with_suffix(".csv")))
+            fields.append(obstacles)
+        report = campaign.report()
+    assert report is not None
+    return Flown(rows, model, task, run, flights, paths, fields, report)
+
+
+def _remove(folder: Path) -> None:
+    """Delete the flights of an earlier time; an error where the folder holds anything else."""
+    numbers = "|".join(f"{number:04d}" for number in range(1, PAPER["flights"] + 1))
+    known = re.compile(rf"flight-({numbers})\.(csv|json)|outcomes\.csv|monitor\.json|\.lock")
+    others = [path for path in folder.glob("*") if not known.fullmatch(path.name)]
+    if others:
+        raise ValueError(f"{others[0]} is not of this experiment: move it, or give another folder")
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def logged_path(file: Path) -> NDArray[np.float64]:
+    """Where a flight went: x, y of every row of its log that has them; (points, 2)."""
+    table = np.genfromtxt(file, delimiter=",", names=True)
+    points = np.stack([np.atleast_1d(table["x"]), np.atleast_1d(table["y"])], axis=1)
+    return points[np.isfinite(points).all(axis=1)]
+
+
+def to_dict(result: Flown) -> dict[str, Any]:
+    """Plain values for JSON: what is flown first, beside the paper's."""
+    [headline] = [row for row in result.rows if (row.gains, row.method) == ("fixed", "kl")]
+    return {
+        "bound": headline.bound,
+        "true_cost": headline.true_cost,
+        "paper_bound": PAPER["bound"],
+        "flights": len(result.flights),
+        "successes": result.successes,
+        "paper_successes": PAPER["successes"],
+        "rows": [asdict(row) for row in result.rows],
+        "model": result.model.to_dict(),
+        "monitor": result.report.to_dict(),
+    }
+
+
+def show_swing(result: Flown) -> None:
+    """The certificate and the flights, beside the paper's."""
+    table = Table(title="The Swing, N = 1,000, δ = 0.01", title_justify="left")
+    for heading in ("gains", "method", "bound", "± s.d.", "true"):
+        left = heading in ("gains", "method")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row in result.rows:
+        table.add_row(
+            row.gains if row.method == "paper" else "",
+            row.method,
+            f"{row.bound:.3f}",
+            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
+            f"{row.true_cost:.3f}",
+            end_section=row.method == "occam",
+        )
+    show(table)
+    found, flights = result.model, len(result.flights)
+    say(
+        f"Means over draws ({result.rows[0].draws}) of the environments; the paper's bound, of one "
+        f"draw and with its gains, is {PAPER['bound']}. drawn and worst: with the gains as a "
+        f"minute of flight tells them, k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f} and "
+        f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f}; drawn for each rollout, or the "
+        "worst of the intervals' corners."
+    )
+    say(
+        f"\n{result.successes} of {flights} flights of a simulated drone that is harder to fly "
+        "than its model succeeded; in the paper "
+        f"{PAPER['successes']} of {PAPER['flights']} real ones did. {result.report.sentence}"
+    )
+
+
+def reproduce_swing(
+    folder: Path,
+    *,
+    draws: Draws = 10,
+    test_environments: TestEnvironments = 100_000,
+    seed: Seed = 0,
+) -> dict[str, Any]:
+    """The drone of Section 8: certificates, and flights of a simulated one. A minute.
+
+    Example: pbc reproduce swing --draws 10 --json swing.json
+    """
+    from pacbayes_control.robots.swing.flight_pictures import attachments
+
+    run, flights = folder / "swing", folder / "flights"
+    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
+        result = swing(draws, test_environments, seed, flights, progress)
+    pictures = attachments(result, result.task.environments(3, stream="swing test", seed=seed))
+    result.run.save(run, True, pictures)
+    write_page(result.run, folder / "swing.html", name=str(run), pictures=pictures)
+    show_swing(result)
+    say(f"\nThe run is in {run}: pbc verify {run}")
+    say(f"The flights are in {flights}; to look at: {folder / 'swing.html'}")
+    return to_dict(result)

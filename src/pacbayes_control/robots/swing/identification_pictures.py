@@ -1,0 +1,91 @@
+"""A picture of a fit: the yaw and the model's, what is left over, and whether that is noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import scipy
+from matplotlib.figure import Figure
+
+from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
+from pacbayes_control.robots.swing.identification.identified import Identified
+
+LAGS = 30  # of the correlation that are drawn
+
+
+def draw_identified(found: Identified, file: Path | BinaryIO) -> None:
+    """Response and fit, residuals over time, their correlation and their quantiles."""
+    if not found.responses:
+        raise ValueError("a fit that was read from a file has no residuals to draw: fit it again")
+    figure = Figure(figsize=(9.0, 8.4), layout="constrained")
+    grid = figure.add_gridspec(3, 2, height_ratios=(1.3, 1.0, 1.2))
+    yaw = figure.add_subplot(grid[0, :])
+    rest = figure.add_subplot(grid[1, :], sharex=yaw)
+    _draw_time(found, yaw, rest)
+    _draw_correlation(found, figure.add_subplot(grid[2, 0]))
+    _draw_quantiles(found, figure.add_subplot(grid[2, 1]))
+    verdict = "the model fits" if found.fits else "THE MODEL DOES NOT FIT"
+    figure.suptitle(
+        f"k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f}, "
+        f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f} 1/s "
+        f"(confidence {found.confidence}): {verdict}",
+        fontsize=11,
+        color=DARK if found.fits else ORANGE,
+    )
+    save_figure(figure, file)
+
+
+def _draw_time(found: Identified, yaw, rest) -> None:
+    """All logs one after the other."""
+    start = 0.0
+    for i, response in enumerate(found.responses):
+        t = start + response.time
+        labels = ("measured", "fitted") if i == 0 else (None, None)
+        yaw.plot(t, response.measured, ".", color=GREY, ms=2, label=labels[0])
+        yaw.plot(t, response.fitted, color=BLUE, lw=1.2, label=labels[1])
+        rest.plot(t, response.residuals, ".", color=BLUE, ms=2)
+        if i:
+            for axis in (yaw, rest):
+                axis.axvline(start, color=DARK, lw=0.8, ls=":")
+        start = float(t[-1])
+    for times in (-2, 2):
+        rest.axhline(times * found.noise, color=ORANGE, ls="--", lw=1)
+    rest.axhline(0, color=DARK, lw=0.5)
+    yaw.set_ylabel("yaw (rad)")
+    rest.set_ylabel("measured less fitted (rad)")
+    rest.set_xlabel("time (s); dashed: two standard deviations"
+                    + ("; dotted: the next log" if len(found.responses) > 1 else ""))  # fmt: skip
+    yaw.legend(frameon=False, fontsize=9)
+    for axis in (yaw, rest):
+        axis.grid(alpha=0.3)
+
+
+def _draw_correlation(found: Identified, axis) -> None:
+    """Of residuals some samples apart, in the same log; the band holds 95 % of white noise's."""
+    parts = [response.residuals for response in found.responses]
+    power = max(sum(float(r @ r) for r in parts), 1e-300)
+    lags = np.arange(1, min(LAGS, min(len(r) for r in parts) - 1) + 1)
+    values = [sum(float(r[lag:] @ r[:-lag]) for r in parts) / power for lag in lags]
+    axis.axhspan(-1.96 / found.samples**0.5, 1.96 / found.samples**0.5, color=ORANGE, alpha=0.2)
+    axis.vlines(lags, 0, values, color=BLUE)
+    axis.plot(lags, values, "o", color=BLUE, ms=3)
+    axis.axhline(0, color=DARK, lw=0.5)
+    reach = 1.15 * max(0.1, *map(abs, values))
+    axis.set_ylim(-reach, reach)
+    axis.set_xlabel("samples apart")
+    axis.set_ylabel("correlation of residuals")
+    axis.grid(alpha=0.3)
+
+
+def _draw_quantiles(found: Identified, axis) -> None:
+    """Residuals in order against those of normal noise: a straight line if it is normal."""
+    residuals = np.sort(np.concatenate([response.residuals for response in found.responses]))
+    expected = scipy.stats.norm.ppf((np.arange(len(residuals)) + 0.5) / len(residuals))
+    axis.plot(expected, residuals, ".", color=BLUE, ms=2)
+    ends = expected[[0, -1]]
+    axis.plot(ends, found.noise * ends, color=ORANGE, lw=1)
+    axis.set_xlabel("normal quantile")
+    axis.set_ylabel("residual (rad)")
+    axis.grid(alpha=0.3)

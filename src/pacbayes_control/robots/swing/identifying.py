@@ -1,0 +1,118 @@
+"""`pbc swing identify`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pacbayes_control.cli.options import (
+    JsonFile,
+    check_apart,
+    check_json,
+    check_picture,
+    check_writable,
+    refuse_given,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from pacbayes_control.robots.swing.identification.identified import Identified
+
+
+def identify(
+    context: typer.Context,
+    logs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="LOG…", help="CSV files: time, yaw_percent, x, y, yaw."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the residuals: .svg, .png or .pdf.")
+    ] = None,
+    example: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a log of a simulated flight, to try this on."),
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit the gains of the drone to logs of its flights, with intervals that can be relied on.
+
+    Steps show k_u, sinusoids and chirps k_p; a minute in all is enough, in one log or several. Exit
+    code 0 if the model fits, 1 if it does not: then its gains are not to be used.
+
+    Example: pbc swing identify --example log.csv, then pbc swing identify log.csv --plot fit.svg
+    """
+    from pacbayes_control.report.terminal import say
+    from pacbayes_control.robots.swing.identification.logs import read_log
+    from pacbayes_control.robots.swing.identification.swing import identify as fit
+
+    if example:
+        why = "has no use with --example, which only writes a log"
+        if logs:
+            raise ValueError(f"{logs[0]} {why}")
+        refuse_given(context, dict.fromkeys(("confidence", "plot"), why))
+        if json_file:
+            raise ValueError(f"--json {why}")
+        _write_example(example)
+        say(f"The log of a simulated minute is in {example}: pbc swing identify {example}")
+        return
+    files = logs or []
+    if not files:
+        raise ValueError("give logs of flights, or --example FILE to write one to try")
+    check_apart(plot, json_file)
+    check_json(json_file, *files)
+    check_picture(plot, *files)
+    found = fit([read_log(file) for file in files], confidence)
+    _show(found)
+    if plot:
+        from pacbayes_control.robots.swing.identification_pictures import draw_identified
+
+        draw_identified(found, plot)
+        say(f"Picture: {plot}")
+    write_json(json_file, found.to_dict())
+    if not found.fits:
+        raise typer.Exit(1)
+
+
+def _write_example(path: Path) -> None:
+    from pacbayes_control.robots.swing.identification.logs import synthetic_log, write_log
+
+    check_writable(path)
+    if path.exists():
+        raise ValueError(f"{path} exists: give a name that is free for the example")
+    write_log(synthetic_log(), path)
+
+
+def _show(found: Identified) -> None:
+    """The table of the fit, the verdict, and what is to be said about it."""
+    from rich.table import Table
+
+    from pacbayes_control.report.terminal import interval_ends, say, show
+
+    table = Table("", "fitted", "from", "to", "")
+    rows = (
+        ("k_u", found.k_u, "rad of yaw for a full command"),
+        ("k_p", found.k_p, "1/s"),
+        ("speed", found.speed, "m/s"),
+        ("latency", found.latency, "s"),
+    )
+    for name, estimate, unit in rows:
+        table.add_row(
+            name, f"{estimate.value:.4f}", *interval_ends(estimate.low, estimate.high), unit
+        )
+    show(table)
+    count, confidence = len(found.responses), 100 * Decimal(repr(found.confidence))
+    say(
+        f"{found.samples:,} yaws of {count} log{'s' if count > 1 else ''}, noise "
+        f"{found.noise:.4f} rad; each interval holds its true value with confidence "
+        f"{confidence.normalize():f} %, if the model fits."
+    )
+    if found.fits:
+        say("The model fits.", style="bold")
+    else:
+        say("The model does not fit: use neither these gains nor their intervals.", style="bold")
+    for remark in found.remarks:
+        say(f"- {remark}")

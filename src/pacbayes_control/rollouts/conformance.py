@@ -1,0 +1,331 @@
+"""Whether a task that somebody brings keeps the promises that a certificate rests on."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.rollouts.differences import Unread, Warned, environments_differ
+from pacbayes_control.rollouts.differences import equal_costs as equal_costs
+from pacbayes_control.rollouts.evaluation import checked_policies, table_of
+from pacbayes_control.rollouts.jobs import Job, Piece
+from pacbayes_control.rollouts.pools import ProcessPool, Workers, gathered
+from pacbayes_control.rollouts.workers import RolloutError
+from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks.environments import generator, in_a_line
+from pacbayes_control.tasks.identity import identity
+from pacbayes_control.tasks.task import as_task, noise_of
+
+LOOKED_AT = 256  # environments that are drawn to see whether they look independent
+STREAM = "conformance"
+DIFFER = "environments differ"
+Table = NDArray[np.float64 | np.uint8]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise, and whether it was kept."""
+
+    name: str
+    passed: bool
+    detail: str
+    warning: bool = False  # whether the detail needs a look, although nothing is proved broken
+
+
+class _Broken(Exception):  # noqa: N818 - a promise, not the program
+    """A promise that was not kept, and how it showed."""
+
+
+def check_task(
+    task: Task, policies: NDArray | None = None, environments: int = 8, seconds: float = 2.0
+) -> list[Check]:
+    """Try a task: a few policies in a few environments, again and again.
+
+    policies: one a row; if none are given, a few that the task has itself, or of its prior.
+    seconds: for the measurement of its speed. What passes may still break a promise elsewhere; what
+    fails does break one.
+
+    >>> from pacbayes_control.robots import Vehicle
+    >>> all(check.passed for check in check_task(Vehicle(), Vehicle().policies[:3], seconds=0.1))
+    True
+    """
+    task = as_task(task)
+    chosen = checked_policies(task, policies if policies is not None else some_policies(task))
+    with _global_states():  # they are put back, whatever the task does
+        return _checks(task, chosen, environments, seconds)
+
+
+def _checks(task: Task, policies: NDArray, environments: int, seconds: float) -> list[Check]:
+    job: Any = None
+    table: Table | None = None
+
+    def first() -> str:
+        nonlocal job, table
+        here = task.environments(environments, stream=STREAM)
+        job = Job(task, here, policies, noise_of(task, here, None))
+        table = table_of(job)
+        low, high, rollouts = table.min(), table.max(), table.size
+        return f"{rollouts} rollouts cost between {low:g} and {high:g}"
+
+    checks = [
+        _tried("environments repeat", lambda: _environments_repeat(task)),
+        _tried("streams look independent", lambda: _streams_differ(task)),
+        _tried("costs lie in [0, 1]", first),
+    ]
+    promises: dict[str, Callable[[Job, Table], str]] = {
+        "the same seed gives the same cost": _repeats,
+        "a cost does not depend on its company": _alone_as_together,
+        "policies of their own cost the same": _own_as_shared,
+        "no global random state is used": _leaves_global_state,
+        "other processes give the same costs": _elsewhere_the_same,
+        DIFFER: environments_differ,
+        "it can be told from other tasks": lambda job, _: identity(job.task),
+    }
+    for name, promise in promises.items():
+        if table is None:
+            checks.append(Check(name, False, "not tried, since the rollouts failed"))
+        else:
+            known = table
+            checks.append(_tried(name, lambda keep=promise, known=known: keep(job, known)))
+    if table is not None:
+        checks.append(_tried("speed", lambda: _speed(job, seconds)))
+    return checks
+
+
+def refuse_broken(
+    task: Task, policies: NDArray, executor: Workers = None, retries: int = 0
+) -> str | None:
+    """An error for a task that breaks a promise within a few rollouts; `check_task` tries more.
+
+    Returns a line to warn with where rollouts may ignore what is drawn. retries: as for `evaluate`.
+    """
+    task = as_task(task)
+
+    def keep(name: str, promise: Callable[[], str]) -> Check:
+        check = _tried(name, promise)
+        if not check.passed:
+            raise ValueError(
+                f"task {task.name} breaks a promise that a certificate rests on ({name}): "
+                f"{check.detail}; see pbc check"
+            )
+        return check
+
+    with _global_states(), gathered(task, executor) as crew:
+        roll = partial(table_of, executor=crew.executor, retries=retries)
+        keep("environments repeat", lambda: _environments_repeat(task))
+        keep("streams look independent", lambda: _streams_differ(task))
+        here = task.environments(4, stream=STREAM)
+        job = Job(task, here, policies[:3], noise_of(task, here, None))
+        table = roll(job)
+        keep(
+            "the same seed gives the same cost",
+            lambda: _compare(roll(job), table, "the second time"),
+        )
+        shown = keep(DIFFER, lambda: environments_differ(job, table, roll, each=False))
+    return shown.detail if shown.warning else None
+
+
+def some_policies(task: Task, count: int = 3) -> NDArray:
+    """A few policies to try a task with: its own, or of its prior, or any of the right length."""
+    if task.policies is not None:
+        rows = np.asarray(task.policies)
+        return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(int))]
+    rng = generator(0, STREAM, of="policies")
+    if task.prior is not None:
+        return task.prior.sample(rng, count)
+    if task.parameters is None:
+        raise ValueError(
+            f"the task {task.name} has no policies of its own to try: give some (--policies)"
+        )
+    return rng.standard_normal((count, task.parameters))
+
+
+def _tried(name: str, promise: Callable[[], str]) -> Check:
+    try:
+        detail = promise()
+    except (_Broken, Unread, RolloutError) as broken:
+        return Check(name, False, " ".join(str(broken).split()))
+    except Exception as error:  # of whatever somebody brings
+        return Check(name, False, in_a_line(error))
+    return Check(name, True, str(detail), isinstance(detail, Warned))
+
+
+def _environments_repeat(task: Task) -> str:
+    """Drawn again, fewer at a time, or from the middle: always the same ones."""
+    many = task.environments(LOOKED_AT, stream=STREAM, seed=1)
+    arrays = many.arrays()
+    for again, what in (
+        (task.environments(LOOKED_AT, stream=STREAM, seed=1).arrays(), slice(None)),
+        (task.environments(5, stream=STREAM, seed=1).arrays(), slice(5)),
+        (many[100:140].arrays(), slice(100, 140)),
+    ):
+        for name, array in arrays.items():
+            if not _same(np.asarray(array)[what], np.asarray(again[name])):
+                raise _Broken(f"{name!r} of the same environments was different when drawn again")
+    return f"{len(arrays)} values make an environment: {', '.join(arrays)}"
+
+
+def _streams_differ(task: Task) -> str:
+    """Other streams and seeds share no environment and are not correlated with these."""
+    draws = [
+        _rows(task.environments(LOOKED_AT, stream, seed))
+        for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
+    ]
+    first = draws[0]
+    if np.all(first == first[0]):
+        raise _Broken(
+            "all environments are the same: does draw use the generator that it is given?"
+        )
+    rows = {row.tobytes() for row in first}
+    limit = 5 / np.sqrt(LOOKED_AT)
+    for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
+        shared = rows & {row.tobytes() for row in other}
+        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few, by chance, may be
+            raise _Broken(f"{what} draws some of the same environments")
+        if np.array_equal(first, other) or _correlation(first, other) > limit:
+            raise _Broken(f"environments of {what} are correlated with these")
+    if _correlation(first[1:], first[:-1]) > limit:
+        raise _Broken("an environment is correlated with the one before it")
+    return f"{LOOKED_AT} each from two streams and two seeds"
+
+
+def _rows(environments: Environments) -> NDArray[np.float64]:
+    """Environments as rows of numbers."""
+    columns = [
+        np.asarray(array, float).reshape(len(environments), -1)
+        for array in environments.arrays().values()
+        if np.asarray(array).dtype.kind in "biuf"
+    ]
+    if not columns:
+        raise _Broken("an environment has no numbers by which to tell it from others")
+    return np.concatenate(columns, axis=1)
+
+
+def _correlation(first: NDArray, other: NDArray) -> float:
+    """The largest correlation, in size, of a column with the same column; few columns will do."""
+    largest = 0.0
+    for a, b in zip(first.T[:50], other.T[:50], strict=True):
+        if a.std() > 0 and b.std() > 0:
+            largest = max(largest, abs(float(np.corrcoef(a, b)[0, 1])))
+    return largest
+
+
+def _repeats(job: Job, table: Table) -> str:
+    """All of them once more, after whatever was left behind by the first time."""
+    _compare(table_of(job), table, "when it was rolled out again")
+    return f"{table.size} rollouts repeated, bit for bit"
+
+
+def _alone_as_together(job: Job, table: Table) -> str:
+    """Each rollout by itself, last ones first."""
+    rows, columns = job.shape
+    alone = np.empty(job.shape)
+    for row in reversed(range(rows)):
+        for column in reversed(range(columns)):
+            alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0, 0]
+    _compare(alone, table, "alone")
+    return f"{table.size} rollouts, each by itself and in the opposite order"
+
+
+def _own_as_shared(job: Job, table: Table) -> str:
+    """Policies given for each environment, as a posterior is sampled, cost what they did."""
+    assert isinstance(job.policies, np.ndarray)
+    own = np.repeat(job.policies[None], job.shape[0], axis=0)
+    turns = np.zeros(job.shape[0], int) if job.noise else np.arange(job.shape[0])
+    own = np.stack([np.roll(rows, turn, axis=0) for rows, turn in zip(own, turns, strict=True)])
+    try:
+        costs = replace(job, policies=own).run()
+    except Exception as error:
+        return f"none but a list for all environments: {type(error).__name__}, so finite lists only"
+    back = [np.roll(row, -turn) for row, turn in zip(costs, turns, strict=True)]
+    _compare(np.stack(back), table, "as one of its environment's own")
+    return f"{table.size} rollouts, with an array (environments, policies, parameters)"
+
+
+def _leaves_global_state(job: Job, table: Table) -> str:
+    """Costs do not change with the global generators, and these do not with rollouts."""
+    with _global_states() as states:
+        for seed in (1, 2):
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002 - it is what is looked for
+            before = states()
+            _compare(table_of(job), table, "when Python's or NumPy's global seed was another")
+            changed = [name for name, state in states().items() if state != before[name]]
+            if changed:
+                raise _Broken(f"a rollout draws from {changed[0]}: use the generator it is given")
+    return "neither Python's nor NumPy's" + (", nor torch's" if "torch" in sys.modules else "")
+
+
+@contextmanager
+def _global_states() -> Iterator[Callable[[], dict[str, Any]]]:
+    """A function that reads the global generators, which are put back afterwards."""
+    torch = sys.modules.get("torch")
+
+    def states() -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "Python's random": random.getstate(),
+            "np.random": str(np.random.get_state(legacy=False)),  # noqa: NPY002
+        }
+        if torch is not None:
+            found["torch's generator"] = torch.get_rng_state().numpy().tobytes()
+        return found
+
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torchs = torch.get_rng_state() if torch is not None else None
+    try:
+        yield states
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torchs)
+
+
+def _elsewhere_the_same(job: Job, table: Table) -> str:
+    """It can be sent to another process, which gets the same environments and costs."""
+    size = len(cloudpickle.dumps(job.task))
+    pool = ProcessPool(2)
+    try:
+        _compare(table_of(job, executor=pool), table, "in another process")
+    finally:
+        pool.shutdown()
+    return f"two other processes agree; the task takes {size:,} bytes to send"
+
+
+def _speed(job: Job, seconds: float) -> str:
+    """Rollouts in a second, in this process."""
+    rollouts, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        rollouts += job.run().size
+    rate = rollouts / (time.perf_counter() - started)
+    return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
+
+
+def _compare(now: NDArray, before: NDArray, when: str) -> str:
+    different = np.argwhere(now != before)
+    if len(different):
+        row, column = map(int, different[0])
+        raise _Broken(
+            f"policy {column} cost {before[row, column]!s} in environment {row}, and "
+            f"{now[row, column]!s} {when} ({len(different)} of {before.size} differ)"
+        )
+    return f"{before.size} costs agree"
+
+
+def _same(first: NDArray, second: NDArray) -> bool:
+    return first.shape == second.shape and first.tobytes() == second.tobytes()
+
+
+def passed(checks: list[Check]) -> bool:
+    """Whether all promises were kept."""
+    return all(check.passed for check in checks)

@@ -1,0 +1,209 @@
+"""Whether what is drawn for an environment shows in its rollouts.
+
+A simulator that ignores its seed or its options runs one environment again and again: the costs
+repeat, lie in [0, 1] and mean nothing. So values are swapped between environments, and rollouts in
+which nothing else changed are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.jobs import Job
+from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks.environments import Arrays
+
+STEPS = 50  # of an episode, at a first look
+MANY = 32  # environments for a second one, of whole episodes, before anything is refused
+SEED = "seed"  # of an environment of Gymnasium, beside its options
+NAMES = 20  # of values that are swapped one by one
+
+
+class Unread(Exception):  # noqa: N818 - a promise, not the program
+    """Environments that cannot be told from each other by their rollouts."""
+
+
+class Warned(str):
+    """A line that is a warning."""
+
+    __slots__ = ()
+
+
+def equal_costs(table: NDArray) -> str | None:
+    """A line if every environment gave each policy the same cost, so that nothing drawn shows.
+
+    >>> equal_costs(np.zeros((50, 3)))
+    'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
+    """
+    costs = np.asarray(table)
+    if len(costs) < 2 or (costs != costs[:1]).any():
+        return None
+    first = costs.flat[0]
+    same = f"are {first:g}" if (costs == first).all() else "are the same for each policy"
+    return (
+        f"all costs of {len(costs)} environments {same}: nothing that was drawn shows in them; see "
+        "pbc check"
+    )
+
+
+def environments_differ(
+    job: Job, costs: NDArray, roll: Callable[[Job], NDArray] = table_of, each: bool = True
+) -> str:
+    """A line on what was compared, `Warned` where that is a warning; `Unread` where it is refused.
+
+    Refused are tasks that let themselves be looked at (`observed`, as a GymTask does) and show the
+    same whatever was drawn, or whatever options were. Costs alone may be coarse: for other tasks
+    there is a warning.
+
+    Args:
+        job: what is rolled out.
+        costs: of the job.
+        roll: rolls out a job.
+        each: whether values are also swapped one by one, to name those that make no difference.
+
+    """
+    few = _Look(job, STEPS, roll, costs)
+    if job.task.observed is None:
+        return _by_costs(few, each)
+    here = job.environments
+    many = replace(job, environments=replace(here, stop=max(here.stop, here.start + MANY)))
+    return _by_observations((few, _Look(many, None, roll)), each)
+
+
+def _by_observations(looks: Sequence[_Look], each: bool) -> str:
+    names, policies = looks[0].names, looks[0].job.shape[1]
+    options = [name for name in names if name != SEED]
+    tried = f"{looks[-1].job.shape[0]} environments under {policies} policies"
+    if not any(look.varies for look in looks):
+        raise Unread(
+            f"nothing that is observed, and no cost, differs across {tried}: does reset use the "
+            "seed and the options that it is given?"
+        )
+    if options and not any(look.shows(options) for look in looks):
+        raise Unread(
+            f"options are drawn and nothing reads them ({', '.join(options)}): nothing that is "
+            f"observed, and no cost, changed in {tried} with the options of another environment; "
+            "have reset read them, or draw none"
+        )
+    if not each:
+        return "what is observed differs"
+    idle = [name for name in names[:NAMES] if not any(look.shows([name]) for look in looks)]
+    if idle:
+        return Warned(
+            f"swapped alone, {', '.join(idle)} made no difference to what is observed, nor to the "
+            f"cost: does the simulator read it? ({tried})"
+        )
+    return f"what is observed differs with {', '.join(names[:NAMES])}"
+
+
+def _by_costs(look: _Look, each: bool) -> str:
+    names, (environments, policies) = look.names, look.job.shape
+    if not each and look.varies and look.job.noise is None:
+        return "costs differ"
+    groups = [[name] for name in names[:NAMES]] if each else [names]
+    reads = [group[0] for group in groups if look.shows(group)]
+    if equal := equal_costs(look.tables[-1]):
+        return Warned(equal)
+    if not reads:
+        return Warned(
+            f"no cost of {policies} policies in {environments} environments changed when "
+            f"{' or '.join(names[:NAMES])} was that of another environment: does the rollout read "
+            "what is drawn?"
+        )
+    idle = [name for name in names[:NAMES] if each and name not in reads]
+    return f"costs differ with {', '.join(reads)}" + (
+        f", not with {', '.join(idle)}" if idle else ""
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Rollouts to compare: what is observed, where a task shows it, and costs."""
+
+    job: Job
+    steps: int | None  # that are observed at most
+    roll: Callable[[Job], NDArray]  # the costs of a job
+    costs: NDArray | None = None  # where they are known
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the values that make an environment."""
+        return list(self.job.environments.arrays())
+
+    @cached_property
+    def tables(self) -> list[NDArray]:
+        """What is observed and what it costs, as it was drawn; each (environments, policies)."""
+        *shown, job = self._jobs(self.job)
+        known = self.costs if self.costs is not None else self.roll(job)
+        return [*(self.roll(each) for each in shown), known]
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether any environment differs from the first, for any policy."""
+        return any(bool((table != table[:1]).any()) for table in self.tables)
+
+    def shows(self, names: Sequence[str]) -> bool:
+        """Whether any rollout changes with the values of other environments by these names."""
+        other = replace(self.job, environments=swapped(self.job.environments, names))
+        before = self.tables
+        try:
+            for job, table in zip(self._jobs(other), before, strict=True):
+                if not np.array_equal(self.roll(job), table):
+                    return True
+        except Exception:  # values that do not go together: so they are read
+            return True
+        return False
+
+    def _jobs(self, job: Job) -> list[Job]:
+        if job.task.observed is None:
+            return [job]
+        return [replace(job, task=_Observed(job.task, self.steps)), job]
+
+
+@dataclass(frozen=True)
+class _Observed(Task):
+    """A task whose costs are numbers for what its policies see: equal only where that is."""
+
+    task: Any
+    steps: int | None
+
+    one_by_one = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.task.name
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        return self.task.environments(n, stream, seed)
+
+    def costs(self, policies: NDArray, environments: Environments, *_: Any) -> NDArray:
+        return self.task.observed(policies, environments, self.steps)
+
+
+def swapped(environments: Environments, names: Sequence[str]) -> Environments:
+    """The same environments, but for values by these names, which are those of others."""
+
+    def draw(rng: np.random.Generator, n: int) -> Arrays:
+        arrays = environments.draw(rng, n)
+        return {**arrays, **{name: _others(np.asarray(arrays[name])) for name in names}}
+
+    words = f"{environments.task} with {', '.join(names)} swapped"
+    return replace(environments, draw=draw, task=words)
+
+
+def _others(array: NDArray) -> NDArray:
+    """For each row one of the next few that differs from it, where one does."""
+    found = array.copy()
+    for shift in range(1, min(len(array), MANY)):
+        same = (found == array).reshape(len(array), -1).all(axis=1)
+        if not same.any():
+            break
+        found[same] = np.roll(array, -shift, axis=0)[same]
+    return found

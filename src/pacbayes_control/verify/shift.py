@@ -1,0 +1,175 @@
+"""Whether a certificate holds on every distribution in the ball that it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from scipy.special import betainccinv
+
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.verify.intervals import (
+    Interval,
+    InvalidCertificate,
+    binomial_tail,
+    iv,
+    mp,
+)
+
+Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
+
+
+def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
+    """The test that a number passes if no D' in the ball costs more, where D costs `bound`.
+
+    D(Bern(b)‖Bern(U)) grows with b ≥ U: where it is at least B, so is b above the largest that the
+    ball allows.
+    """
+    u, radius = iv.mpf(bound), iv.mpf(ball.radius)
+    absolute = ball.divergence in ("kl", "chi-squared") or _order(ball.divergence) > 1
+
+    def holds(b: Interval) -> bool:
+        if b.a >= 1:
+            return True
+        if b.a < u.b:
+            return False
+        if ball.radius == 0 or (bound == 0 and absolute):
+            return True
+        if bound >= 1 or b.b <= 0:
+            return False
+        return bool(_between(ball.divergence, b, u).a >= radius.b)
+
+    return holds
+
+
+def tilted_condition(
+    holds: Callable[[Interval], bool], ball: Ball, tilt: float
+) -> Callable[[Interval], bool]:
+    """The same for a tilted certificate, whose bound on D' is that on D and B/λ more."""
+    more = iv.mpf(ball.radius) / iv.mpf(tilt)
+    return lambda b: bool(b.a >= 1) or holds(b - more)
+
+
+def check_samples(ball: Ball, spent: float | None) -> None:
+    """Whether an estimated radius is what the two samples give at the δ that was paid for it."""
+    if (ball.delta > 0) != (ball.samples is not None) or (spent or 0.0) != ball.delta:
+        raise InvalidCertificate("the budget does not pay for how the size of the shift is known")
+    if ball.samples is None:
+        return
+    shifted, training = ball.samples
+    if len(shifted) == 1:  # one cell cannot be met more often than always
+        return
+    level = ball.delta / (4 * len(shifted))
+    low, high = zip(*(_limits(k, sum(shifted), level) for k in shifted), strict=True)
+    below, above = zip(*(_limits(k, sum(training), level) for k in training), strict=True)
+    sides = list(zip(below, above, strict=True))
+    left = [max(_term(ball.divergence, x, y) for y in ys) for x, ys in zip(low, sides, strict=True)]
+    right = [
+        max(_term(ball.divergence, x, y) for y in ys) for x, ys in zip(high, sides, strict=True)
+    ]
+    needed = _of_sum(ball.divergence, _largest_sum(low, high, left, right))
+    if not mp.mpf(ball.radius) >= needed:
+        raise InvalidCertificate(
+            f"the shift is stated to be at most {ball.radius:.6g}, which these samples do not "
+            f"support ({float(needed):.6g})"
+        )
+
+
+def _largest_sum(low: Sequence, high: Sequence, left: Sequence, right: Sequence) -> Number:
+    """The maximum of chords over probabilities in a box, by duality: a minimum over multipliers."""
+    if any(mp.isinf(value) for value in right):
+        return mp.inf
+    chords = list(zip(low, high, left, right, strict=True))
+    slopes = [(top - bottom) / (b - a) for a, b, bottom, top in chords]
+    return min(
+        m + sum(max(bottom - m * a, top - m * b) for a, b, bottom, top in chords) for m in slopes
+    )
+
+
+def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
+    """Limits on a cell's probability, each wrong with probability at most `level`."""
+    upper = mp.mpf(1) if count == n else _certified(count, n, level)
+    lower = mp.mpf(0) if count == 0 else 1 - _certified(n - count, n, level)
+    return lower, upper
+
+
+def _certified(count: int, n: int, level: float) -> Number:
+    """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, moved until that is proven."""
+    guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
+    while guess < 1:
+        p = guess + widening * min(guess, 1 - guess)
+        if binomial_tail(count, n, iv.mpf(p)).b <= level:
+            return p
+        widening *= 4
+        if widening > 1:
+            break
+    return mp.mpf(1)
+
+
+def _order(divergence: str) -> float:
+    return float(divergence.removeprefix("renyi-")) if divergence.startswith("renyi-") else math.nan
+
+
+def _between(divergence: str, q: Interval, p: Interval) -> Interval:
+    """D(Bern(q)‖Bern(p)) by its definition, for q in (0, 1) and p in [0, 1)."""
+    if divergence == "reverse-kl":
+        return _kl(p, q)
+    if divergence == "kl":
+        return _kl(q, p)
+    if divergence == "total-variation":
+        return q - p
+    if divergence == "chi-squared":
+        return (q - p) ** 2 / (p * (1 - p))
+    if divergence == "hellinger":
+        return 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q))
+    order = _order(divergence)
+    if order == math.inf:
+        return iv.log(q / p)
+    a = iv.mpf(order)
+    met = iv.exp(a * iv.log(q) + (1 - a) * iv.log(p)) if p.a > 0 else iv.mpf(0)
+    return iv.log(met + iv.exp(a * iv.log(1 - q) + (1 - a) * iv.log(1 - p))) / (a - 1)
+
+
+def _kl(q: Interval, p: Interval) -> Interval:
+    met = q * iv.log(q / p) if q.a > 0 else iv.mpf(0)
+    return met + (1 - q) * iv.log((1 - q) / (1 - p))
+
+
+def _term(divergence: str, x: Number, y: Number) -> Number:
+    """What a cell of probabilities x under D' and y under D adds; at least 0, convex in both."""
+    if y == 0 or x == 0:
+        return _one_sided(divergence, x, y)
+    if divergence == "kl":
+        return x * mp.log(x / y) - x + y
+    if divergence == "reverse-kl":
+        return y * mp.log(y / x) + x - y
+    if divergence == "total-variation":
+        return abs(x - y) / 2
+    if divergence == "chi-squared":
+        return (x - y) ** 2 / y
+    if divergence == "hellinger":
+        return (mp.sqrt(x) - mp.sqrt(y)) ** 2 / 2
+    a = mp.mpf(_order(divergence))
+    return (x**a * y ** (1 - a) - y - a * (x - y)) / (a - 1)
+
+
+def _one_sided(divergence: str, x: Number, y: Number) -> Number:
+    """The same where one of the two distributions never meets the cell, or neither."""
+    if divergence in ("total-variation", "hellinger"):
+        return (x + y) / 2
+    if x == 0:  # D alone
+        return mp.inf if divergence == "reverse-kl" and y > 0 else y
+    order = _order(divergence)
+    if divergence == "reverse-kl":
+        return x
+    return x * order / (1 - order) if order < 1 else mp.inf
+
+
+def _of_sum(divergence: str, total: Number) -> Number:
+    if divergence in ("total-variation", "hellinger"):
+        return min(total, mp.mpf(1))
+    order = mp.mpf(_order(divergence))
+    if mp.isnan(order) or mp.isinf(total):
+        return total
+    inside = 1 + (order - 1) * total
+    return mp.log(inside) / (order - 1) if inside > 0 else mp.inf

@@ -1,0 +1,77 @@
+"""Benchmarks that take minutes, at a size that a test can afford: what they count and divide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loading import load
+from pacbayes_control.learn.search import Settings
+
+continuous, rollouts, swing = map(load, ("continuous", "rollouts", "swing"))
+
+
+def once(work: Callable[[], Any], at_least: float = 0.0) -> tuple[Any, float]:  # noqa: ARG001
+    return work(), 2.0
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is timed twice, and searches have two steps of two pairs."""
+    monkeypatch.setattr(swing, "repeat", once)
+    monkeypatch.setattr(continuous, "repeat", once)
+    monkeypatch.setattr(continuous, "Settings", lambda **_: Settings(steps=2, pairs=2))
+
+
+def test_the_swing_is_measured_beside_the_vehicle_by_rays_and_steps_that_were_taken():
+    found = swing.bench_swing(environments=3)
+    assert found.rollouts_per_second == 3 * found.policies / 2.0
+    ours, theirs = found.nanoseconds_per_ray_and_step, found.vehicle_nanoseconds_per_ray_and_step
+    assert found.ratio == theirs / ours
+    rays, most = 20, 200  # of the camera, and more steps than the longest rollout takes
+    assert ours > 1e9 * 2.0 / (3 * found.policies * rays * most)
+
+
+def test_a_search_is_measured_with_more_environments_and_more_policies():
+    found = continuous.scale_search(16)
+    assert [scale.environments for scale in found] == [16, 32, 64, 16, 16]
+    assert [scale.policies for scale in found] == [64, 64, 64, 128, 256]
+
+
+@pytest.mark.slow
+def test_fresh_draws_are_measured_beside_the_papers():
+    found = continuous.bench_continuous(reference_draws=400)
+    assert (found.environments, found.steps, found.population) == (100, 2, 4)
+    assert (found.rollouts, found.reference_rollouts) == (400, 40_000)
+    assert found.slack == pytest.approx(math.log(1000) / 400)
+    assert found.reference_slack == pytest.approx(math.log(2000) / 400)
+    assert found.ratio == found.reference_seconds / found.seconds
+    assert found.search_microseconds == pytest.approx(found.search_seconds / (2 * 4 * 100) * 1e6)
+    assert found.network_microseconds == found.linear_microseconds == 2.0 / (64 * 1024) * 1e6
+    assert [scale.environments for scale in found.scaling] == [1024, 2048, 4096, 1024, 1024]
+
+
+def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: pytest.MonkeyPatch):
+    overhead, folders = rollouts._overhead, []
+
+    def small(_: float, __: int, rounds: int, folder: Path | None = None) -> float:
+        folders.append(folder)
+        return overhead(1e-5, 20, rounds, folder)
+
+    monkeypatch.setattr(rollouts, "_overhead", small)
+    monkeypatch.setattr(rollouts, "_speedup", lambda _, n: float(n))
+    found = rollouts.bench_rollouts(rounds=1, speedup_rollouts=30, rollouts=200)
+    assert [folder is None for folder in folders] == [True, True, False]
+    assert found.rollouts == 200
+    assert found.speedup_2_processes == 30
+    assert found.seconds > 0
+    assert found.bare_seconds > 0
+
+
+@pytest.mark.slow
+def test_two_processes_are_measured_beside_one():
+    assert rollouts._speedup(1e-5, 40) > 0
