@@ -9,12 +9,12 @@ import numpy as np
 
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
-from pacbayes_control.learn.search import GaussianSearch, Settings
+from pacbayes_control.learn.search import GaussianSearch, SearchSettings
 from pacbayes_control.learn.training import search_posterior
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, network_start, paper_prior
 from pacbayes_control.robots.vehicle.pretrained import NETWORK
-from pacbayes_control.rollouts import sample_costs
+from pacbayes_control.rollouts import Draws, sample_costs
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ def bench_continuous(reference_draws: int = 30_000, seed: int = 0) -> Continuous
     task = Vehicle(controller=Linear())
     train = task.environments(n, stream="bench continuous", seed=seed)
     task.costs(paper_prior().mean[None], train[:1])  # compiles
-    search = GaussianSearch(paper_prior(), n, 0.009, "pinsker", Settings(), seed)
+    search = GaussianSearch(paper_prior(), n, 0.009, "pinsker", SearchSettings(), seed)
     started = time.perf_counter()
     search_posterior(task, train, search)
     search_seconds = time.perf_counter() - started
     draws = reference_draws // n
     started = time.perf_counter()
-    sample_costs(task, search.posterior, train, draws, seed=seed)
+    sample_costs(task, search.posterior, train, Draws(draws, seed))
     seconds = time.perf_counter() - started
     started = time.perf_counter()
-    sample_costs(task, search.posterior, train, reference_draws, seed=seed, shared=True)
+    sample_costs(task, search.posterior, train, Draws(reference_draws, seed, shared=True))
     reference_seconds = time.perf_counter() - started
     many = task.environments(1024, stream="bench continuous", seed=seed)
     network = Vehicle(controller=NETWORK)
@@ -88,7 +88,7 @@ def scale_search(environments: int = 1024, seed: int = 0) -> list[Scale]:
     for times, pairs in ((1, 32), (2, 32), (4, 32), (1, 64), (1, 128)):
         n = times * environments
         train = task.environments(n, stream="bench search", seed=seed)
-        settings = Settings(pairs=pairs, steps=4)
+        settings = SearchSettings(pairs=pairs, steps=4)
         search = GaussianSearch(paper_prior(), n, 0.009, "kl", settings, seed)
         started = time.perf_counter()
         search_posterior(task, train, search)

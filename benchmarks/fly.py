@@ -20,12 +20,12 @@ from measuring import conclude, main
 from pacbayes_control.cli.options import JsonFile, check_json
 from pacbayes_control.robots.swing import Swing
 from pacbayes_control.robots.swing.flight.channel import reap
-from pacbayes_control.robots.swing.flight.log import FlightLog
-from pacbayes_control.robots.swing.flight.loop import fly
+from pacbayes_control.robots.swing.flight.limits import FlightLimits
+from pacbayes_control.robots.swing.flight.log import FlightRecorder
+from pacbayes_control.robots.swing.flight.loop import fly_once
 from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.settings import Settings
 from pacbayes_control.robots.swing.flight.stages import place_of, simulated_stage
-from pacbayes_control.robots.swing.flight.world import Physics
+from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ def soak(minutes: float = 10.0, busy: int = 2) -> Soak:
     """
     task = Swing()
     steps = max(1, round(60 * minutes / task.time_step))
-    settings = Settings(
+    limits = FlightLimits(
         steps, task.time_step, misses=steps + 1, late=math.inf, speed_tolerance=math.inf
     )
     cylinders = np.array([[-1.5, 4.0, 0.4], [0.5, 5.0, 0.3], [1.8, 3.5, 0.5]])
     pilot = Pilot(task, task.policies[35])
-    physics = Physics(speed=0.0)
     with tempfile.TemporaryDirectory() as folder, _busy(busy):
-        record, log = Path(folder) / "world.jsonl", FlightLog(Path(folder) / "soak")
-        with simulated_stage(place_of(task, cylinders), record, physics) as stage:
-            flight = fly(pilot, cylinders, *stage[:3], settings, log)
-        log.close()
+        setup = WorldSetup(place_of(task, cylinders), Physics(speed=0.0))
+        recorder = FlightRecorder(Path(folder) / "soak")
+        with simulated_stage(setup, Path(folder) / "world.jsonl") as stage:
+            flight = fly_once(pilot, cylinders, stage, limits, recorder)
+        recorder.close()
     found = flight.deadlines
     return Soak(
         minutes=minutes,
@@ -74,7 +74,7 @@ def soak(minutes: float = 10.0, busy: int = 2) -> Soak:
         ticks=found.ticks,
         met=found.met,
         share=found.met / max(found.ticks, 1),
-        deadline=settings.deadline,
+        deadline=limits.deadline,
         worst=found.worst,
         percentile=found.percentile,
         unsent=found.unsent,

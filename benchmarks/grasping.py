@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -12,12 +13,12 @@ from numpy.typing import NDArray
 
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
-from pacbayes_control.report.terminal import say
+from pacbayes_control.report.console import say
 from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.bullet import bullet_endings
 from pacbayes_control.robots.grasping.simulator import LIFTED
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.rollouts import Progress
+from pacbayes_control.rollouts import Execution
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments
@@ -53,7 +54,7 @@ def bench_grasping(
     per_object: int = 25,
     reference: bool = True,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> GraspingBench:
     """Time random grasps of objects at rest in both simulators, then ours at growing sizes.
 
@@ -123,7 +124,7 @@ def random_offsets(objects: int, per_object: int, seed: int = 0) -> Floats:
 
 def _ours(task: Grasping, sample: Environments, offsets: Floats) -> NDArray:
     """Which grasps (objects, per object, 3) of objects fail, on all cores."""
-    return table_of(Job(task, sample, offsets), executor=os.cpu_count())
+    return table_of(Job(task, sample, offsets), Execution(os.cpu_count()))
 
 
 def command(seed: Seed = 0, json_file: JsonFile = None) -> None:

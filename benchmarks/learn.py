@@ -14,7 +14,7 @@ from pacbayes_control.bounds import kl_inverse, mcallester_pinsker
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
 from pacbayes_control.learn.finite import minimise
-from pacbayes_control.learn.relative_entropy import solve_programmes
+from pacbayes_control.learn.relative_entropy import Programmes, solve_programmes
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
 
@@ -49,9 +49,10 @@ def bench_learn(solver: str = "clarabel", seed: int = 0) -> LearnBench:
         return float(mcallester_pinsker(cost, posterior.kl(prior), n, delta))
 
     posterior, seconds = repeat(lambda: minimise(costs.means, n, prior, delta, "pinsker"))
-    solve_programmes(costs.means, n, prior, delta, solver=solver, lambdas=1)  # loads the solver
+    problem = Programmes(costs.means, n, prior, delta)
+    solve_programmes(problem, solver=solver, lambdas=1)  # loads the solver
     started = time.perf_counter()
-    raw = solve_programmes(costs.means, n, prior, delta, solver=solver, lambdas=100)
+    raw = solve_programmes(problem, solver=solver, lambdas=100)
     reference_seconds = time.perf_counter() - started
 
     rng = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ from rich.table import Table
 from pacbayes_control.cli.app import BAD_INPUT, USAGE_ERRORS, complain
 from pacbayes_control.cli.interrupting import INTERRUPTED
 from pacbayes_control.cli.options import write_json
-from pacbayes_control.report.terminal import say, show
+from pacbayes_control.report.console import say, show
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from measuring import conclude, main, peak_mib, repeat
-from pacbayes_control.bounds.sequential import AT_ONCE, LATER, Purse, bets, wager
+from pacbayes_control.bounds.sequential import AT_ONCE, LATER, BettingState, bets, update_wealth
 from pacbayes_control.certify.tables.columns import read_outcomes
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
 
@@ -55,7 +55,9 @@ def bench_monitor(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.csv"
         file.write_text("cost\n" + "\n".join("1" if cost else "0" for cost in costs) + "\n")
-        _, seconds = repeat(lambda: wager(Purse.full(BOUND), read_outcomes(file), BOUND))
+        _, seconds = repeat(
+            lambda: update_wealth(BettingState.initial(BOUND), read_outcomes(file), BOUND)
+        )
     few = costs[:20_000]
     started = time.perf_counter()
     _plain_loop(few)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from measuring import conclude, main, peak_mib
 from pacbayes_control.cli.options import JsonFile, check_json
-from pacbayes_control.rollouts import evaluate, pool
+from pacbayes_control.rollouts import Execution, evaluate, pool
 from pacbayes_control.tasks import FunctionTask
 
 POLICIES = 10
@@ -125,7 +125,7 @@ def _overhead(seconds: float, rollouts: int, rounds: int, folder: Path | None = 
 
     def ours(number: int) -> None:
         out = folder / str(number) if folder else None
-        evaluate(task, policies, environments, out=out)
+        evaluate(task, policies, environments, execution=Execution(store=out))
 
     def beyond(work: Callable[[], Any]) -> float:
         rollout.spent = 0.0
@@ -144,8 +144,10 @@ def _speedup(seconds: float, rollouts: int, processes: int = 2) -> float:
     half = len(environments) // 2
     one = _timed(lambda: evaluate(task, policies, environments[:half]))
     with pool(task, processes) as executor:
-        evaluate(task, policies, environments[:8], executor=executor)  # they start
-        several = _timed(lambda: evaluate(task, policies, environments, executor=executor))
+        evaluate(task, policies, environments[:8], execution=Execution(executor))  # they start
+        several = _timed(
+            lambda: evaluate(task, policies, environments, execution=Execution(executor))
+        )
     one += _timed(lambda: evaluate(task, policies, environments[half:]))
     return one / several
 
@@ -157,7 +159,9 @@ def _many(rollouts: int) -> tuple[float, float]:
     environments = task.environments(rollouts // 100, stream="bench")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "kept"
-        seconds = _timed(lambda: evaluate(task, policies, environments, out=out))
+        seconds = _timed(
+            lambda: evaluate(task, policies, environments, execution=Execution(store=out))
+        )
 
     def bare() -> None:
         rows = list(policies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,10 +12,10 @@ import typer
 
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json
-from pacbayes_control.report.terminal import bar
+from pacbayes_control.report.console import progress_bars
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle.bullet import bullet_costs
-from pacbayes_control.rollouts import Progress, mean_costs
+from pacbayes_control.rollouts import Execution, mean_costs
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def bench_vehicle(
     environments: int = 120,
     scale_to: int = 16_384,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> VehicleBench:
     """Time both simulators on the paper's 50 policies, then ours at growing sizes."""
     task = Vehicle()
@@ -94,8 +95,9 @@ def command(
     Example: .venv/bin/python benchmarks/vehicle.py --json bench.json
     """
     check_json(json_file)
-    with bar("PyBullet rollouts", environments * 50) as progress:
-        result = bench_vehicle(environments, scale_to, seed, progress)
+    with progress_bars() as tell:
+        told = Execution(progress=tell, title="PyBullet rollouts").tell
+        result = bench_vehicle(environments, scale_to, seed, told)
     conclude("vehicle", result, json_file)
 
 

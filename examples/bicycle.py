@@ -3,7 +3,7 @@
     pbc check examples/bicycle.py:task
     pbc learn examples/bicycle.py:task --environments 500 --out runs/bicycle
 
-Only its motion is written here. Rays, walls, contact, replays and speed are the library's.
+This file has its motion only: rays, walls, contact and replays come from the library.
 """
 
 import math

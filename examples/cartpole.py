@@ -3,7 +3,7 @@
     pbc check examples/cartpole.py:task
     pbc learn examples/cartpole.py:task --environments 500 --out runs/cartpole
 
-The task chooses among 27 linear controllers; `continuous` learns a distribution over all of them.
+`task` chooses among 27 linear controllers, `continuous` learns a distribution over all of them.
 """
 
 import gymnasium as gym

@@ -1,4 +1,4 @@
-"""What tests of flights share: a task, a run, cylinders, and simulated stages."""
+"""Shared by tests of flights: a task, a run, cylinders, and simulated stages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots.swing import Swing
 from pacbayes_control.robots.swing.flight.faults import Fault
-from pacbayes_control.robots.swing.flight.log import Flight, FlightLog
-from pacbayes_control.robots.swing.flight.loop import fly
+from pacbayes_control.robots.swing.flight.limits import FlightLimits
+from pacbayes_control.robots.swing.flight.log import FlightRecord, FlightRecorder
+from pacbayes_control.robots.swing.flight.loop import fly_once
 from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.settings import Settings
 from pacbayes_control.robots.swing.flight.stages import Stage, place_of, virtual_stage
-from pacbayes_control.robots.swing.flight.world import Physics
+from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
 from pacbayes_control.rollouts.evaluation import origin_of
 from pacbayes_control.tasks.task import noise_of
 
@@ -31,13 +31,13 @@ SEED = 7
 
 
 def certified(task: Any = TASK) -> Run[Any]:
-    """A run whose costs were made up: a dozen good policies, and the rest fail in every other."""
+    """A run with made-up costs: a dozen good policies, and the others fail every second time."""
     policies, n = task.policies, 100
     good = np.isin(np.arange(len(policies)), [21, 23, 29, 30, 37, 48, 49, 54, 55, 56, 57, 58])
     failed = np.arange(n)[:, None] % np.where(good, 20, 2) == 0
     train = task.environments(n, stream="train")
     origin = origin_of(task, train, noise_of(task, train, None))
-    return learn_finite(Costs(failed, (), origin, policies), delta=0.01)
+    return learn_finite(Costs(failed, (), origin, parameters=policies), delta=0.01)
 
 
 def pilot() -> Pilot:
@@ -48,22 +48,22 @@ def stage(
     cylinders: np.ndarray = CALM, *faults: str, physics: Physics | None = None, seed: int = SEED
 ) -> Stage:
     """A simulated world in virtual time."""
-    struck = [Fault.parse(text) for text in faults]
-    return virtual_stage(place_of(TASK, cylinders), physics, struck, seed)
+    place, parsed = place_of(TASK, cylinders), tuple(Fault.parse(text) for text in faults)
+    return virtual_stage(WorldSetup(place, physics or Physics(), parsed, seed))
 
 
 def flown(
     where: Stage,
     cylinders: np.ndarray = CALM,
-    settings: Settings | None = None,
-    log: FlightLog | None = None,
+    limits: FlightLimits | None = None,
+    log: FlightRecorder | None = None,
     by: Pilot | None = None,
-) -> Flight:
-    return fly(by or pilot(), cylinders, where.tracker, where.drone, where.clock, settings, log)
+) -> FlightRecord:
+    return fly_once(by or pilot(), cylinders, where, limits, log)
 
 
 def received(record: Sequence[dict[str, Any]], what: str) -> list[float]:
-    """When the world received a command, or saw something happen: its own testimony."""
+    """When the world received a command, or recorded an event."""
     return [entry["time"] for entry in record if entry["what"] == what]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.robots.grasping import pictures as grasp_pictures
 from pacbayes_control.robots.grasping.rendering import shaded
-from pacbayes_control.verify import runs
+from pacbayes_control.verify import intervals
 from pacbayes_control.verify.intervals import Interval, iv
 from sizes import FULL, sized
 
@@ -36,4 +36,4 @@ def plain_kl(patch: pytest.MonkeyPatch) -> None:
         return iv.mpf(posterior.kl(prior))
 
     if not FULL:
-        patch.setattr(runs, "kl_gaussian", kl)
+        patch.setattr(intervals, "kl_gaussian", kl)

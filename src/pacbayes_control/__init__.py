@@ -1,28 +1,31 @@
-"""Learn a policy for a robot, and a certificate of how it will do where it has never been.
+"""Learn a policy for a robot, and certify how well it does in new environments.
 
-Costs, evaluate, mean_costs,    what each policy cost in each environment
+Costs, evaluate, mean_costs,    the cost of each policy in each environment
 sample_costs, RolloutError
-check_task                      whether a task of yours keeps what a certificate rests on
 read_campaign                   the same from a CSV or NumPy file
+check_task                      whether your task meets the requirements of a certificate
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained, compare
-learn_gaussian, learn_family    the same over continuous policies (Settings: of the search)
+learn_gaussian, learn_family    the same over continuous policies
+learn_task, load_task           the same for a task by its name
+Plan, SearchSettings,           settings: what to learn, how to search, where to roll out
+Execution
 learn_one, certify_draw         one policy from a continuous class
-GaussianPrior, learn_elsewhere, where a prior over continuous policies may come from
+GaussianPrior, pretrain_prior,  priors over continuous policies
 set_aside, imitate
-Run, Certificate, Categorical,  what they return
+Run, Certificate, Categorical,  their results
 DiagonalGaussian
-under_shift, learn_tilted,      a certificate when the world shifts, by a ball of distributions
+under_shift, learn_tilted,      a certificate for every distribution in a ball
 curve
 Ball, ball_between,             how large the ball is: assumed, known, or estimated
 ball_of_samples
-Monitor, Promise                a certificate against what happened in deployment
-verify                          check a run without trusting whoever computed it
-sign, check_signature           who vouches for a run, by SSH keys
-DeployedPolicy                  what a run certifies, on the robot
-AlteredRun, InvalidCertificate  what verify raises
-InvalidSignature                what check_signature raises
-SearchStopped                   what a search raises that met a cost that is none
+Monitor, Promise                a certificate compared with the outcomes of a deployment
+verify                          check a run without trusting its author
+sign, check_signature           sign a run with an SSH key, and check the signature
+DeployedPolicy                  the certified policy of a run, on the robot
+AlteredRun, InvalidCertificate  errors of verify
+InvalidSignature                error of check_signature
+SearchStopped                   error of a search that met a cost outside [0, 1]
 
 >>> import pacbayes_control as pbc
 >>> costs = pbc.Costs([[0, 1], [0, 0], [0, 1]] * 100)
@@ -49,28 +52,37 @@ if TYPE_CHECKING:
     from pacbayes_control.deploy.policy import DeployedPolicy
     from pacbayes_control.learn import (
         GaussianPrior,
+        Plan,
+        SearchSettings,
         SearchStopped,
-        Settings,
         certify_draw,
         compare,
         imitate,
         learn_best,
         learn_constrained,
-        learn_elsewhere,
         learn_family,
         learn_finite,
         learn_gaussian,
         learn_one,
+        learn_task,
         learn_tilted,
+        pretrain_prior,
         set_aside,
     )
-    from pacbayes_control.rollouts import RolloutError, evaluate, mean_costs, sample_costs
+    from pacbayes_control.rollouts import (
+        Execution,
+        RolloutError,
+        evaluate,
+        mean_costs,
+        sample_costs,
+    )
     from pacbayes_control.rollouts.conformance import check_task
+    from pacbayes_control.tasks.loading import load_task
     from pacbayes_control.verify import InvalidCertificate, verify
     from pacbayes_control.verify.signing import InvalidSignature, check_signature, sign
 
 # Where each public name lives. They are imported when first used, so that importing the package is
-# cheap: nobody who wants a bound should wait for a simulator to load.
+# cheap: computing a bound should not need to load a simulator.
 _HOMES = {
     "AlteredRun": "certify.run",
     "Ball": "certify.balls",
@@ -82,12 +94,14 @@ _HOMES = {
     "GaussianPrior": "learn",
     "InvalidCertificate": "verify",
     "InvalidSignature": "verify.signing",
+    "Execution": "rollouts",
     "Monitor": "deploy.monitor",
+    "Plan": "learn",
     "Promise": "deploy.monitor",
     "RolloutError": "rollouts",
     "Run": "certify.run",
     "SearchStopped": "learn",
-    "Settings": "learn",
+    "SearchSettings": "learn",
     "ball_between": "certify.balls",
     "ball_of_samples": "certify.balls",
     "certify_draw": "learn",
@@ -99,12 +113,14 @@ _HOMES = {
     "imitate": "learn",
     "learn_best": "learn",
     "learn_constrained": "learn",
-    "learn_elsewhere": "learn",
+    "pretrain_prior": "learn",
     "learn_family": "learn",
     "learn_finite": "learn",
     "learn_gaussian": "learn",
     "learn_one": "learn",
+    "learn_task": "learn",
     "learn_tilted": "learn",
+    "load_task": "tasks.loading",
     "mean_costs": "rollouts",
     "read_campaign": "certify.tables.campaigns",
     "sample_costs": "rollouts",
@@ -122,15 +138,17 @@ __all__ = [
     "Costs",
     "DeployedPolicy",
     "DiagonalGaussian",
+    "Execution",
     "GaussianPrior",
     "InvalidCertificate",
     "InvalidSignature",
     "Monitor",
+    "Plan",
     "Promise",
     "RolloutError",
     "Run",
+    "SearchSettings",
     "SearchStopped",
-    "Settings",
     "ball_between",
     "ball_of_samples",
     "certify_draw",
@@ -142,13 +160,15 @@ __all__ = [
     "imitate",
     "learn_best",
     "learn_constrained",
-    "learn_elsewhere",
     "learn_family",
     "learn_finite",
     "learn_gaussian",
     "learn_one",
+    "learn_task",
     "learn_tilted",
+    "load_task",
     "mean_costs",
+    "pretrain_prior",
     "read_campaign",
     "sample_costs",
     "set_aside",

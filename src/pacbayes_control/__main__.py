@@ -1,6 +1,6 @@
 """`python -m pacbayes_control` is `pbc`.
 
-Nothing is imported before Ctrl-C is handled: the commands take a moment to load.
+The handler of Ctrl-C is installed before the commands are imported, which takes a moment.
 """
 
 from pacbayes_control.cli.interrupting import interruption

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loading import load
-from pacbayes_control.learn.search import Settings
+from pacbayes_control.learn.search import SearchSettings
 
 continuous, rollouts, swing = map(load, ("continuous", "rollouts", "swing"))
 
@@ -24,7 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed twice, and searches have two steps of two pairs."""
     monkeypatch.setattr(swing, "repeat", once)
     monkeypatch.setattr(continuous, "repeat", once)
-    monkeypatch.setattr(continuous, "Settings", lambda **_: Settings(steps=2, pairs=2))
+    monkeypatch.setattr(continuous, "SearchSettings", lambda **_: SearchSettings(steps=2, pairs=2))
 
 
 def test_the_swing_is_measured_beside_the_vehicle_by_rays_and_steps_that_were_taken():

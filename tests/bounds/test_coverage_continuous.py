@@ -36,10 +36,10 @@ from pacbayes_control.bounds import (
     single_draw,
 )
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.learn import certify_draw, learn_family, learn_finite, learn_gaussian
+from pacbayes_control.learn import Plan, certify_draw, learn_family, learn_finite, learn_gaussian
 from pacbayes_control.learn.gaussian import certify_posterior, split_budget
 from pacbayes_control.learn.priors import GaussianPrior, scaled, set_aside
-from pacbayes_control.learn.search import Settings
+from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.rollouts import evaluate, sample_costs
 from pacbayes_control.tasks import Environments, Noise
 from sizes import sized
@@ -346,7 +346,12 @@ def test_the_certificate_of_a_posterior_that_votes_holds(noisy, shared):
         budget = split_budget(DELTA, method)
         draws = 8 if shared else 2
         run = certify_posterior(
-            task, environments, prior, posterior, budget, method, "kl", draws, shared, seed
+            task,
+            environments,
+            prior,
+            posterior,
+            budget,
+            Plan(method=method, objective="kl", draws=draws, shared_draws=shared, seed=seed),
         )
         assert run.certificate.noise == ("the thresholds" if noisy else None)
         return run.certificate.bound, posterior
@@ -357,11 +362,11 @@ def test_the_certificate_of_a_posterior_that_votes_holds(noisy, shared):
 @pytest.mark.parametrize("noisy", [False, True])
 def test_the_certificate_of_a_search_holds(noisy):
     task = Lanes(lanes=6, lean=0.8, noisy=noisy)
-    settings = Settings(pairs=6, steps=5, step_size=0.4)
+    settings = SearchSettings(pairs=6, steps=5, step_size=0.4)
 
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         run = learn_gaussian(
-            task, environments, standard(6), DELTA, settings=settings, draws=2, seed=seed
+            task, environments, standard(6), Plan(delta=DELTA, search=settings, draws=2, seed=seed)
         )
         return run.certificate.bound, run.posterior
 
@@ -374,7 +379,9 @@ def learnt_by_heart() -> NDArray[np.bool_]:
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         posterior = voted_posterior(environments, TASK.lanes, 2.0, 0.02)
         budget, prior = split_budget(DELTA, "kl"), standard(TASK.lanes)
-        run = certify_posterior(TASK, environments, prior, posterior, budget, draws=10, seed=seed)
+        run = certify_posterior(
+            TASK, environments, prior, posterior, budget, Plan(draws=10, seed=seed)
+        )
         return run.certificate.bound, posterior
 
     return violations(TASK, certify, N)
@@ -390,7 +397,12 @@ def one_shared_policy() -> NDArray[np.bool_]:
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         budget, posterior = split_budget(DELTA, "kl"), prior.distribution
         run = certify_posterior(
-            task, environments, prior, posterior, budget, draws=1, shared=True, seed=seed
+            task,
+            environments,
+            prior,
+            posterior,
+            budget,
+            Plan(draws=1, shared_draws=True, seed=seed),
         )
         return run.certificate.bound, posterior
 
@@ -418,13 +430,11 @@ def certificates_that_count_shared_draws_as_fresh() -> Any:
     def mistake(estimate: float, policies: int, delta: float) -> Floats:
         return fresh_draws(estimate, 100 * policies, delta)
 
-    return with_a_mistake(
-        one_shared_policy, "pacbayes_control.certify.issuing.shared_draws", mistake
-    )
+    return with_a_mistake(one_shared_policy, "pacbayes_control.bounds.shared_draws", mistake)
 
 
 def certificates_that_take_the_estimate_as_exact() -> Any:
-    draws = "pacbayes_control.certify.issuing.shared_draws"
+    draws = "pacbayes_control.bounds.shared_draws"
     return with_a_mistake(one_shared_policy, draws, lambda estimate, *_: estimate)
 
 
@@ -480,8 +490,8 @@ def test_the_certificate_with_a_prior_from_a_part_holds_and_the_rest_is_all_it_m
         posterior = voted_posterior(rest, task.lanes, 0.3) if seed % 2 else prior.distribution
         budget = split_budget(DELTA, "kl")
         with pytest.raises(ValueError, match="prior has seen some"):
-            certify_posterior(task, environments, prior, posterior, budget, draws=1)
-        run = certify_posterior(task, rest, prior, posterior, budget, draws=1, seed=seed)
+            certify_posterior(task, environments, prior, posterior, budget, Plan(draws=1))
+        run = certify_posterior(task, rest, prior, posterior, budget, Plan(draws=1, seed=seed))
         assert (run.certificate.environments, run.certificate.set_aside) == (16, 24)
         return run.certificate.bound, posterior
 
@@ -521,10 +531,12 @@ def best_of_a_family_at_the_full_delta() -> Any:
 def test_the_certificate_of_the_best_of_several_variances_holds():
     task = Lanes(lanes=6, lean=0.8)
     family = scaled(standard(6), (0.04, 0.25, 1.0))
-    settings = Settings(pairs=4, steps=3, step_size=0.5)
+    settings = SearchSettings(pairs=4, steps=3, step_size=0.5)
 
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
-        run = learn_family(task, environments, family, DELTA, settings=settings, draws=2, seed=seed)
+        run = learn_family(
+            task, environments, family, Plan(delta=DELTA, search=settings, draws=2, seed=seed)
+        )
         assert sum(run.certificate.budget.values()) <= DELTA * (1 + 1e-9)
         return run.certificate.bound, run.posterior
 
@@ -559,7 +571,7 @@ def test_the_certificate_of_a_single_draw_holds(noisy):
 
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         posterior = voted_posterior(environments, task.lanes, *((1.0, 0.3), (0.2, 0.9))[seed % 2])
-        run = certify_draw(task, environments, prior, posterior, DELTA, seed=seed)
+        run = certify_draw(task, environments, prior, posterior, Plan(delta=DELTA, seed=seed))
         assert run.costs.parameters is not None
         return run.certificate.bound, run.costs.parameters[0]
 

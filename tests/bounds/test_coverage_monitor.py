@@ -1,7 +1,7 @@
 """Whether a monitor that is watched after every outcome keeps its level, and what it finds.
 
 Deployments exactly at the boundary, where the mean cost is the bound, are watched for 1,000
-outcomes, by a loop over the outcomes that shares nothing with `wager` but the bets. For a few
+outcomes, by a loop over the outcomes that shares nothing with `update_wealth` but the bets. For few
 outcomes the probability of an alarm is also computed without sampling, by going through all
 sequences. The interval depends on the sum of the outcomes alone: there, deployments that it has
 never missed are a chain on the counts. The same numbers must catch monitors that are wrong.
@@ -24,11 +24,11 @@ from loading import load
 from pacbayes_control.bounds.sequential import (
     AT_ONCE,
     LATER,
-    Purse,
+    BettingState,
     bets,
     binomial_p_value,
     confidence_sequence,
-    wager,
+    update_wealth,
 )
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.deploy.monitor import Monitor, Promise
@@ -158,7 +158,7 @@ def test_graded_outcomes_keep_the_level():
     assert within(evidence >= 1 / ALPHA)
     assert np.mean(evidence >= 1 / ALPHA) > 0.005
     for column in range(100):  # and by the wager itself
-        log_e = wager(Purse.full(bound), costs[:, column], bound)[1]
+        log_e = update_wealth(BettingState.initial(bound), costs[:, column], bound)[1]
         assert math.exp(log_e.max()) == pytest.approx(evidence[column], rel=1e-9)
 
 
@@ -320,7 +320,7 @@ def test_the_benchmark_simulates_the_monitor_and_sums_the_others(factor):
 
 def test_the_benchmark_s_loop_bets_as_the_monitor_does():
     costs = failing(1.5 * BOUND, 3)[:, 0].astype(float)
-    log_e = wager(Purse.full(BOUND), costs, BOUND)[1]
+    log_e = update_wealth(BettingState.initial(BOUND), costs, BOUND)[1]
     assert benchmark._plain_loop(costs) == pytest.approx(math.exp(log_e.max()), rel=1e-9)
 
 

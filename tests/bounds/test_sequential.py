@@ -22,13 +22,13 @@ from pacbayes_control.bounds import kl_bernoulli
 from pacbayes_control.bounds.sequential import (
     AT_ONCE,
     LATER,
-    Purse,
+    BettingState,
     bets,
     binomial_p_value,
     chernoff_p_value,
     confidence_sequence,
-    wager,
-    wager_on_counts,
+    update_wealth,
+    update_wealth_by_counts,
 )
 from sizes import sized
 
@@ -41,18 +41,18 @@ MANY = sized(100_000, full=1_000_000)
 
 def e_values(costs: Floats, bound: float) -> Floats:
     """After each of the outcomes."""
-    return np.exp(wager(Purse.full(bound), costs, bound)[1])
+    return np.exp(update_wealth(BettingState.initial(bound), costs, bound)[1])
 
 
 def e_value_of_counts(batches: list[tuple[int, int]], bound: float) -> float:
     """After batches of failures among trials."""
-    purse = Purse.full(bound)
+    purse = BettingState.initial(bound)
     for failures, trials in batches:
-        purse = wager_on_counts(purse, failures, trials, bound)
+        purse = update_wealth_by_counts(purse, failures, trials, bound)
     return math.exp(purse.log_value(bound))
 
 
-def alike(one: Purse, other: Purse) -> bool:
+def alike(one: BettingState, other: BettingState) -> bool:
     """Whether two purses hold the same, in whatever units, but for rounding."""
     assert one.trials == other.trials
     wealth = other.wealth * math.exp(other.scale - one.scale)
@@ -205,9 +205,11 @@ def support(bound: float) -> list[tuple[Floats, Floats]]:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_no_bet_wins_on_average_while_the_promise_holds(bound):
-    """By one outcome of each kind, bet by bet, through `wager` itself."""
+    """By one outcome of each kind, bet by bet, through `update_wealth` itself."""
     for values, probabilities in support(bound):
-        purses = [wager(Purse.full(bound), np.array([c]), bound)[0] for c in values]
+        purses = [
+            update_wealth(BettingState.initial(bound), np.array([c]), bound)[0] for c in values
+        ]
         growth = np.array([purse.wealth * math.exp(purse.scale) / AT_ONCE for purse in purses])
         assert np.all(growth >= 0.01 * (1 - 1e-12))
         assert np.all(probabilities @ growth <= 1 + 1e-9)
@@ -269,7 +271,7 @@ def test_counts_are_never_more_evidence_than_the_outcomes_in_any_order(bound):
     rng = np.random.default_rng(7)
     for _ in range(60):
         outcomes = (rng.random(40) < rng.choice([bound, 0.3, 0.9])).astype(float)
-        one_by_one = wager(Purse.full(bound), outcomes, bound)[1][-1]
+        one_by_one = update_wealth(BettingState.initial(bound), outcomes, bound)[1][-1]
         cuts = np.sort(rng.choice(np.arange(1, 40), rng.integers(0, 6), replace=False))
         batches = [(int(part.sum()), len(part)) for part in np.split(outcomes, cuts)]
         assert math.log(e_value_of_counts(batches, bound)) <= one_by_one + 1e-9
@@ -278,7 +280,7 @@ def test_counts_are_never_more_evidence_than_the_outcomes_in_any_order(bound):
 def test_all_of_the_wealth_is_staked_or_follows():
     assert AT_ONCE + LATER == 1
     for bound in BOUNDS:
-        purse = Purse.full(bound)
+        purse = BettingState.initial(bound)
         assert (purse.trials, purse.scale) == (0, 0)
         assert purse.log_value(bound) == pytest.approx(0, abs=1e-14)
 
@@ -287,7 +289,7 @@ def test_all_of_the_wealth_is_staked_or_follows():
 def test_the_wager_is_a_plain_loop_of_bets(bound):
     """With what follows later and what stays in the pocket, in arithmetic of 30 digits."""
     costs = mixed_outcomes(130)
-    purse, log_e = wager(Purse.full(bound), costs, bound)
+    purse, log_e = update_wealth(BettingState.initial(bound), costs, bound)
     stakes, shares = bets(bound)
     with mpmath.workdps(30):
         wealth = [mpmath.mpf(AT_ONCE) for _ in stakes]
@@ -326,8 +328,8 @@ def loop_of_logarithms(costs: Floats, bound: float) -> Floats:
 def test_the_wager_is_a_loop_of_logarithms_up_and_down(bound):
     """To where the wealth needs units of its own, and back to where most of it is lost."""
     costs = np.repeat([1.0, 0.0], [350, 10_000])
-    assert wager(Purse.full(bound), costs[:350], bound)[0].scale > 100
-    _, log_e = wager(Purse.full(bound), costs, bound)
+    assert update_wealth(BettingState.initial(bound), costs[:350], bound)[0].scale > 100
+    _, log_e = update_wealth(BettingState.initial(bound), costs, bound)
     assert log_e[-1] < 0
     assert log_e == pytest.approx(loop_of_logarithms(costs, bound), rel=1e-10, abs=1e-8)
 
@@ -336,7 +338,7 @@ def test_the_wager_is_a_loop_of_logarithms_up_and_down(bound):
 def test_beyond_the_range_of_numbers_the_e_value_is_never_too_large():
     """At e³⁷⁰⁰, bets that have won less are lost; when the others fall, they are missed."""
     costs = np.repeat([1.0, 0.0], [2000, 30_000])
-    _, log_e = wager(Purse.full(0.114), costs, 0.114)
+    _, log_e = update_wealth(BettingState.initial(0.114), costs, 0.114)
     exact = loop_of_logarithms(costs, 0.114)
     assert exact.max() > 3700
     assert np.all(log_e <= exact + 1e-6)
@@ -354,10 +356,10 @@ def test_beyond_the_range_of_numbers_the_e_value_is_never_too_large():
 )
 def test_the_wager_is_the_same_in_pieces_as_at_once(cuts, bound, seed):
     costs = mixed_outcomes(9000, seed)
-    at_once, path_at_once = wager(Purse.full(bound), costs, bound)
-    purse, path = Purse.full(bound), []
+    at_once, path_at_once = update_wealth(BettingState.initial(bound), costs, bound)
+    purse, path = BettingState.initial(bound), []
     for piece in np.split(costs, sorted(cuts)):
-        purse, part = wager(purse, piece, bound)
+        purse, part = update_wealth(purse, piece, bound)
         path.append(part)
         if len(part):
             assert purse.log_value(bound) == pytest.approx(part[-1], rel=1e-12, abs=1e-9)
@@ -367,27 +369,27 @@ def test_the_wager_is_the_same_in_pieces_as_at_once(cuts, bound, seed):
 
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 500])
 def test_the_wager_is_the_same_one_by_one(n):
-    costs, purse = mixed_outcomes(n), Purse.full(0.114)
-    _, path = wager(purse, costs, 0.114)
+    costs, purse = mixed_outcomes(n), BettingState.initial(0.114)
+    _, path = update_wealth(purse, costs, 0.114)
     assert path.shape == (n,)
     for step in range(n):
-        purse, last = wager(purse, costs[step : step + 1], 0.114)
+        purse, last = update_wealth(purse, costs[step : step + 1], 0.114)
         assert float(last[0]) == pytest.approx(path[step], rel=1e-12, abs=1e-10)
 
 
 def test_without_outcomes_nothing_is_won_or_lost():
-    purse, _ = wager(Purse.full(0.114), mixed_outcomes(50), 0.114)
-    same, path = wager(purse, np.empty(0), 0.114)
+    purse, _ = update_wealth(BettingState.initial(0.114), mixed_outcomes(50), 0.114)
+    same, path = update_wealth(purse, np.empty(0), 0.114)
     assert path.shape == (0,)
     assert (same.trials, same.scale) == (50, purse.scale)
     assert np.array_equal(same.wealth, purse.wealth)
 
 
 def test_the_wager_leaves_what_it_was_given_as_it_was():
-    purse, costs = Purse.full(0.114), mixed_outcomes(300)
+    purse, costs = BettingState.initial(0.114), mixed_outcomes(300)
     before = costs.copy()
-    wager(purse, costs, 0.114)
-    wager_on_counts(purse, 3, 20, 0.114)
+    update_wealth(purse, costs, 0.114)
+    update_wealth_by_counts(purse, 3, 20, 0.114)
     assert np.all(purse.wealth == AT_ONCE)
     assert (purse.scale, purse.trials) == (0, 0)
     assert np.array_equal(costs, before)
@@ -395,10 +397,10 @@ def test_the_wager_leaves_what_it_was_given_as_it_was():
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_counts_of_single_outcomes_are_the_outcomes(bound):
-    one, other = Purse.full(bound), Purse.full(bound)
+    one, other = BettingState.initial(bound), BettingState.initial(bound)
     for cost in np.random.default_rng(5).random(sized(80, full=300)) < 0.2:
-        one, path = wager(one, np.array([float(cost)]), bound)
-        other = wager_on_counts(other, int(cost), 1, bound)
+        one, path = update_wealth(one, np.array([float(cost)]), bound)
+        other = update_wealth_by_counts(other, int(cost), 1, bound)
         assert other.log_value(bound) == pytest.approx(path[0], rel=1e-9, abs=1e-9)
     assert alike(one, other)
 
@@ -412,7 +414,7 @@ def test_what_is_staked_later_is_not_staked_on_outcomes_known_by_counts(bound, f
     log_e = np.logaddexp(
         np.logaddexp.reduce(logs + np.log(shares)) + math.log(AT_ONCE), math.log(LATER / trials)
     )
-    purse = wager_on_counts(Purse.full(bound), failures, trials, bound)
+    purse = update_wealth_by_counts(BettingState.initial(bound), failures, trials, bound)
     assert purse.trials == trials
     assert purse.log_value(bound) == pytest.approx(log_e, rel=1e-9, abs=1e-9)
 
@@ -426,7 +428,11 @@ def test_whoever_decides_when_to_report_counts_gains_nothing_by_it():
         for k in range(n + 1):
             stop = 0.0
             if n:
-                stop = math.exp(wager_on_counts(Purse.full(bound), k, n, bound).log_value(bound))
+                stop = math.exp(
+                    update_wealth_by_counts(BettingState.initial(bound), k, n, bound).log_value(
+                        bound
+                    )
+                )
             on = 0.0
             if n < horizon:
                 on = bound * best[n + 1, k + 1] + (1 - bound) * best[n + 1, k]
@@ -443,11 +449,13 @@ def test_the_same_number_of_failures_is_more_evidence_at_the_end():
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_hundred_thousand_failures_in_a_row_overflow_nothing(bound):
     """Warnings are errors here: neither an overflow nor a logarithm of zero would pass."""
-    purse, log_e = wager(Purse.full(bound), np.ones(100_000), bound)
+    purse, log_e = update_wealth(BettingState.initial(bound), np.ones(100_000), bound)
     assert np.all(np.isfinite(purse.wealth))
     assert np.all(np.isfinite(log_e))
     assert np.all(np.diff(log_e) >= -1e-9)
-    counted = wager_on_counts(Purse.full(bound), 100_000, 100_000, bound).log_value(bound)
+    counted = update_wealth_by_counts(
+        BettingState.initial(bound), 100_000, 100_000, bound
+    ).log_value(bound)
     assert math.log(AT_ONCE) - 1e-6 <= counted - log_e[-1] <= 1e-6
     if bound < 0.95:
         assert log_e[-1] > 1000
@@ -455,13 +463,13 @@ def test_a_hundred_thousand_failures_in_a_row_overflow_nothing(bound):
 
 @pytest.mark.parametrize("bound", [1e-12, 0.114, 1.0])
 def test_many_successes_in_a_row_underflow_nothing(bound):
-    purse, log_e = wager(Purse.full(bound), np.zeros(MANY), bound)
+    purse, log_e = update_wealth(BettingState.initial(bound), np.zeros(MANY), bound)
     assert np.all(np.isfinite(purse.wealth))
     assert np.all(np.isfinite(log_e))
     assert np.all(np.diff(log_e) <= 1e-9)
     assert log_e[-1] <= 1e-12
     assert log_e[-1] >= math.log(LATER / MANY)  # what has not been staked
-    again = wager(purse, np.ones(1000), bound)[1]
+    again = update_wealth(purse, np.ones(1000), bound)[1]
     assert np.all(np.isfinite(again))
 
 
@@ -471,24 +479,24 @@ def test_what_was_won_by_failures_can_be_lost_again(bound):
     """Many failures, then successes, until the wealth needs no units of its own."""
     # Only where failures win much and successes lose some is the way up and back that long.
     failures, successes = (100_000, 1_000_000) if bound == 0.114 else (MANY // 10, MANY)
-    purse, up = wager(Purse.full(bound), np.ones(failures), bound)
+    purse, up = update_wealth(BettingState.initial(bound), np.ones(failures), bound)
     assert (purse.scale > 0) == (bound < 0.9)
-    purse, down = wager(purse, np.zeros(successes), bound)
+    purse, down = update_wealth(purse, np.zeros(successes), bound)
     assert np.all(np.isfinite(up))
     assert np.all(np.isfinite(down))
     assert np.all(np.isfinite(purse.wealth))
     if bound < 0.1:  # then a success costs next to nothing
-        purse = wager_on_counts(purse, 0, 10**14, bound)
+        purse = update_wealth_by_counts(purse, 0, 10**14, bound)
     assert purse.scale == 0
     log_value = purse.log_value(bound)
     assert math.log(LATER / purse.trials) - 1e-9 <= log_value <= 1e-9
-    _, again = wager(purse, np.ones(1000), bound)
+    _, again = update_wealth(purse, np.ones(1000), bound)
     assert np.all(np.isfinite(again))
     assert again[-1] >= log_value
 
 
 def test_nothing_can_exceed_a_bound_of_one():
-    _, log_e = wager(Purse.full(1.0), mixed_outcomes(1000), 1.0)
+    _, log_e = update_wealth(BettingState.initial(1.0), mixed_outcomes(1000), 1.0)
     assert log_e == pytest.approx(np.zeros(1000), abs=1e-12)
 
 
@@ -497,7 +505,7 @@ def test_nothing_can_exceed_a_bound_of_one():
 def test_a_rate_slightly_above_the_bound_is_found_in_the_end(bound):
     n, rng = 600_000 if bound == 0.05 else 300_000, np.random.default_rng(7)
     outcomes = (rng.random(n) < 1.05 * bound).astype(float)
-    _, log_e = wager(Purse.full(bound), outcomes, bound)
+    _, log_e = update_wealth(BettingState.initial(bound), outcomes, bound)
     assert log_e[999] < math.log(20)  # not by a fluke at the start
     assert log_e[-1] > math.log(1e6)
 
@@ -524,7 +532,7 @@ def test_a_change_after_a_long_good_time_is_found_soon():
         k, n = np.cumsum(costs)[:, None], np.arange(1, len(costs) + 1)[:, None]
         logs = k * np.log1p(stakes * (1 - bound)) + (n - k) * np.log1p(-stakes * bound)
         at_once = np.logaddexp.reduce(logs + np.log(shares), axis=1)
-        _, log_e = wager(Purse.full(bound), costs, bound)
+        _, log_e = update_wealth(BettingState.initial(bound), costs, bound)
         for found, path in ((delays, log_e), (delays_at_once, at_once)):
             assert path[:good].max() < math.log(20)
             crossed = path >= math.log(20)

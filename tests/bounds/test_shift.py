@@ -564,7 +564,7 @@ def test_an_unknown_divergence_is_refused(name):
 
 @pytest.mark.parametrize("name", RENYI)
 def test_renyi_s_divergences_have_no_variational_inequality(name):
-    with pytest.raises(ValueError, match=f"{name} is no f-divergence, so that it has no conjugate"):
+    with pytest.raises(ValueError, match=f"{name} has no conjugate f\\*: choose an f-divergence"):
         f_divergence_inequality([0, 1], 0.1, name)
 
 

@@ -62,11 +62,11 @@ def test_other_words_are_refused(text, message):
         (("kl", math.inf), "must be a finite number of at least 0"),
         (("kl", 0.1, ""), "does not say in plain words"),
         (("kl", 0.1, "one\nline too many"), "does not say in plain words"),
-        (("kl", 0.1, "assumed", 0.01), "has samples, and a delta that pays for it"),
-        (("kl", 0.1, "assumed", 0.0, ((1,), (1,))), "has samples, and a delta that pays for it"),
-        (("kl", 0.1, "assumed", -0.1), "has samples, and a delta that pays for it"),
-        (("kl", 0.1, "assumed", 1.0, ((1,), (1,))), "has samples, and a delta that pays for it"),
-        (("kl", 0.1, "assumed", math.nan), "has samples, and a delta that pays for it"),
+        (("kl", 0.1, "assumed", 0.01), "has samples and a delta above 0, or neither"),
+        (("kl", 0.1, "assumed", 0.0, ((1,), (1,))), "has samples and a delta above 0, or neither"),
+        (("kl", 0.1, "assumed", -0.1), "has samples and a delta above 0, or neither"),
+        (("kl", 0.1, "assumed", 1.0, ((1,), (1,))), "has samples and a delta above 0, or neither"),
+        (("kl", 0.1, "assumed", math.nan), "has samples and a delta above 0, or neither"),
     ],
 )
 def test_what_is_no_ball_is_refused(arguments, message):
@@ -117,8 +117,8 @@ def changed(**changes: Any) -> dict[str, Any]:
     return {**ESTIMATED.to_record(), **changes}
 
 
-OTHER_FIELDS = "a ball has other fields"
-OTHER_KINDS = "a ball's fields are of other kinds"
+OTHER_FIELDS = "ball has other fields than expected, such as “"
+SAMPLES = r"bad ball.samples: expected tuple\[tuple\[int, ...\], tuple\[int, ...\]\] \| None"
 
 
 @pytest.mark.parametrize(
@@ -130,42 +130,42 @@ OTHER_KINDS = "a ball's fields are of other kinds"
         ({}, OTHER_FIELDS),
         ({"divergence": "kl", "radius": 0.1}, OTHER_FIELDS),
         (changed(more=1), OTHER_FIELDS),
-        (changed(divergence=None), OTHER_KINDS),
-        (changed(divergence=["kl"]), OTHER_KINDS),
-        (changed(radius="0.1"), OTHER_KINDS),
-        (changed(radius=1), OTHER_KINDS),
-        (changed(radius=True), OTHER_KINDS),
-        (changed(radius=None), OTHER_KINDS),
-        (changed(delta="0.01"), OTHER_KINDS),
-        (changed(delta=None), OTHER_KINDS),
-        (changed(origin=None), OTHER_KINDS),
-        (changed(origin=7), OTHER_KINDS),
+        (changed(divergence=None), "bad ball.divergence: expected str"),
+        (changed(divergence=["kl"]), "bad ball.divergence: expected str"),
+        (changed(radius="0.1"), "bad ball.radius: expected float"),
+        (changed(radius=1), "bad ball.radius: expected float"),
+        (changed(radius=True), "bad ball.radius: expected float"),
+        (changed(radius=None), "bad ball.radius: expected float"),
+        (changed(delta="0.01"), "bad ball.delta: expected float"),
+        (changed(delta=None), "bad ball.delta: expected float"),
+        (changed(origin=None), "bad ball.origin: expected str"),
+        (changed(origin=7), "bad ball.origin: expected str"),
         (changed(divergence="magic"), "is unknown"),
         (changed(radius=-0.1), "must be a finite number"),
-        (changed(radius=math.inf), "must be a finite number"),
-        (changed(radius=math.nan), "must be a finite number"),
+        (changed(radius=math.inf), "bad ball.radius: expected float"),
+        (changed(radius=math.nan), "bad ball.radius: expected float"),
         (changed(origin=""), "plain words"),
         (changed(origin="a\x1b[2Jb"), "plain words"),
-        (changed(delta=0.0), "has samples, and a delta"),
-        (changed(delta=1.0), "has samples, and a delta"),
-        (changed(delta=-0.5), "has samples, and a delta"),
-        (changed(delta=math.nan), "has samples, and a delta"),
-        (changed(samples=None), "has samples, and a delta"),
-        (changed(samples=[]), "two samples, or none"),
-        (changed(samples=[[1, 2]]), "two samples, or none"),
-        (changed(samples=[[1, 2]] * 3), "two samples, or none"),
-        (changed(samples={"0": [1], "1": [1]}), "two samples, or none"),
-        (changed(samples="ab"), "two samples, or none"),
-        (changed(samples=["12", "34"]), "lists of counts"),
-        (changed(samples=[[1, 2], None]), "lists of counts"),
-        (changed(samples=[[1, 2], [1.0, 2.0]]), "samples are counts"),
-        (changed(samples=[[1, 2], [True, 2]]), "samples are counts"),
-        (changed(samples=[[1, 2], ["1", 2]]), "samples are counts"),
-        (changed(samples=[[1, 2], [[1], [2]]]), "samples are counts"),
+        (changed(delta=0.0), "has samples and a delta above 0, or neither"),
+        (changed(delta=1.0), "has samples and a delta above 0, or neither"),
+        (changed(delta=-0.5), "has samples and a delta above 0, or neither"),
+        (changed(delta=math.nan), "bad ball.delta: expected float"),
+        (changed(samples=None), "has samples and a delta above 0, or neither"),
+        (changed(samples=[]), SAMPLES),
+        (changed(samples=[[1, 2]]), SAMPLES),
+        (changed(samples=[[1, 2]] * 3), SAMPLES),
+        (changed(samples={"0": [1], "1": [1]}), SAMPLES),
+        (changed(samples="ab"), SAMPLES),
+        (changed(samples=["12", "34"]), SAMPLES),
+        (changed(samples=[[1, 2], None]), SAMPLES),
+        (changed(samples=[[1, 2], [1.0, 2.0]]), SAMPLES),
+        (changed(samples=[[1, 2], [True, 2]]), SAMPLES),
+        (changed(samples=[[1, 2], ["1", 2]]), SAMPLES),
+        (changed(samples=[[1, 2], [[1], [2]]]), SAMPLES),
         (changed(samples=[[1, 2], [-1, 2]]), "whole numbers"),
         (changed(samples=[[1, 2], [0, 0]]), "whole numbers"),
         (changed(samples=[[1, 2], [2**60, 1]]), "whole numbers"),
-        (changed(samples=[[1, 2], [10**400, 1]]), "one count for each cell"),
+        (changed(samples=[[1, 2], [10**400, 1]]), SAMPLES),
         (changed(samples=[[1, 2], []]), "one count for each cell"),
         (changed(samples=[[1, 2], [1, 2, 3]]), "different cells"),
     ],
@@ -232,7 +232,9 @@ def test_labels_may_be_numbers_or_truth_values():
 
 def test_a_label_that_was_not_declared_is_refused():
     for shifted, training in ((["a", "c"], ["a", "b"]), (["a", "b"], ["a", "c"])):
-        with pytest.raises(ValueError, match=r"'c' is none of .* declared: .* need new samples"):
+        with pytest.raises(
+            ValueError, match=r"'c' is not one of the declared cells: .* need new samples"
+        ):
             ball_of_samples(shifted, training, 0.1, cells=["a", "b"])
 
 
@@ -260,17 +262,17 @@ def test_the_ball_holds_what_the_samples_are_drawn_from():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give the cells that a feature can fall in, or the edges"),
-        ({"cells": ["a"], "edges": [0.5]}, "give the cells that a feature can fall in, or the"),
-        ({"cells": ["a", "a"]}, "the cells must be told apart by their names"),
-        ({"cells": [1, "1"]}, "the cells must be told apart by their names"),
-        ({"cells": []}, "the cells must be told apart by their names"),
-        ({"edges": []}, "edges must be rising numbers"),
-        ({"edges": [1.0, 1.0]}, "edges must be rising numbers"),
-        ({"edges": [2.0, 1.0]}, "edges must be rising numbers"),
-        ({"edges": [0.0, math.nan]}, "edges must be rising numbers"),
-        ({"edges": [[0.0, 1.0]]}, "edges must be rising numbers"),
-        ({"edges": [0.5]}, "edges cut finite numbers, and a sample holds something else"),
+        ({}, "give either the cells of the feature, or the edges"),
+        ({"cells": ["a"], "edges": [0.5]}, "give either the cells of the feature, or the"),
+        ({"cells": ["a", "a"]}, "the cells must have different names"),
+        ({"cells": [1, "1"]}, "the cells must have different names"),
+        ({"cells": []}, "the cells must have different names"),
+        ({"edges": []}, "edges must be increasing numbers"),
+        ({"edges": [1.0, 1.0]}, "edges must be increasing numbers"),
+        ({"edges": [2.0, 1.0]}, "edges must be increasing numbers"),
+        ({"edges": [0.0, math.nan]}, "edges must be increasing numbers"),
+        ({"edges": [[0.0, 1.0]]}, "edges must be increasing numbers"),
+        ({"edges": [0.5]}, "edges separate finite numbers, and a sample has another value"),
     ],
 )
 def test_cells_and_edges_that_are_none_are_refused(arguments, message):
@@ -280,7 +282,7 @@ def test_cells_and_edges_that_are_none_are_refused(arguments, message):
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_edges_cut_no_number_that_is_not_finite(number):
-    with pytest.raises(ValueError, match="edges cut finite numbers"):
+    with pytest.raises(ValueError, match="edges separate finite numbers"):
         ball_of_samples([0.1, number], [0.1, 0.9], 0.1, edges=[0.5])
 
 
@@ -312,7 +314,7 @@ def test_an_estimate_without_confidence_is_refused(delta):
 
 @pytest.mark.parametrize("edge", [math.nan, math.inf])
 def test_a_single_edge_must_be_a_number(edge):
-    with pytest.raises(ValueError, match="edges must be rising numbers"):
+    with pytest.raises(ValueError, match="edges must be increasing numbers"):
         ball_of_samples([0.1, 0.9], [0.1, 0.9], 0.1, "total-variation", edges=[edge])
 
 
@@ -323,6 +325,6 @@ def test_a_ball_is_written_on_one_line(name):
 
 
 def test_a_cell_never_met_after_the_shift_gets_advice():
-    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="never met") as e:
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="never occurs") as e:
         ball_of_samples(["a", "a"], ["a", "b"], 0.1, "reverse-kl", cells=["a", "b"])
-    assert "never met in one of the samples" in str(e.value)
+    assert "never occurs in one of the samples" in str(e.value)

@@ -8,16 +8,12 @@ import pytest
 from scipy.stats import binom
 
 from pacbayes_control.bounds import maurer_xi
-from pacbayes_control.certify.certificate import (
-    Budget,
-    Certificate,
-    confidence_percent,
-    percent_up,
-    round_up,
-)
+from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import Categorical, Seen
-from pacbayes_control.certify.issuing import Provenance, issue
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.issuing import Basis, Provenance, issue
+from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.certify.text import confidence_percent, percent_up, round_up
 from pacbayes_control.learn import learn_finite
 
 
@@ -60,7 +56,7 @@ def test_any_posterior_can_be_certified_not_only_the_optimal(binary_costs: Costs
     prior = Categorical.uniform(6)
     budget = Budget(0.05)
     budget.spend("kl")
-    c = issue(binary_costs, prior, prior, "kl", budget, Provenance("none"))
+    c = issue(Basis(binary_costs, prior, prior, budget, Provenance("none")), "kl")
     assert c.kl < 1e-12
     assert c.bound > learn_finite(binary_costs, delta=0.05).certificate.bound
 
@@ -119,7 +115,7 @@ def test_the_sentence_tells_what_was_learnt_from_and_what_was_only_certified_on(
     assert certificate.set_aside == 0
     assert certificate.sentence.endswith(" drawn like the 200 it was learnt from.")
     origin: dict[str, object] = {"stream": "train", "seed": 0, "start": 50, "stop": 250}
-    seen = Categorical(np.full(6, 1 / 6), seen=[Seen("train", 0, 0, 50)])
+    seen = Categorical(np.full(6, 1 / 6), seen=[EnvironmentRange("train", 0, 0, 50)])
     apart = learn_finite(Costs(binary_costs.values, origin=origin), prior=seen).certificate
     assert apart.set_aside == 50
     assert apart.sentence.endswith(" drawn like the 200 it was certified on.")
@@ -176,7 +172,7 @@ def test_a_single_policys_theorem_is_not_for_mixtures(binary_costs: Costs):
     budget.spend("occam")
     uniform = Categorical.uniform(6)
     with pytest.raises(ValueError, match="needs all mass on it"):
-        issue(binary_costs, uniform, uniform, "occam", budget, Provenance("none"))
+        issue(Basis(binary_costs, uniform, uniform, budget, Provenance("none")), "occam")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from scipy.stats import kstest, multivariate_normal, norm
 from pacbayes_control.certify.distributions import (
     Categorical,
     DiagonalGaussian,
-    Seen,
     distribution_from_record,
 )
+from pacbayes_control.certify.ranges import EnvironmentRange
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50).filter(lambda p: sum(p) > 1e-6))
@@ -64,9 +64,9 @@ def test_samples_follow_the_probabilities():
     [
         ([0.5, 0.4], "sums to 0.9"),
         ([1.5, -0.5], r"negative \(-0.5\) at policy 1"),
-        ([np.nan, 1], "NaN or infinite entry at policy 0"),
-        ([[0.5, 0.5]], "one row"),
-        ([], "one row"),
+        ([np.nan, 1], "is NaN or infinite at policy 0"),
+        ([[0.5, 0.5]], r"not a row of numbers, but an array of shape \(1, 2\)"),
+        ([], r"not a row of numbers, but an array of shape \(0,\)"),
     ],
 )
 def test_what_is_no_distribution_is_rejected(probabilities: object, message: str):
@@ -314,7 +314,7 @@ def test_a_ratio_beyond_the_range_of_numbers_is_an_error():
 
 # ---- the environments that a Gaussian has seen --------------------------------------------------
 
-PART, OTHER = Seen("train", 0, 0, 50), Seen("elsewhere", 7, 10, 20)
+PART, OTHER = EnvironmentRange("train", 0, 0, 50), EnvironmentRange("elsewhere", 7, 10, 20)
 
 
 def test_a_gaussian_has_seen_nothing_unless_it_says_so():
@@ -339,7 +339,7 @@ def test_what_was_seen_is_kept_in_files_and_in_the_digest():
     for after in (DiagonalGaussian.from_record(record), distribution_from_record(record, "prior")):
         assert isinstance(after, DiagonalGaussian)
         assert after.seen == before.seen
-        assert all(isinstance(part, Seen) for part in after.seen)
+        assert all(isinstance(part, EnvironmentRange) for part in after.seen)
         assert after.digest == before.digest
     assert before.digest != DiagonalGaussian(before.mean, before.variance).digest
 
@@ -348,15 +348,15 @@ def test_what_was_seen_is_kept_in_files_and_in_the_digest():
     ("other", "overlaps"),
     [
         (PART, True),
-        (Seen("train", 0, 49, 60), True),
-        (Seen("train", 0, 10, 11), True),
-        (Seen("train", 0, 0, 500), True),
-        (Seen("train", 0, 50, 60), False),
-        (Seen("train", 1, 0, 50), False),
-        (Seen("test", 0, 0, 50), False),
+        (EnvironmentRange("train", 0, 49, 60), True),
+        (EnvironmentRange("train", 0, 10, 11), True),
+        (EnvironmentRange("train", 0, 0, 500), True),
+        (EnvironmentRange("train", 0, 50, 60), False),
+        (EnvironmentRange("train", 1, 0, 50), False),
+        (EnvironmentRange("test", 0, 0, 50), False),
     ],
 )
-def test_ranges_overlap_if_they_share_an_environment(other: Seen, overlaps: bool):
+def test_ranges_overlap_if_they_share_an_environment(other: EnvironmentRange, overlaps: bool):
     assert PART.overlaps(other) is overlaps
     assert other.overlaps(PART) is overlaps
 
@@ -388,7 +388,7 @@ def test_ranges_overlap_if_they_share_an_environment(other: Seen, overlaps: bool
 )
 def test_a_record_must_say_what_was_seen(seen: object):
     record = {"kind": "diagonal gaussian", "mean": [0.0], "variance": [1.0]}
-    message = "the prior does not say which environments it has seen"
+    message = "the prior does not say which environments it depends on"
     for bad in ({**record, "seen": seen}, record):
         with pytest.raises(ValueError, match=message):
             DiagonalGaussian.from_record(bad, "prior")

@@ -10,7 +10,8 @@ import pytest
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import LATER, Certificate
-from pacbayes_control.certify.run import Run, hash_file, json_bytes, seal
+from pacbayes_control.certify.files import hash_file, json_bytes, seal
+from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.verify import InvalidCertificate, verify
 

@@ -14,17 +14,19 @@ from scipy.stats import chi2, multivariate_normal, norm
 from origins import certifying, single_draw
 from pacbayes_control.certify.certificate import Budget, Certificate, Constraint
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, Seen
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.issuing import (
     METHODS,
     PAC_BAYES,
     SAMPLING,
+    Basis,
     Provenance,
     check_typical,
     issue,
     issue_sampled,
     issue_single_draw,
 )
+from pacbayes_control.certify.ranges import EnvironmentRange
 
 mp: Any = mpmath.mp
 
@@ -93,12 +95,14 @@ def sampled(
 ) -> Certificate:
     shares = budget(sampling=SAMPLING_DELTA, **{method: DELTA - SAMPLING_DELTA})
     return issue_sampled(
-        Costs(values, origin=certifying(posterior), draws=draws),
-        prior,
-        posterior,
+        Basis(
+            Costs(values, origin=certifying(posterior), draws=draws),
+            prior,
+            posterior,
+            shares,
+            provenance,
+        ),
         method,
-        shares,
-        provenance,
     )
 
 
@@ -109,7 +113,7 @@ def single(
     posterior: DiagonalGaussian = POSTERIOR,
 ) -> Certificate:
     costs = Costs(values, origin=single_draw(posterior), parameters=policy[None])
-    return issue_single_draw(costs, prior, posterior, budget(single_draw=DELTA), LEARNT)
+    return issue_single_draw(Basis(costs, prior, posterior, budget(single_draw=DELTA), LEARNT))
 
 
 @pytest.fixture
@@ -224,7 +228,7 @@ def test_the_prior_itself_has_no_divergence_to_pay_for(failures: NDArray):
 def test_a_sampled_certificate_needs_costs_of_draws(failures: NDArray):
     shares = budget(sampling=0.01, kl=0.04)
     with pytest.raises(ValueError, match="certified from draws: use certify_posterior"):
-        issue_sampled(Costs(failures), PRIOR, POSTERIOR, "kl", shares, LEARNT)
+        issue_sampled(Basis(Costs(failures), PRIOR, POSTERIOR, shares, LEARNT), "kl")
 
 
 def test_gaussians_over_other_parameters_are_refused(failures: NDArray):
@@ -303,8 +307,8 @@ def test_a_single_draw_is_one_policy_of_known_weights(failures: NDArray):
     two = Costs(failures[:, :2], parameters=np.stack([POLICY, POLICY]))
     unknown = Costs(failures[:, :1])
     for costs in (two, unknown):
-        with pytest.raises(ValueError, match="the costs of one policy of known weights"):
-            issue_single_draw(costs, PRIOR, POSTERIOR, shares, LEARNT)
+        with pytest.raises(ValueError, match="the costs of one policy, with its parameters"):
+            issue_single_draw(Basis(costs, PRIOR, POSTERIOR, shares, LEARNT))
 
 
 def test_a_single_draw_has_as_many_parameters_as_the_posterior(failures: NDArray):
@@ -325,14 +329,14 @@ def test_a_single_draw_has_as_many_parameters_as_the_posterior(failures: NDArray
     ids=["the mean", "all but the mean", "far", "farther", "the square overflows", "the end"],
 )
 def test_a_policy_that_no_draw_is_like_is_refused(failures: NDArray, policy: NDArray):
-    with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+    with pytest.raises(ValueError, match="the policy is not a draw from the posterior"):
         single(failures[:, :1], policy)
 
 
 @pytest.mark.parametrize("policy", [PRIOR.mean, np.zeros(300)])
 def test_the_mean_of_a_prior_that_is_the_posterior_too_is_no_draw(policy: NDArray):
     prior = DiagonalGaussian(policy, 1.0)
-    with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+    with pytest.raises(ValueError, match="the policy is not a draw from the posterior"):
         single(np.zeros((50, 1)), policy, prior=prior, posterior=prior)
 
 
@@ -351,7 +355,7 @@ def test_a_thousand_million_draws_have_one_that_is_refused(size: int):
     for limit, out in ((chi2(size).ppf(5e-10), 1 - 1e-6), (chi2(size).isf(5e-10), 1 + 1e-6)):
         at_limit = 0.5 * np.sqrt(limit / size)
         check_typical(posterior, 2 + np.full(size, at_limit / out))
-        with pytest.raises(ValueError, match="the policy is no draw from the posterior"):
+        with pytest.raises(ValueError, match="the policy is not a draw from the posterior"):
             check_typical(posterior, 2 + np.full(size, at_limit * out))
 
 
@@ -379,11 +383,15 @@ def test_environments_set_aside_change_what_the_sentence_claims(failures: NDArra
         "start": 30,
         "stop": 150,
     }
-    prior = PRIOR.with_data_used(Seen("train", 0, 0, 20), Seen("train", 0, 150, 160))
-    prior = prior.with_data_used(Seen("train", 1, 0, 7), Seen("elsewhere", 0, 0, 9))
+    prior = PRIOR.with_data_used(
+        EnvironmentRange("train", 0, 0, 20), EnvironmentRange("train", 0, 150, 160)
+    )
+    prior = prior.with_data_used(
+        EnvironmentRange("train", 1, 0, 7), EnvironmentRange("elsewhere", 0, 0, 9)
+    )
     shares = budget(sampling=0.01, kl=0.04)
     c = issue_sampled(
-        Costs(failures, origin=origin, draws="fresh"), prior, POSTERIOR, "kl", shares, LEARNT
+        Basis(Costs(failures, origin=origin, draws="fresh"), prior, POSTERIOR, shares, LEARNT), "kl"
     )
     assert c.set_aside == 30
     assert c.sentence.endswith("drawn like the 120 it was certified on.")
@@ -395,19 +403,21 @@ def test_noise_of_the_rollouts_is_told(failures: NDArray):
     }
     costs = Costs(failures, origin=origin, draws="fresh")
     shares = budget(sampling=0.01, kl=0.04)
-    c = issue_sampled(costs, PRIOR, POSTERIOR, "kl", shares, LEARNT)
+    c = issue_sampled(Basis(costs, PRIOR, POSTERIOR, shares, LEARNT), "kl")
     assert c.noise == "wheel slip 0.1"
     assert c.sentence.endswith(
         "it was learnt from"
         ", averaged over noise drawn independently of the policy (“wheel slip 0.1”)."
     )
     finite = issue(
-        Costs(failures, origin=origin),
-        Categorical.uniform(5),
-        Categorical.uniform(5),
+        Basis(
+            Costs(failures, origin=origin),
+            Categorical.uniform(5),
+            Categorical.uniform(5),
+            budget(kl=0.05),
+            LEARNT,
+        ),
         "kl",
-        budget(kl=0.05),
-        LEARNT,
     )
     assert finite.noise == "wheel slip 0.1"
 
@@ -416,7 +426,9 @@ def test_a_finite_posterior_has_no_fields_of_a_gaussian_one(failures: NDArray):
     uniform = Categorical.uniform(5)
     for method in METHODS:
         posterior = Categorical.one(2, 5) if method == "occam" else uniform
-        c = issue(Costs(failures), uniform, posterior, method, budget(**{method: 0.05}), LEARNT)
+        c = issue(
+            Basis(Costs(failures), uniform, posterior, budget(**{method: 0.05}), LEARNT), method
+        )
         assert (c.policies, c.policy) == (5, 2 if method == "occam" else None)
         assert (c.parameters, c.draws, c.shared_draws, c.training_cost_bound) == (None,) * 4
 
@@ -425,8 +437,8 @@ def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
     """A smaller share for sampling loosens that step, and no other."""
     costs = Costs(failures, origin=certifying(POSTERIOR), draws="fresh")
     few, much = budget(sampling=0.001, kl=0.04), budget(sampling=0.01, kl=0.04)
-    loose = issue_sampled(costs, PRIOR, POSTERIOR, "kl", few, LEARNT)
-    tight = issue_sampled(costs, PRIOR, POSTERIOR, "kl", much, LEARNT)
+    loose = issue_sampled(Basis(costs, PRIOR, POSTERIOR, few, LEARNT), "kl")
+    tight = issue_sampled(Basis(costs, PRIOR, POSTERIOR, much, LEARNT), "kl")
     assert loose.training_cost_bound > tight.training_cost_bound  # type: ignore[operator]
     for c in (loose, tight):
         complexity = (mp.mpf(c.kl) + mp.log(xi(120) / mp.mpf("0.04"))) / 120
@@ -438,15 +450,19 @@ def test_each_theorem_takes_its_own_share_of_the_budget(failures: NDArray):
 def test_a_budget_without_a_share_for_sampling_is_refused(failures: NDArray):
     costs = Costs(failures, origin=certifying(POSTERIOR), draws="fresh")
     with pytest.raises(ValueError, match="a share for sampling and one for the method kl"):
-        issue_sampled(costs, PRIOR, POSTERIOR, "kl", budget(kl=0.01), LEARNT)
+        issue_sampled(Basis(costs, PRIOR, POSTERIOR, budget(kl=0.01), LEARNT), "kl")
     with pytest.raises(ValueError, match="one for the method occam"):
-        issue_sampled(costs, PRIOR, POSTERIOR, "occam", budget(occam=0.01, sampling=0.01), LEARNT)
+        issue_sampled(
+            Basis(costs, PRIOR, POSTERIOR, budget(occam=0.01, sampling=0.01), LEARNT), "occam"
+        )
 
 
 def test_draws_from_a_posterior_are_not_policies(failures: NDArray):
     uniform = Categorical.uniform(failures.shape[1])
     with pytest.raises(ValueError, match="costs of draws from a posterior"):
-        issue(Costs(failures, draws="fresh"), uniform, uniform, "kl", budget(kl=0.01), LEARNT)
+        issue(
+            Basis(Costs(failures, draws="fresh"), uniform, uniform, budget(kl=0.01), LEARNT), "kl"
+        )
 
 
 def test_distributions_beyond_the_range_of_numbers_are_refused(failures: NDArray):

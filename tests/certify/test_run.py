@@ -12,15 +12,19 @@ from origins import certifying, single_draw
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.certify.issuing import Provenance, issue_sampled, issue_single_draw
-from pacbayes_control.certify.run import AlteredRun, Run, read_json
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.learn import learn_finite
 
 
 @pytest.fixture
 def saved(tmp_path: Path, binary_costs: Costs) -> Path:
     costs = Costs(
-        binary_costs.values, list("abcdef"), {"task": "test"}, np.arange(12.0).reshape(6, 2)
+        binary_costs.values,
+        list("abcdef"),
+        {"task": "test"},
+        parameters=np.arange(12.0).reshape(6, 2),
     )
     return learn_finite(costs).save(tmp_path / "run", attachments={"picture.svg": b"<svg/>"})
 
@@ -102,7 +106,7 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
 
 
 def test_a_manifest_may_not_point_outside_its_folder(saved: Path, tmp_path: Path):
-    from pacbayes_control.certify.run import hash_file, json_bytes, seal
+    from pacbayes_control.certify.files import hash_file, json_bytes, seal
 
     (tmp_path / "outside.json").write_text("{}")
     manifest = json.loads((saved / "manifest.json").read_text())
@@ -207,7 +211,7 @@ def test_links_and_pipes_are_not_followed(saved: Path, tmp_path: Path, name: str
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", "1", "{", '{"a": NaN}'])
 @pytest.mark.parametrize("name", ["manifest.json", "certificate.json", "prior.json"])
 def test_any_json_at_all_gets_a_clear_error(saved: Path, name: str, text: str):
-    from pacbayes_control.certify.run import hash_file, json_bytes, seal
+    from pacbayes_control.certify.files import hash_file, json_bytes, seal
 
     (saved / name).write_text(text)
     if name != "manifest.json":
@@ -221,7 +225,7 @@ def test_any_json_at_all_gets_a_clear_error(saved: Path, name: str, text: str):
 
 @pytest.mark.parametrize("name", ["manifest.json", "certificate.json", "posterior.json"])
 def test_a_key_that_stands_twice_is_refused(saved: Path, name: str):
-    from pacbayes_control.certify.run import hash_file, json_bytes, seal
+    from pacbayes_control.certify.files import hash_file, json_bytes, seal
 
     path, manifest = saved / name, json.loads((saved / "manifest.json").read_text())
     key = next(iter(json.loads(path.read_text())))
@@ -244,7 +248,7 @@ def test_a_key_that_stands_twice_is_refused(saved: Path, name: str):
     ],
 )
 def test_any_bytes_at_all_for_an_array_get_a_clear_error(tmp_path: Path, content: bytes):
-    from pacbayes_control.certify.costs import read_npy
+    from pacbayes_control.certify.files import read_npy
 
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(ValueError, match="not a NumPy array"):
@@ -265,7 +269,7 @@ def sampled_run(shared: bool = False) -> Run[DiagonalGaussian]:
     }
     values = np.random.default_rng(0).random((30, 3)) < 0.1
     costs = Costs(values, origin=origin, draws="shared" if shared else "fresh")
-    certificate = issue_sampled(costs, prior, posterior, "kl", budget, Provenance("kl"))
+    certificate = issue_sampled(Basis(costs, prior, posterior, budget, Provenance("kl")), "kl")
     return Run(certificate, costs, prior, posterior)
 
 
@@ -274,7 +278,7 @@ def single_draw_run() -> Run[DiagonalGaussian]:
     budget = Budget(0.05)
     budget.spend("single-draw")
     costs = Costs(np.eye(30, 1), origin=single_draw(posterior), parameters=np.array([[0.2, 1 / 7]]))
-    certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl"))
+    certificate = issue_single_draw(Basis(costs, prior, posterior, budget, Provenance("kl")))
     return Run(certificate, costs, prior, posterior)
 
 
@@ -305,7 +309,7 @@ def test_a_gaussian_run_with_an_altered_file_is_refused(tmp_path: Path, name: st
 
 
 def test_a_manifest_that_does_not_say_what_the_draws_were_is_refused(tmp_path: Path):
-    from pacbayes_control.certify.run import json_bytes, seal
+    from pacbayes_control.certify.files import json_bytes, seal
 
     path = sampled_run().save(tmp_path / "run") / "manifest.json"
     manifest = json.loads(path.read_text())

@@ -80,7 +80,7 @@ def test_no_more_than_all_confidence_can_be_spent(binary_costs: Costs):
 
 def test_a_certificate_is_shifted_once(binary_costs: Costs):
     once = under_shift(learn_finite(binary_costs), Ball("kl", 0.0818507503))
-    with pytest.raises(ValueError, match=r"holds where KL\(D′‖D\) ≤ 0.08185 already: start from"):
+    with pytest.raises(ValueError, match=r"already holds where KL\(D′‖D\) ≤ 0.08185: start from"):
         under_shift(once, Ball("kl", 0.01))
 
 
@@ -130,8 +130,8 @@ def test_a_shifted_certificate_survives_its_record(binary_costs: Costs):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ball": "kl:0.1"}, "a ball has other fields"),
-        ({"ball": {}}, "a ball has other fields"),
+        ({"ball": "kl:0.1"}, "ball has other fields than expected"),
+        ({"ball": {}}, "ball has other fields than expected"),
         ({"bound_without_shift": "0.1"}, "bad bound_without_shift"),
         ({"bound_without_shift": math.inf}, "bad bound_without_shift"),
         ({"bound_without_shift": True}, "bad bound_without_shift"),
@@ -253,7 +253,7 @@ def test_a_limit_of_one_is_reached_or_not(binary_costs: Costs):
 
 @pytest.mark.parametrize("limit", [0.0, -0.1, 1.1, math.nan])
 def test_what_is_no_limit_is_refused(limit, binary_costs: Costs):
-    with pytest.raises(ValueError, match=r"is no cost: it must lie in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"is not a cost: it must lie in \(0, 1\]"):
         curve(learn_finite(binary_costs).certificate, limit=limit)
 
 

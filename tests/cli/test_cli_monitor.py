@@ -85,7 +85,7 @@ def test_the_paper_s_flights_are_no_evidence_yet(quick: Pbc, run: Path, tmp_path
 def test_a_promise_without_a_run_is_watched(quick: Pbc, run: Path, tmp_path: Path):
     options = "--failures", 2, "--trials", 20
     with_run = answer(quick, tmp_path, run, *options)
-    without = answer(quick, tmp_path, "--bound", 0.114, "--delta", 0.02, *options)
+    without = answer(quick, tmp_path, "--promise", 0.114, "--delta", 0.02, *options)
     assert without == with_run
 
 
@@ -227,11 +227,11 @@ def test_help_has_an_example(quick: Pbc):
         ("0\n1.5\n", "day.csv, line 2: a cost of 1.5 is outside [0, 1]"),
         ("cost\n0\n-1\n", "day.csv, line 3: a cost of -1 is outside [0, 1]"),
         ("0\nnan\n", "day.csv, line 2: the cost is missing"),
-        ("0\ncrash\n", "day.csv, line 2: 'crash' is no cost"),
+        ("0\ncrash\n", "day.csv, line 2: 'crash' is not a cost"),
         ("n/a\n0\n", "day.csv, line 1: the cost is missing"),
-        ("did it crash\n0\n", "day.csv, line 1: 'did it crash' is no cost"),
-        ("success\n1\n0\n", "day.csv: 'success' stands among numbers"),
-        ("0\n0_1\n", "day.csv, line 2: '0_1' is no cost"),
+        ("did it crash\n0\n", "day.csv, line 1: 'did it crash' is not a cost"),
+        ("success\n1\n0\n", "day.csv, line 1: 'success' is among numbers"),
+        ("0\n0_1\n", "day.csv, line 2: '0_1' is not a cost"),
         ("", "day.csv has no rows"),
         ("cost\n", "day.csv: there are no outcomes below the header"),
         ("site,cost\nA,0\nB\n", "day.csv is ragged: line 3 has 1 cells"),
@@ -263,13 +263,13 @@ def test_a_bad_file_gets_one_clear_line_and_leaves_the_state(
         (("--trials", 3), "--failures and --trials belong together"),
         (("--failures", -1, "--trials", 2), "Invalid value for '--failures'"),
         (("--failures", 0, "--trials", 0), "Invalid value for '--trials'"),
-        (("--outcome", 0, "--alpha", 0.01), "begun with alpha = 0.05"),
+        (("--outcome", 0, "--alpha", 0.01), "started with alpha = 0.05"),
         (("--outcome", 0, "--json", "none/m.json"), "there is no folder none"),
         (("--outcome", 0, "--plot", "none/m.svg"), "there is no folder none"),
         (("--outcome", 0, "--json", "state.json"), "state.json is the input"),
         (("--outcome", 0, "--plot", "state.json"), "a picture is an .svg, a .pdf or a .png file"),
         (("--outcome", 0, "--plot", "m.jpg"), "m.jpg: a picture is an .svg, a .pdf or a .png file"),
-        (("--outcome", 0, "--delta", 0.1), "--delta is for --bound"),
+        (("--outcome", 0, "--delta", 0.1), "--delta is for --promise"),
         (("day.csv", "--again", "--grown"), "--again counts all of a file, --grown a part"),
         (("day.csv", "--column", "cost"), "day.csv has no column 'cost'"),
         (("day.csv", "--json", "day.csv"), "day.csv is the input"),
@@ -300,10 +300,10 @@ def test_a_level_that_is_none_is_refused(quick: Pbc, run: Path, tmp_path: Path, 
         (("none", "--outcome", 0), "there is no run at none"),
         (("run",), "there are no outcomes"),
         ((), "give the folder of a run"),
-        (("--bound", 1.5, "--outcome", 0), "a bound of 1.5 is no promise"),
-        (("--bound", "nan", "--outcome", 0), "a bound of nan is no promise"),
-        (("--bound", 0.1, "--delta", 0, "--outcome", 0), "delta = 0.0 must lie strictly between"),
-        (("run", "day.csv", "--bound", 0.1), "give a run or --bound, not both"),
+        (("--promise", 1.5, "--outcome", 0), "the bound 1.5 must lie in [0, 1]"),
+        (("--promise", "nan", "--outcome", 0), "the bound nan must lie in [0, 1]"),
+        (("--promise", 0.1, "--delta", 0, "--outcome", 0), "delta = 0.0 must lie strictly between"),
+        (("run", "day.csv", "--promise", 0.1), "give a run or --promise, not both"),
         (("day.csv", "run"), "the run comes first: pbc monitor run day.csv"),
         (("run", "--outcome", 0, "--state", "folder"), "folder is a folder"),
         (("run", "--outcome", 0, "--state", "run"), "run is the input"),
@@ -335,7 +335,7 @@ def test_the_state_of_another_certificate_is_refused_and_left(
     loaded, before = Run.load(run), state.read_bytes()
     other = replace(loaded, certificate=replace(loaded.certificate, bound=0.2))
     other.save(tmp_path / "other")
-    for who in (("other",), ("--bound", 0.114)):
+    for who in (("other",), ("--promise", 0.114)):
         result = quick("monitor", *who, "--outcome", 0, "--state", state)
         assert "belongs to another certificate" in complaint(result)
         assert state.read_bytes() == before

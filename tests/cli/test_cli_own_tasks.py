@@ -17,8 +17,9 @@ import pytest
 
 from commands import complaint, files
 from pacbayes_control.certify.tables.campaigns import read_policies
-from pacbayes_control.cli.loading import load_task, task_name
+from pacbayes_control.cli.learning import Target
 from pacbayes_control.rollouts import conformance
+from pacbayes_control.tasks.loading import load_task
 from polling import wait_until, wait_until_gone
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
@@ -157,7 +158,7 @@ def test_check_tells_of_broken_promises_and_exits_with_1(quick: Pbc, tmp_path: P
     assert [check["passed"] for check in record["checks"]] == [True, True] + [False] * 8
     assert "is outside [0, 1]" in record["checks"][2]["detail"]
     assert "FAILED" in result.stderr
-    assert "worth nothing: mend it first" in result.stderr
+    assert "worth nothing: fix it first" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -198,15 +199,18 @@ def test_a_module_in_a_file_may_import_its_neighbours_also_in_workers(quick: Pbc
 
 CANNOT = {
     "no colon": ("robot.py", "write MODULE:TASK, such as robots.arm:task"),
-    "no name": ("robot.py:", "'robot.py:' is no task: write MODULE:TASK"),
-    "no module": (":task", "':task' is no task: write MODULE:TASK"),
+    "no name": ("robot.py:", "task 'robot.py:' is unknown: choose"),
+    "no module": (":task", "task ':task' is unknown: choose"),
     "a missing file": ("nowhere/robot.py:task", "there is no file nowhere/robot.py"),
     "a missing module": ("no_such_robot:task", "No module named 'no_such_robot'"),
     "a missing part of a package": ("json.robots:task", "No module named 'json.robots'"),
     "a missing name": ("robot.py:tusk", "robot.py has no 'tusk': write MODULE:TASK"),
-    "a name that is no task": ("robot.py:grid", "robot.py:grid is no task: it has no method costs"),
-    "a function of no task": ("robot.py:draw", "cannot be called for a task"),
-    "a function that makes no task": ("robot.py:made_none", "is no task: it has no name"),
+    "a name that is no task": (
+        "robot.py:grid",
+        "robot.py:grid is not a task: it has no method costs",
+    ),
+    "a function of no task": ("robot.py:draw", "cannot be called to make a task"),
+    "a function that makes no task": ("robot.py:made_none", "is not a task: it has no name"),
     "a module that raises": ("bad.py:task", "bad.py cannot be imported: KeyError: 'no licence'"),
     "a syntax error": ("syntax.py:task", "syntax.py cannot be imported: SyntaxError"),
     "a module that exits": ("exits.py:task", "exits.py cannot be imported: SystemExit: 3"),
@@ -301,7 +305,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: An
     [("vehicle", "vehicle"), ("a/b/arm.py:task", "arm"), ("robots.arm:task", "arm"), ("x:y", "x")],
 )
 def test_a_run_is_named_after_its_module(text: str, name: str):
-    assert task_name(text) == name
+    assert Target(None, False, None).folder(text) == Path("runs") / name
 
 
 # ---- policies from a file -----------------------------------------------------------------------
@@ -456,7 +460,7 @@ def test_learn_searches_from_the_prior_of_a_file(quick: Pbc, robot: Path, tmp_pa
 @pytest.mark.parametrize("certify", ["draw", "one"])
 def test_learn_certifies_one_policy(quick: Pbc, robot: Path, certify: str):
     del robot
-    options = FEW_STEPS if certify == "draw" else ("--candidates", 4, "--workers", 1)
+    options = FEW_STEPS if certify == "draw" else ("--set", "candidates=4", "--workers", 1)
     record = learnt(quick, "robot.py:continuous", "--certify", certify, *options)
     assert record["method"] == ("single-draw" if certify == "draw" else "occam")
     assert record["policy"] is not None
@@ -487,7 +491,7 @@ def test_learn_prints_json_alone(quick: Pbc, robot: Path):
     [
         ("graded", ()),
         ("continuous", ("--steps", 3, "--draws", 4)),
-        ("continuous", ("--certify", "one", "--candidates", 4)),
+        ("continuous", ("--certify", "one", "--set", "candidates=4")),
     ],
     ids=["finite", "continuous", "one"],
 )
@@ -504,7 +508,7 @@ def test_one_and_two_workers_leave_the_same_bytes(
 
 def test_a_scheduler_that_nobody_runs_is_told_in_one_line(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
-    result = quick("learn", "robot.py:task", "--scheduler", "tcp://127.0.0.1:9", "--out", "run")
+    result = quick("learn", "robot.py:task", "--set", "scheduler=tcp://127.0.0.1:9", "--out", "run")
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in complaint(result)
     assert not (tmp_path / "run").exists()
 
@@ -651,14 +655,14 @@ def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     assert any(words in line for words in expected)
     assert "RuntimeError: the arm is stuck" in line
     kept = 500 - len(stuck)
-    assert f"{kept} of 500 rollouts are kept in run.checkpoint.rollouts: mend the task" in line
+    assert f"{kept} of 500 rollouts are kept in run.checkpoint.rollouts: fix the task" in line
     assert not (tmp_path / "run").exists()
 
     bad.write_text(ROBOT + STUCK.format(guard="False"))
     assert "the code of the task has changed since run.checkpoint.rollouts was begun" in complaint(
         quick(*here, "run")
     )
-    result = quick(*command, "--allow-code-change")
+    result = quick(*command, "--set", "allow_code_change=true")
     assert result.returncode == 0, result.stderr
     assert left_over(tmp_path) == []
     assert quick("verify", "run").returncode == 0
@@ -693,14 +697,14 @@ def test_a_rollout_that_fails_only_once_is_refused_without_retries_and_told_with
     for _ in range(2):
         line = complaint(quick(*command, "--out", "run"))
         assert "failed at first (RuntimeError: robot fell over), but not when it was run" in line
-        assert "allow retries (retries=1, --retries 1), which the certificate will say" in line
-    result = quick(*command, "--retries", 1, "--out", "allowed")
+        assert "allow retries (retries=1, --set retries=1), which the certificate will say" in line
+    result = quick(*command, "--set", "retries=1", "--out", "allowed")
     assert result.returncode == 0, result.stderr
     certificate = json.loads((tmp_path / "allowed" / "certificate.json").read_text())
     if name == "task":
         assert certificate["incidents"] == {"retries": 2}
         assert "2 rollouts count that had failed before they" in " ".join(result.stdout.split())
-        result = quick(*command, "--retries", 1, "--out", "run")  # kept, and still told
+        result = quick(*command, "--set", "retries=1", "--out", "run")  # kept, and still told
         assert result.returncode == 0, result.stderr
         certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
         assert certificate["incidents"]["retries"] >= 2
@@ -713,7 +717,9 @@ def test_a_task_that_was_changed_meanwhile_is_not_continued(quick: Pbc, tmp_path
     complaint(quick(*command))
     mended = STUCK.format(guard="False").replace("return distance", "return 0.9 * distance")
     bad.write_text(ROBOT + mended)
-    line = complaint(quick(*command, "--allow-code-change"))  # so it says, and is not believed
+    line = complaint(
+        quick(*command, "--set", "allow_code_change=true")
+    )  # so it says, and is not believed
     assert "run.checkpoint.rollouts cannot be continued: the rollout of policy" in line
     assert "not the same; try pbc check on it, or delete the folder" in line
 
@@ -727,36 +733,47 @@ def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("robot.py:task", "--policy", "grid"), "--policy is for the vehicle"),
-        (("robot.py:task", "--wheel-slip", 0.1), "--wheel-slip is for the vehicle"),
-        (("robot.py:continuous", "--range-noise", 0.1), "--range-noise is for the vehicle"),
-        (("robot.py:continuous", "--family"), "--family is for the vehicle"),
-        (("robot.py:continuous", "--share", 0.1), "--share is for"),
+        (("robot.py:task", "--policy", "grid"), "No such option: --policy"),
+        (("robot.py:task", "--wheel-slip", 0.1), "No such option: --wheel-slip"),
+        (("robot.py:continuous", "--range-noise", 0.1), "No such option: --range-noise"),
+        (("robot.py:continuous", "--family"), "--family: write --set family=true"),
+        (("robot.py:continuous", "--share", 0.1), "--share: write --set share=VALUE"),
+        (("robot.py:continuous", "--set", "share=0.1"), "share is for prior = split"),
+        (("robot.py:continuous", "--set", "pairs"), "--set pairs: write FIELD=VALUE, with a field"),
+        (
+            ("robot.py:continuous", "--set", "magic=3"),
+            "write FIELD=VALUE, with a field of",
+        ),
+        (("robot.py:continuous", "--set", "pairs=many"), "pairs = many must be int"),
+        (("robot.py:continuous", "--set", "family=maybe"), "family = maybe must be bool"),
+        (("robot.py:continuous", "--set", "estimator=magic"), "must be evolution | differences"),
         (("robot.py:continuous", "--prior", "no.json"), "no.json"),
-        (("robot.py:task", "--draws", 5), "--draws is for continuous policies"),
-        (("robot.py:task", "--shared-draws"), "--shared-draws is for continuous policies"),
-        (("robot.py:task", "--certify", "one"), "--certify is for continuous policies"),
-        (("robot.py:task", "--candidates", 3), "--candidates is for continuous policies"),
-        (("robot.py:task", "--steps", 3), "--steps is for continuous policies"),
-        (("robot.py:continuous", "--candidates", 3), "--candidates is for --certify one"),
+        (("robot.py:task", "--draws", 5), "draws is for continuous policies"),
+        (("robot.py:task", "--set", "shared_draws=yes"), "shared_draws is for continuous policies"),
+        (("robot.py:task", "--certify", "one"), "certify is for continuous policies"),
+        (("robot.py:task", "--set", "candidates=3"), "candidates is for continuous policies"),
+        (("robot.py:task", "--steps", 3), "(--steps and its like) has no use where nothing is"),
+        (("robot.py:continuous", "--set", "candidates=3"), "candidates is for certify = one"),
         (
             ("robot.py:continuous", "--certify", "draw", "--draws", 3),
-            "--draws is for --certify posterior",
+            "draws is for certify = posterior",
         ),
-        (("robot.py:continuous", "--certify", "one", "--steps", 3), "--steps has no use"),
         (
-            ("robot.py:continuous", "--allow-code-change"),
-            "--allow-code-change is for a list of policies",
+            ("robot.py:continuous", "--certify", "one", "--steps", 3),
+            "(--steps and its like) has no",
         ),
-        (("vehicle", "--allow-code-change"), "--allow-code-change is for tasks of yours"),
-        (("vehicle", "--retries", 1), "--retries is for tasks of yours"),
-        (("robot.py:task", "--retries", -1), "--retries"),
-        (("vehicle", "--policies", "p.csv"), "--policies is for tasks of yours"),
-        (("vehicle", "--workers", 2), "uses all cores by itself: leave out the number of workers"),
-        (("vehicle", "--workers", 1), "uses all cores by itself: leave out the number of workers"),
         (
-            ("robot.py:task", "--workers", 2, "--scheduler", "tcp://127.0.0.1:9"),
-            "give --workers or --scheduler, not both",
+            ("robot.py:continuous", "--set", "allow_code_change=true"),
+            "allow_code_change is for a list of policies",
+        ),
+        (("robot.py:task", "--retries", -1), "--retries: write --set retries=VALUE"),
+        (("robot.py:task", "--set", "retries=-1"), "retries = -1: at least 0 is needed"),
+        (("vehicle", "--policies", "p.csv"), "No such option: --policies"),
+        (("vehicle", "--workers", 2), "No such option: --workers"),
+        (("vehicle", "--set", "workers=1"), "--set workers=1: write FIELD=VALUE, with a field of"),
+        (
+            ("robot.py:task", "--workers", 2, "--set", "scheduler=tcp://127.0.0.1:9"),
+            "give --workers or a scheduler, not both",
         ),
         (("robot.py:task", "--workers", 0), "--workers"),
         (("robot.py:bare",), "has neither policies nor a prior: give --policies or --prior a file"),

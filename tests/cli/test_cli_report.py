@@ -13,7 +13,7 @@ import pytest
 
 from commands import complaint
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.run import json_bytes
+from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
@@ -81,7 +81,7 @@ def test_costs_that_are_not_reproduced_are_told_loudly(quick: Pbc, tmp_path: Pat
     """The task has changed since, or the costs are not of its rollouts."""
     task = Vehicle()
     rolled = evaluate(task, task.policies, task.environments(12, "train"))
-    others = Costs(1 - rolled.values, (), rolled.origin, rolled.parameters)
+    others = Costs(1 - rolled.values, (), rolled.origin, parameters=rolled.parameters)
     learn_finite(others).save(tmp_path / "forged")
     result = quick("report", "forged", "--json", "r.json")
     assert result.returncode == 0, result.stderr
@@ -106,7 +106,7 @@ def test_a_page_is_replaced_and_other_files_are_not(quick: Pbc, folder: Path, tm
     page = folder.with_name("mine.html")
     first = page.read_bytes()
     page.write_text("my own notes")
-    assert "mine.html is no page of pbc report" in complaint(quick("report", folder))
+    assert "mine.html was not written by pbc report" in complaint(quick("report", folder))
     assert page.read_text() == "my own notes"
     assert quick("report", folder, "--force").returncode == 0
     assert page.read_bytes() == first

@@ -26,7 +26,7 @@ COMMANDS = [
     ("report", "--out", "page.html"),
     ("shift", "--ball", "kl:0.01", "--out", "robust"),
     ("monitor", "--outcome", "0", "--state", "state.json"),
-    ("swing", "fly", "--virtual", "--out", "flights"),
+    ("swing fly", "--virtual", "--out", "flights"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_a_run_that_does_not_hold_is_used_by_no_command(
 ):
     forged(run, tmp_path / "run")
     name, *options = command
-    result = quick(name, given, *options, "--json", "out.json")
+    result = quick(*name.split(), given, *options, "--json", "out.json")
     assert "NOT VERIFIED: the bound 0.06 is below what kl gives" in complaint(result, code=1)
     assert result.stdout == ""
     assert json.loads((tmp_path / "out.json").read_text())["verified"] is False
@@ -64,7 +64,7 @@ def test_a_run_whose_files_were_altered_is_used_by_no_command(
 ):
     np.save(tmp_path / "run" / "costs.npy", 0 * run.costs.values)
     name, *options = command
-    message = complaint(quick(name, "run", *options), code=1)
+    message = complaint(quick(*name.split(), "run", *options), code=1)
     assert "NOT VERIFIED: costs.npy was altered" in message
 
 
@@ -72,7 +72,7 @@ def test_a_run_whose_files_were_altered_is_used_by_no_command(
 @pytest.mark.usefixtures("run")
 def test_the_path_of_the_certificate_stands_for_the_run(quick: Pbc, command: tuple[str, ...]):
     name, *options = command
-    result = quick(name, "run/certificate.json", *options)
+    result = quick(*name.split(), "run/certificate.json", *options)
     assert result.returncode == 0, result.stderr
 
 
@@ -83,7 +83,7 @@ def test_the_files_of_a_run_are_not_overwritten_by_whichever_path_it_is_given(
 ):
     before = (tmp_path / "run" / "manifest.json").read_bytes()
     name, *options = command
-    result = quick(name, "run/certificate.json", *options, "--json", "run/manifest.json")
+    result = quick(*name.split(), "run/certificate.json", *options, "--json", "run/manifest.json")
     assert "lies in run, which is the input" in complaint(result)
     assert (tmp_path / "run" / "manifest.json").read_bytes() == before
 

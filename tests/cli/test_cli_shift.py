@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,11 +16,11 @@ import pytest
 
 from commands import command, complaint
 from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
-from pacbayes_control.certify.balls import Ball, ball_of_samples, round_down
-from pacbayes_control.certify.certificate import round_up
+from pacbayes_control.certify.balls import Ball, ball_of_samples
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.text import round_down, round_up
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots.vehicle import table2
 from pacbayes_control.verify import verify
@@ -371,23 +372,23 @@ def test_a_ball_that_is_none_gets_one_clear_line(
         (("--training", "here.csv", "--cells", "dry,wet"), "an estimate needs both samples"),
         (
             (*SAMPLES, "--cells", "dry"),
-            "'wet' is none of the cells; if it is a header, say --column wet",
+            "'wet' is not one of the cells; if it is a header, say --column wet",
         ),
-        ((*SAMPLES, "--cells", "dry,wet,dry"), "must be told apart by their names"),
-        ((*SAMPLES, "--cells", "dry,wet,fog"), "a cell was never met in one of the samples"),
-        ((*SAMPLES, "--edges", "1"), "is no number"),
+        ((*SAMPLES, "--cells", "dry,wet,dry"), "must have different names"),
+        ((*SAMPLES, "--cells", "dry,wet,fog"), "a cell never occurs in one of the samples"),
+        ((*SAMPLES, "--edges", "1"), "is not a finite number"),
         ((*SAMPLES, "--cells", "dry,wet", "--shift-delta", "0"), "strictly between 0 and 1"),
         ((*SAMPLES, "--cells", "dry,wet", "--shift-delta", "0.995"), "strictly between 0 and 1"),
         ((*SAMPLES, "--cells", "dry,wet", "--shift-delta", "nan"), "strictly between 0 and 1"),
         ((*SAMPLES, "--cells", "dry,wet", "--divergence", "magic"), "'magic' is unknown"),
         ((*SAMPLES, "--cells", "dry,wet", "--column", "rain"), "has no column 'rain'"),
         (("--divergence", "magic"), "divergence 'magic' is unknown: choose from kl"),
-        (("--limit", "0"), "a limit of 0 is no cost: it must lie in (0, 1]"),
-        (("--limit", "2"), "a limit of 2 is no cost"),
-        (("--limit", "-0.5"), "a limit of -0.5 is no cost"),
-        (("--limit", "nan"), "a limit of nan is no cost"),
+        (("--limit", "0"), "a limit of 0 is not a cost: it must lie in (0, 1]"),
+        (("--limit", "2"), "a limit of 2 is not a cost"),
+        (("--limit", "-0.5"), "a limit of -0.5 is not a cost"),
+        (("--limit", "nan"), "a limit of nan is not a cost"),
         (("--limit", "half"), "Invalid value for '--limit'"),
-        (("--ball", "kl:0.1", "--out", "robust", "--limit", "2"), "a limit of 2 is no cost"),
+        (("--ball", "kl:0.1", "--out", "robust", "--limit", "2"), "a limit of 2 is not a cost"),
         (("--surprise",), "No such option"),
     ],
 )
@@ -406,12 +407,12 @@ def test_bad_options_get_one_clear_line_and_nothing_is_written(
     [
         ("", ("--cells", "dry,wet"), "there.csv has no rows"),
         ("\n\n", ("--cells", "dry,wet"), "there.csv has no rows"),
-        ("label\n", ("--cells", "dry,wet"), "'label' is none of the cells"),
-        ("width\n", ("--edges", "0.5"), "there.csv: 'width', entry 1, is no number"),
+        ("label\n", ("--cells", "dry,wet"), "'label' is not one of the cells"),
+        ("width\n", ("--edges", "0.5"), "there.csv: 'width', entry 1, is not a finite number"),
         ("0.1\nnan\n", ("--edges", "0.5"), "there.csv, line 2: the value is missing"),
-        ("0.1\ninf\n", ("--edges", "0.5"), "there.csv: 'inf', entry 2, is no number"),
-        ("0.1\n0.7\n", ("--edges", "0.5,0.2"), "edges must be rising numbers"),
-        ("0.1\n0.7\n", ("--edges", "0.5,x"), "--edges: 'x', entry 2, is no number"),
+        ("0.1\ninf\n", ("--edges", "0.5"), "there.csv: 'inf', entry 2, is not a finite number"),
+        ("0.1\n0.7\n", ("--edges", "0.5,0.2"), "edges must be increasing numbers"),
+        ("0.1\n0.7\n", ("--edges", "0.5,x"), "--edges: 'x', entry 2, is not a finite number"),
         ("a,b\ndry,dry\n", ("--cells", "dry,wet"), "the first row is a, b"),
         ("a,label\nx,dry\ny\n", ("--cells", "dry,wet"), "line 3 has 1 cells"),
     ],
@@ -453,7 +454,7 @@ def test_a_run_in_a_ball_cannot_be_shifted_again(quick: Pbc, folder: Path, tmp_p
     assert quick("shift", "run", "--ball", "kl:0.08", "--out", "robust").returncode == 0
     before = content(tmp_path)
     result = quick("shift", "robust", "--ball", "kl:0.01", "--out", "twice", *WRITING)
-    assert "holds where KL(D′‖D) ≤ 0.08 already: start from the run" in complaint(result)
+    assert "already holds where KL(D′‖D) ≤ 0.08: start from the run" in complaint(result)
     assert content(tmp_path) == before
 
 
@@ -487,7 +488,8 @@ def test_reproduce_table2_prints_writes_and_draws(
     assert [(row["environments"], row["method"]) for row in rows] == [
         (n, method) for n in sizes for method in ("robust", "train", "test")
     ]
-    assert rows == table2.to_dicts(table2.table2(1, 1000, seed=0))  # unless another is given
+    # seed 0 unless another is given
+    assert rows == [asdict(row) for row in table2.table2(1, 1000, seed=0)]
     contract = {"environments", "method", "bound", "true_cost", "paper_bound", "paper_true_cost"}
     for row in rows:
         assert row.keys() >= contract
@@ -497,8 +499,9 @@ def test_reproduce_table2_prints_writes_and_draws(
         assert f"{row['bound']:.3f}" in result.stdout
     assert "Table 2: the vehicle under a shift, δ = 0.01" in result.stdout
     assert "KL(D′‖D) ≤ 0.08185" in result.stdout
-    assert sorted(content(tmp_path)) == ["d/fields.svg", "d/radii.svg", "d/table2.svg", "j.json"]
-    for path in (tmp_path / "d").iterdir():
+    figures = ["d/fields.svg", "d/radii.svg", "d/table2.svg"]
+    assert sorted(content(tmp_path)) == ["d/.reproduced", *figures, "j.json"]
+    for path in (tmp_path / "d").glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
         assert str(path.relative_to(tmp_path)) in result.stdout
 

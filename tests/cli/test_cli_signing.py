@@ -11,7 +11,8 @@ import pytest
 
 from commands import complaint
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.run import SIGNATURE, hash_file, json_bytes, read_json, seal
+from pacbayes_control.certify.files import hash_file, json_bytes, read_json, seal
+from pacbayes_control.certify.run import SIGNATURE
 from pacbayes_control.learn import learn_finite
 
 Quick = Callable[..., subprocess.CompletedProcess[str]]

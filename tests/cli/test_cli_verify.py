@@ -55,7 +55,9 @@ def honest() -> Run:
 def invented(run: Run) -> Run:
     """A run of costs that nobody rolled out, and whose every number follows from them."""
     costs = run.costs
-    better = Costs(np.zeros_like(costs.values), costs.names, costs.origin, costs.parameters)
+    better = Costs(
+        np.zeros_like(costs.values), costs.names, costs.origin, parameters=costs.parameters
+    )
     return learn_finite(better, 0.05)
 
 

@@ -17,7 +17,8 @@ import pytest
 from commands import complaint
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.run import Run, hash_file, json_bytes, seal
+from pacbayes_control.certify.files import hash_file, json_bytes, seal
+from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain

@@ -14,15 +14,22 @@ from scipy.stats import kstest, norm
 
 from origins import certifying, single_draw
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.costs import Costs, learnt_from
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.issuing import Provenance, issue, issue_sampled, issue_single_draw
+from pacbayes_control.certify.issuing import (
+    Basis,
+    Provenance,
+    issue,
+    issue_sampled,
+    issue_single_draw,
+)
+from pacbayes_control.certify.priors import with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.deploy.policy import DeployedPolicy
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior
-from pacbayes_control.rollouts import certifying_draws, evaluate
+from pacbayes_control.rollouts import Draws, certifying_draws, evaluate
 
 NOTHING = np.zeros(1)
 GAUSSIAN = DiagonalGaussian([2.0, -1.0], [0.25, 4.0])
@@ -48,8 +55,8 @@ def finite_run(probabilities: list[float]) -> Run[Categorical]:
     budget = Budget(0.05)
     budget.spend("kl")
     prior = Categorical.uniform(size)
-    posterior = learnt_from(Categorical(probabilities), prior, costs)
-    certificate = issue(costs, prior, posterior, "kl", budget, Provenance("kl"))
+    posterior = with_costs_used(Categorical(probabilities), prior, costs)
+    certificate = issue(Basis(costs, prior, posterior, budget, Provenance("kl")), "kl")
     return Run(certificate, costs, prior, posterior)
 
 
@@ -58,7 +65,7 @@ def gaussian_run() -> Run[DiagonalGaussian]:
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
-    certificate = issue_sampled(costs, PRIOR, GAUSSIAN, "kl", budget, Provenance("kl"))
+    certificate = issue_sampled(Basis(costs, PRIOR, GAUSSIAN, budget, Provenance("kl")), "kl")
     return Run(certificate, costs, PRIOR, GAUSSIAN)
 
 
@@ -66,7 +73,7 @@ def single_draw_run() -> Run[DiagonalGaussian]:
     costs = Costs(np.eye(50, 1), origin=single_draw(GAUSSIAN), parameters=DRAWN)
     budget = Budget(0.05)
     budget.spend("single-draw")
-    certificate = issue_single_draw(costs, PRIOR, GAUSSIAN, budget, Provenance("kl"))
+    certificate = issue_single_draw(Basis(costs, PRIOR, GAUSSIAN, budget, Provenance("kl")))
     return Run(certificate, costs, PRIOR, GAUSSIAN)
 
 
@@ -202,7 +209,7 @@ def test_one_certified_policy_is_the_same_in_every_episode(make: Any, policy: li
 
 def test_a_run_without_parameters_cannot_be_deployed(binary_costs: Costs):
     for method in ("kl", "occam"):
-        with pytest.raises(ValueError, match="the run holds no parameters of its policies"):
+        with pytest.raises(ValueError, match="the run has no parameters of its policies"):
             DeployedPolicy(learn_finite(binary_costs, method=method), Parrot())
 
 
@@ -257,11 +264,11 @@ def test_the_action_is_that_of_the_task():
 def test_the_action_of_a_gaussian_posterior_is_that_of_the_task():
     task = Vehicle(controller=Linear())
     prior = paper_prior()
-    costs = certifying_draws(task, prior, task.environments(40, stream="train"), draws=2)
+    costs = certifying_draws(task, prior, task.environments(40, stream="train"), Draws(2))
     budget = Budget(0.05)
     budget.spend("sampling", 0.01)
     budget.spend("kl")
-    certificate = issue_sampled(costs, prior, prior, "kl", budget, Provenance("none"))
+    certificate = issue_sampled(Basis(costs, prior, prior, budget, Provenance("none")), "kl")
     robot = DeployedPolicy(Run(certificate, costs, prior, prior), task, seed=0)
     depths = np.random.default_rng(0).uniform(0.5, 5, (30, 20))
     actions = []

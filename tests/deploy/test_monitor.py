@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from pacbayes_control.bounds.sequential import (
-    Purse,
+    BettingState,
     confidence_sequence,
-    wager,
-    wager_on_counts,
+    update_wealth,
+    update_wealth_by_counts,
 )
 from pacbayes_control.certify.balls import Ball, ball_of_samples
 from pacbayes_control.certify.certificate import Certificate
-from pacbayes_control.certify.run import seal
+from pacbayes_control.certify.files import seal, sha256
 from pacbayes_control.deploy.monitor import Monitor, Promise, Report
-from pacbayes_control.deploy.monitor.state import Batch, certificate_digest, sha, stride_of
+from pacbayes_control.deploy.monitor.state import Batch, certificate_digest, stride_of
 from pacbayes_control.learn import learn_finite
 from sizes import sized
 
@@ -123,13 +123,17 @@ def test_one_by_one_is_the_same_as_all_at_once(certificate: Certificate, rate: f
 def test_counts_tell_the_same_as_the_outcomes_but_for_the_evidence(certificate: Certificate):
     """The bets on a batch are placed before all of it: another e-value, and as good a one."""
     costs = outcomes(500, 0.13)
-    one, other, purse = watched(certificate, costs), Monitor(certificate), Purse.full(0.114)
+    one, other, purse = (
+        watched(certificate, costs),
+        Monitor(certificate),
+        BettingState.initial(0.114),
+    )
     for piece in np.split(costs, [20, 200]):
         other.observe_counts(int(piece.sum()), len(piece))
-        purse = wager_on_counts(purse, int(piece.sum()), len(piece), 0.114)
+        purse = update_wealth_by_counts(purse, int(piece.sum()), len(piece), 0.114)
     for name in ("trials", "mean_cost", "p_value", "interval", "verdict"):
         assert getattr(other.report(), name) == getattr(one.report(), name)
-    assert np.array_equal(other.purse.wealth, purse.wealth)
+    assert np.array_equal(other.betting.wealth, purse.wealth)
     assert other.report().e_value == math.exp(purse.log_value(0.114))
     assert other.report().e_value != pytest.approx(one.report().e_value, rel=1e-3)
 
@@ -143,15 +147,15 @@ def test_counts_of_one_outcome_each_are_the_outcomes(certificate: Certificate):
 
 
 def test_counts_and_outcomes_go_on_from_one_another(certificate: Certificate):
-    monitor, purse = Monitor(certificate), Purse.full(0.114)
+    monitor, purse = Monitor(certificate), BettingState.initial(0.114)
     monitor.observe([0, 1, 0.5])
     monitor.observe_counts(3, 10)
     monitor.observe([0, 0, 1])
-    purse, _ = wager(purse, np.array([0, 1, 0.5]), 0.114)
-    purse = wager_on_counts(purse, 3, 10, 0.114)
-    purse, path = wager(purse, np.array([0.0, 0.0, 1.0]), 0.114)
-    assert monitor.purse.trials == monitor.trials == 16
-    assert np.array_equal(monitor.purse.wealth, purse.wealth)
+    purse, _ = update_wealth(purse, np.array([0, 1, 0.5]), 0.114)
+    purse = update_wealth_by_counts(purse, 3, 10, 0.114)
+    purse, path = update_wealth(purse, np.array([0.0, 0.0, 1.0]), 0.114)
+    assert monitor.betting.trials == monitor.trials == 16
+    assert np.array_equal(monitor.betting.wealth, purse.wealth)
     assert monitor.log_e == path[-1] == pytest.approx(purse.log_value(0.114), abs=1e-12)
 
 
@@ -187,11 +191,11 @@ def test_masked_outcomes_are_refused_and_change_nothing(certificate: Certificate
 @pytest.mark.parametrize(
     ("failures", "trials", "message"),
     [
-        (3, 2, "3 failures in 2 trials: there cannot be so many"),
-        (-1, 5, "there cannot be so many"),
-        (1.5, 5, "1.5 failures in 5 trials: whole numbers are needed"),
-        (math.nan, 5, "whole numbers are needed"),
-        (math.inf, 5, "whole numbers are needed"),
+        (3, 2, "3 failures in 2 trials: a whole number from 0 to"),
+        (-1, 5, "a whole number from 0 to"),
+        (1.5, 5, "1.5 failures in 5 trials: a whole number from 0 to 5"),
+        (math.nan, 5, "a whole number from 0 to"),
+        (math.inf, 5, "a whole number from 0 to"),
         (0, 0, "0 trials: a whole number of at least one is needed"),
         (0, -3, "-3 trials: a whole number"),
         (1, 5.5, "5.5 trials: a whole number"),
@@ -233,7 +237,7 @@ def test_what_is_no_certificate_cannot_be_watched(what: Any):
 
 @pytest.mark.parametrize(("bound", "delta"), [(-0.1, 0.1), (1.1, 0.1), (math.nan, 0.1)])
 def test_a_promise_is_a_bound_between_0_and_1(bound: float, delta: float):
-    with pytest.raises(ValueError, match=r"no promise: it must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"the bound .* must lie in \[0, 1\]"):
         Promise(bound, delta)
 
 
@@ -449,7 +453,9 @@ def after_a_day(certificate: Certificate) -> Monitor:
 def test_the_outcomes_of_a_file_are_taken_in_and_remembered(certificate: Certificate):
     monitor = after_a_day(certificate)
     assert monitor.report() == watched(certificate, [0, 1, 0]).report()
-    assert monitor.batches == [Batch("day.csv", 3, sha(np.array([0.0, 1.0, 0.0]).tobytes()), False)]
+    assert monitor.batches == [
+        Batch("day.csv", 3, sha256(np.array([0.0, 1.0, 0.0]).tobytes()), False)
+    ]
 
 
 @pytest.mark.parametrize("costs", [[0, 1, 0], [0, 1, 0, 1], [0, 1], [0, 0, 0], [1, 0.5]])
@@ -560,8 +566,8 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path: Path, certificate: Certifi
     assert loaded.report() == monitor.report()
     assert loaded.history == monitor.history
     assert loaded.batches == monitor.batches
-    assert np.array_equal(loaded.purse.wealth, monitor.purse.wealth)
-    assert loaded.purse.scale == monitor.purse.scale
+    assert np.array_equal(loaded.betting.wealth, monitor.betting.wealth)
+    assert loaded.betting.scale == monitor.betting.scale
 
 
 def test_a_monitor_that_has_seen_nothing_can_be_saved(tmp_path: Path, certificate: Certificate):
@@ -598,7 +604,7 @@ def test_alpha_is_fixed_from_the_start(state: Path, certificate: Certificate):
     assert Monitor.load(state, certificate).alpha == 0.05
     assert Monitor.load(state, certificate, 0.05).alpha == 0.05
     for alpha in (0.01, 0.0500001, 0.5):
-        with pytest.raises(ValueError, match=r"begun with alpha = 0.05"):
+        with pytest.raises(ValueError, match=r"started with alpha = 0.05"):
             Monitor.load(state, certificate, alpha)
 
 
@@ -959,7 +965,7 @@ def test_a_monitor_whose_bets_have_lost_everything_can_be_loaded(
 ):
     monitor, path = Monitor(certificate), tmp_path / "state.json"
     monitor.observe_counts(0, 10**12)
-    assert not monitor.purse.wealth.any()
+    assert not monitor.betting.wealth.any()
     monitor.save(path)
     assert Monitor.load(path, certificate).report() == monitor.report()
 
@@ -1064,7 +1070,9 @@ def test_what_this_monitor_did_not_write_is_not_overwritten(
         state.write_text(content)
     before = state.read_bytes()
     monitor = watched(certificate, [0, 1])
-    with pytest.raises(ValueError, match=r"state\.json was changed meanwhile, or is another's"):
+    with pytest.raises(
+        ValueError, match=r"state\.json was changed meanwhile, or is of another monitor"
+    ):
         monitor.save(state)
     assert state.read_bytes() == before
     assert [path.name for path in state.parent.iterdir()] == ["state.json"]
@@ -1172,7 +1180,7 @@ def test_a_state_that_somebody_else_writes_is_left_alone(certificate: Certificat
     monitor, state = watched(certificate, [0, 1]), tmp_path / "state.json"
     lock = tmp_path / ".state.json.lock"
     lock.touch()
-    with pytest.raises(ValueError, match="is being written by somebody else"):
+    with pytest.raises(ValueError, match="is being written by another process"):
         monitor.save(state)
     assert not state.exists()
     lock.unlink()

@@ -10,8 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import Costs, prior_for
-from pacbayes_control.certify.distributions import Categorical, Seen
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.priors import prior_for
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.learn import (
     learn_best,
     learn_constrained,
@@ -99,13 +101,13 @@ def test_environments_of_streams_are_told_by_their_ranges():
     origin = {"task": "t", "stream": "train", "seed": 0, "start": 0, "stop": 60}
     zeros = np.zeros((60, 3))
     posterior = through_a_file(learn_finite(Costs(zeros, origin=origin)).posterior)
-    assert posterior.seen == (Seen("train", 0, 0, 60),)
+    assert posterior.seen == (EnvironmentRange("train", 0, 0, 60),)
     with pytest.raises(ValueError, match=r"some of these environments \(stream 'train', 0 to 60\)"):
         learn_finite(Costs(zeros, origin=origin | {"start": 59, "stop": 119}), prior=posterior)
     later = origin | {"start": 60, "stop": 120}
     run = learn_finite(Costs(zeros, origin=later), prior=posterior)
     assert run.certificate.set_aside == 60
-    assert run.posterior.seen == (Seen("train", 0, 0, 120),)
+    assert run.posterior.seen == (EnvironmentRange("train", 0, 0, 120),)
     with pytest.raises(ValueError, match="learnt from environments with the same costs"):
         learn_finite(Costs(zeros), prior=posterior)  # their origin was left out
 

@@ -15,31 +15,34 @@ from toys import Reach, Slippery
 from pacbayes_control.bounds import fresh_draws, maurer_xi, shared_draws
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.certify.issuing import PAC_BAYES
-from pacbayes_control.certify.run import Run, json_bytes
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import (
     GaussianPrior,
+    Plan,
+    SearchSettings,
     SearchStopped,
-    Settings,
     learn_family,
     learn_gaussian,
     set_aside,
 )
 from pacbayes_control.learn.gaussian import ROLLOUTS, certify_posterior, split_budget
 from pacbayes_control.learn.priors import scaled
+from pacbayes_control.rollouts import Execution
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.environments import generator
 from pacbayes_control.verify import verify
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
-QUICK = Settings(steps=40, pairs=8, natural=False)
+QUICK = SearchSettings(steps=40, pairs=8, natural=False)
 TASK = Reach(radius=1.5)
 TRAIN = TASK.environments(200, stream="train")
 
 
 @pytest.fixture(scope="module")
 def run() -> Run[DiagonalGaussian]:
-    return learn_gaussian(TASK, TRAIN, PRIOR, settings=QUICK, draws=10)
+    return learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=QUICK, draws=10))
 
 
 # ---- certificates -------------------------------------------------------------------------------
@@ -47,7 +50,7 @@ def run() -> Run[DiagonalGaussian]:
 
 def test_learning_lowers_the_bound_and_the_true_cost(run: Run[DiagonalGaussian]):
     prior, budget = GaussianPrior(PRIOR), split_budget(0.01, "kl")
-    before = certify_posterior(TASK, TRAIN, prior, PRIOR, budget, draws=10).certificate
+    before = certify_posterior(TASK, TRAIN, prior, PRIOR, budget, Plan(draws=10)).certificate
     after = run.certificate
     assert before.kl == 0
     assert after.bound < before.bound - 0.1
@@ -58,8 +61,8 @@ def test_learning_lowers_the_bound_and_the_true_cost(run: Run[DiagonalGaussian])
 @pytest.mark.slow
 @pytest.mark.parametrize("natural", [False, True])
 def test_learning_with_its_usual_settings_lowers_the_bound(natural: bool):
-    settings = Settings(steps=60, natural=natural)
-    certificate = learn_gaussian(TASK, TRAIN, PRIOR, settings=settings).certificate
+    settings = SearchSettings(steps=60, natural=natural)
+    certificate = learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=settings)).certificate
     budget = split_budget(0.01, "kl")
     prior = certify_posterior(TASK, TRAIN, GaussianPrior(PRIOR), PRIOR, budget).certificate
     assert certificate.bound < prior.bound - 0.1
@@ -103,12 +106,14 @@ def test_the_bound_is_the_theorem_applied_to_the_bound_on_the_training_cost(
         TASK,
         TRAIN,
         PRIOR,
-        0.05,
-        method,
-        settings=QUICK,
-        sampling_delta=0.02,
-        draws=20,
-        shared=shared,
+        Plan(
+            delta=0.05,
+            method=method,
+            search=QUICK,
+            sampling_delta=0.02,
+            draws=20,
+            shared_draws=shared,
+        ),
     )
     c = run.certificate
     assert c.empirical_cost == pytest.approx(run.costs.values.mean(), rel=1e-12)
@@ -127,7 +132,7 @@ def test_shared_draws_leave_more_room_for_error_than_fresh_ones():
     slack = {}
     for shared in (False, True):
         c = certify_posterior(
-            TASK, TRAIN, prior, PRIOR, budget, draws=50, shared=shared
+            TASK, TRAIN, prior, PRIOR, budget, Plan(draws=50, shared_draws=shared)
         ).certificate
         assert c.training_cost_bound is not None
         slack[shared] = c.training_cost_bound - c.empirical_cost
@@ -142,7 +147,9 @@ def test_shared_draws_leave_more_room_for_error_than_fresh_ones():
 )
 def test_saved_runs_are_verified(tmp_path: Path, task: Reach, shared: bool):
     environments = task.environments(100, stream="train")
-    run = learn_gaussian(task, environments, PRIOR, settings=QUICK, draws=7, shared=shared)
+    run = learn_gaussian(
+        task, environments, PRIOR, Plan(search=QUICK, draws=7, shared_draws=shared)
+    )
     verification = verify(run.save(tmp_path / "run"))
     c = verification.certificate
     assert verification.recomputed <= c.bound < 1
@@ -152,21 +159,31 @@ def test_saved_runs_are_verified(tmp_path: Path, task: Reach, shared: bool):
 
 @pytest.mark.parametrize("method", ["kl-maurer", "pinsker"])
 def test_runs_of_the_other_methods_are_verified(tmp_path: Path, method: str):
-    run = learn_gaussian(TASK, TRAIN, PRIOR, method=method, settings=QUICK, draws=5)
+    run = learn_gaussian(TASK, TRAIN, PRIOR, Plan(method=method, search=QUICK, draws=5))
     assert verify(run.save(tmp_path / "run")).certificate.method == method
 
 
 def test_the_paper_minimises_one_bound_and_certifies_by_another(tmp_path: Path):
-    run = learn_gaussian(TASK, TRAIN, PRIOR, 0.01, "kl-maurer", "pinsker", QUICK, draws=5)
+    run = learn_gaussian(
+        TASK,
+        TRAIN,
+        PRIOR,
+        Plan(delta=0.01, method="kl-maurer", objective="pinsker", search=QUICK, draws=5),
+    )
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.method, c.objective) == ("kl-maurer", "pinsker")
-    own = learn_gaussian(TASK, TRAIN, PRIOR, 0.01, "kl-maurer", None, QUICK, draws=5)
+    own = learn_gaussian(
+        TASK,
+        TRAIN,
+        PRIOR,
+        Plan(delta=0.01, method="kl-maurer", objective=None, search=QUICK, draws=5),
+    )
     assert own.posterior.digest != run.posterior.digest
 
 
 def test_the_same_inputs_give_the_same_bytes_and_another_seed_others(run: Run[DiagonalGaussian]):
     def record(seed: int) -> bytes:
-        again = learn_gaussian(TASK, TRAIN, PRIOR, settings=QUICK, draws=10, seed=seed)
+        again = learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=QUICK, draws=10, seed=seed))
         return json_bytes(again.certificate.to_dict())
 
     assert record(0) == json_bytes(run.certificate.to_dict())
@@ -176,7 +193,9 @@ def test_the_same_inputs_give_the_same_bytes_and_another_seed_others(run: Run[Di
 def test_a_checkpoint_changes_nothing(tmp_path: Path, run: Run[DiagonalGaussian]):
     checkpoint = tmp_path / "checkpoint"
     for _ in range(2):  # the second time, all is there already
-        again = learn_gaussian(TASK, TRAIN, PRIOR, settings=QUICK, draws=10, checkpoint=checkpoint)
+        again = learn_gaussian(
+            TASK, TRAIN, PRIOR, Plan(search=QUICK, draws=10), Execution(store=checkpoint)
+        )
         assert again.certificate == run.certificate
 
 
@@ -197,7 +216,7 @@ class Recorder(Reach):
 
 def test_the_certifying_draws_are_new_ones_from_a_posterior_that_is_fixed_by_then():
     task = Recorder()
-    run = learn_gaussian(task, TRAIN, PRIOR, settings=QUICK, draws=10)
+    run = learn_gaussian(task, TRAIN, PRIOR, Plan(search=QUICK, draws=10))
     training, certifying = task.given[:-1], task.given[-1]
     assert [part.shape for part in training] == [(16, 2)] * QUICK.steps
     assert certifying.shape == (200, 10, 2)
@@ -214,7 +233,7 @@ def test_the_certifying_draws_are_new_ones_from_a_posterior_that_is_fixed_by_the
 
 def test_shared_draws_are_the_same_in_every_environment():
     task = Recorder()
-    run = learn_gaussian(task, TRAIN, PRIOR, settings=QUICK, draws=10, shared=True)
+    run = learn_gaussian(task, TRAIN, PRIOR, Plan(search=QUICK, draws=10, shared_draws=True))
     assert task.given[-1].shape == (10, 2)
     assert np.array_equal(run.costs.values, TASK.costs(task.given[-1], TRAIN))
 
@@ -225,8 +244,10 @@ def test_environments_share_no_randomness_with_draws_from_a_stream_of_the_same_n
         generator(0, stream, of=kind).random(8) for kind in ("environments", "policies")
     )
     assert not np.any(np.isin(environments, policies))
-    run = learn_gaussian(TASK, TASK.environments(200, stream), PRIOR, settings=QUICK, draws=20)
-    usual = learn_gaussian(TASK, TASK.environments(200, "train"), PRIOR, settings=QUICK, draws=20)
+    run = learn_gaussian(TASK, TASK.environments(200, stream), PRIOR, Plan(search=QUICK, draws=20))
+    usual = learn_gaussian(
+        TASK, TASK.environments(200, "train"), PRIOR, Plan(search=QUICK, draws=20)
+    )
     assert run.certificate.empirical_cost == pytest.approx(
         usual.certificate.empirical_cost, abs=0.1
     )
@@ -240,11 +261,11 @@ def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
     prior = GaussianPrior(PRIOR.with_data_used(TRAIN[:50].range), "learnt on a part")
     message = r"has seen some of these environments \(stream 'train', 0 to 50\)"
     with pytest.raises(ValueError, match=message):
-        learn_gaussian(task, TRAIN, prior, settings=QUICK)
+        learn_gaussian(task, TRAIN, prior, Plan(search=QUICK))
     with pytest.raises(ValueError, match=message):
-        learn_gaussian(task, TRAIN[49:], prior, settings=QUICK)
+        learn_gaussian(task, TRAIN[49:], prior, Plan(search=QUICK))
     with pytest.raises(ValueError, match=message):
-        learn_family(task, TRAIN, [prior, GaussianPrior(PRIOR)], settings=QUICK)
+        learn_family(task, TRAIN, [prior, GaussianPrior(PRIOR)], Plan(search=QUICK))
     with pytest.raises(ValueError, match=message):
         certify_posterior(task, TRAIN, prior, PRIOR, split_budget(0.01, "kl"))
     assert task.given == []
@@ -254,7 +275,7 @@ def test_a_prior_that_has_seen_others_is_allowed_and_they_are_counted_as_set_asi
     part, rest = set_aside(TRAIN, 0.25)
     elsewhere = TASK.environments(1000, stream="elsewhere")
     prior = GaussianPrior(PRIOR.with_data_used(part.range, elsewhere.range), "learnt on a part")
-    run = learn_gaussian(TASK, rest, prior, settings=QUICK, draws=5)
+    run = learn_gaussian(TASK, rest, prior, Plan(search=QUICK, draws=5))
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.environments, c.set_aside, c.prior) == (150, 50, "learnt on a part")
     assert "certified on" in c.sentence
@@ -279,13 +300,13 @@ def test_a_prior_that_is_none_gets_a_clear_error(mean: list, variance: list, mes
 
 def test_a_prior_over_other_policies_than_the_tasks_gets_a_clear_error():
     with pytest.raises(SearchStopped, match=r"policies of 3 parameters were given .* have 2"):
-        learn_gaussian(TASK, TRAIN, DiagonalGaussian(np.zeros(3), 1.0), settings=QUICK)
+        learn_gaussian(TASK, TRAIN, DiagonalGaussian(np.zeros(3), 1.0), Plan(search=QUICK))
 
 
 def test_a_posterior_over_other_policies_than_the_prior_gets_a_clear_error():
     prior, task = GaussianPrior(DiagonalGaussian(np.zeros(3), 1.0)), TASK
     with pytest.raises(ValueError, match="the posterior has 2 parameters and the prior 3"):
-        certify_posterior(task, TRAIN, prior, PRIOR, split_budget(0.01, "kl"), draws=2)
+        certify_posterior(task, TRAIN, prior, PRIOR, split_budget(0.01, "kl"), Plan(draws=2))
 
 
 # ---- bad options --------------------------------------------------------------------------------
@@ -300,12 +321,12 @@ OVERSPENDS = "overspends: it must be positive, and leave some of delta = 0.01"
         ({"sampling_delta": 0.02}, f"sampling_delta = 0.02 {OVERSPENDS}"),
         ({"sampling_delta": 0.0}, f"sampling_delta = 0 {OVERSPENDS}"),
         ({"sampling_delta": -0.1}, f"sampling_delta = -0.1 {OVERSPENDS}"),
-        ({"sampling_delta": np.nan}, f"sampling_delta = nan {OVERSPENDS}"),
+        ({"sampling_delta": np.nan}, "sampling_delta = nan must be a finite number"),
         ({"delta": 0.0}, "delta = 0.0 must lie strictly between 0 and 1"),
         ({"delta": 1.0}, "delta = 1.0 must lie strictly between 0 and 1"),
-        ({"method": "magic"}, "method 'magic' is unknown for a Gaussian posterior"),
+        ({"method": "magic"}, "method = 'magic' must be kl"),
         ({"method": "occam"}, "method 'occam' is unknown for a Gaussian posterior"),
-        ({"objective": "magic"}, "objective 'magic' is unknown: choose from"),
+        ({"objective": "magic"}, "objective = 'magic' must be kl"),
     ],
 )
 @pytest.mark.parametrize("family", [False, True])
@@ -317,7 +338,7 @@ def test_bad_options_get_a_clear_error_before_any_rollout(
     if family:
         learn = partial(learn_family, task, TRAIN, [GaussianPrior(PRIOR)])
     with pytest.raises(ValueError, match=message):
-        learn(settings=QUICK, **options)
+        learn(Plan(search=QUICK, **options))
     assert task.given == []
 
 
@@ -326,8 +347,8 @@ def test_bad_options_get_a_clear_error_before_any_rollout(
     [0, -1],
 )
 def test_too_few_draws_get_a_clear_error(draws: int):
-    with pytest.raises(ValueError, match=f"{draws} draws were asked for: at least one is needed"):
-        learn_gaussian(TASK, TRAIN, PRIOR, settings=QUICK, draws=draws)
+    with pytest.raises(ValueError, match=f"draws = {draws}: at least 1 is needed"):
+        learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=QUICK, draws=draws))
 
 
 # ---- families -----------------------------------------------------------------------------------
@@ -351,8 +372,10 @@ def test_a_family_chooses_the_variance_that_suits_the_problem(tmp_path: Path):
     task = Reach(radius=1.0)
     environments = task.environments(300, stream="train")
     family = scaled(GaussianPrior(DiagonalGaussian([0.0, 0.0], 1.0)), (1e-4, 1.0, 1e4))
-    settings = Settings(steps=120, pairs=32, natural=False)
-    run = learn_family(task, environments, family, method="pinsker", settings=settings, draws=20)
+    settings = SearchSettings(steps=120, pairs=32, natural=False)
+    run = learn_family(
+        task, environments, family, Plan(method="pinsker", search=settings, draws=20)
+    )
     c = verify(run.save(tmp_path / "run")).certificate
     assert run.prior is family[1].distribution
     assert c.prior == "given in advance, variances × 1; one of 3 declared in advance"
@@ -360,13 +383,13 @@ def test_a_family_chooses_the_variance_that_suits_the_problem(tmp_path: Path):
     assert c.bound < 0.5
     for prior in (family[0], family[2]):
         other = learn_gaussian(
-            task, environments, prior, method="pinsker", settings=settings, draws=20
+            task, environments, prior, Plan(method="pinsker", search=settings, draws=20)
         )
         assert other.certificate.bound > c.bound
 
 
 def test_a_family_of_one_costs_no_more_than_the_prior_alone():
-    run = learn_family(TASK, TRAIN, [GaussianPrior(PRIOR)], settings=QUICK, draws=5)
+    run = learn_family(TASK, TRAIN, [GaussianPrior(PRIOR)], Plan(search=QUICK, draws=5))
     assert run.certificate.budget == pytest.approx({"sampling": 0.001, "kl": 0.009})
     c = run.certificate
     assert c.training_cost_bound is not None
@@ -375,7 +398,9 @@ def test_a_family_of_one_costs_no_more_than_the_prior_alone():
 
 
 def test_a_family_may_share_its_draws(tmp_path: Path):
-    run = learn_family(TASK, TRAIN, [GaussianPrior(PRIOR)], settings=QUICK, draws=5, shared=True)
+    run = learn_family(
+        TASK, TRAIN, [GaussianPrior(PRIOR)], Plan(search=QUICK, draws=5, shared_draws=True)
+    )
     assert run.costs.draws == "shared"
     assert verify(run.save(tmp_path / "run")).certificate.shared_draws is True
 

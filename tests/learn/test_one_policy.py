@@ -15,7 +15,8 @@ from pacbayes_control.bounds import kl_inverse, log_xi
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.learn import (
     GaussianPrior,
-    Settings,
+    Plan,
+    SearchSettings,
     certify_draw,
     learn_finite,
     learn_gaussian,
@@ -40,7 +41,7 @@ def upper_limit(failures: int, n: int, delta: float) -> float:
 
 
 def test_a_policy_chosen_in_advance_has_clopper_and_pearsons_limit_at_all_of_delta(tmp_path: Path):
-    run = learn_one(TASK, TRAIN, PRIOR, delta=0.02)
+    run = learn_one(TASK, TRAIN, PRIOR, Plan(delta=0.02))
     failures = int(TASK.costs(PRIOR.distribution.mean[None], TRAIN).sum())
     c = verify(run.save(tmp_path / "run")).certificate
     assert 0 < failures < 200
@@ -53,7 +54,7 @@ def test_a_policy_chosen_in_advance_has_clopper_and_pearsons_limit_at_all_of_del
 
 @pytest.mark.parametrize("candidates", [2, 8])
 def test_several_candidates_share_delta_half_of_it_for_the_mean(tmp_path: Path, candidates: int):
-    run = learn_one(TASK, TRAIN, PRIOR, candidates=candidates)
+    run = learn_one(TASK, TRAIN, PRIOR, Plan(candidates=candidates))
     c = verify(run.save(tmp_path / "run")).certificate
     shares = [0.5] + [0.5 / (candidates - 1)] * (candidates - 1)
     np.testing.assert_allclose(run.prior.probabilities, shares, rtol=1e-12)
@@ -71,7 +72,7 @@ def test_several_candidates_share_delta_half_of_it_for_the_mean(tmp_path: Path, 
 
 def test_candidates_are_draws_from_the_prior_the_first_ones_the_same_whatever_their_number():
     few, many = (
-        learn_one(TASK, TRAIN, PRIOR, candidates=candidates).costs.parameters
+        learn_one(TASK, TRAIN, PRIOR, Plan(candidates=candidates)).costs.parameters
         for candidates in (5, 2001)
     )
     assert few is not None
@@ -83,14 +84,14 @@ def test_candidates_are_draws_from_the_prior_the_first_ones_the_same_whatever_th
 
 
 def test_a_better_candidate_than_the_mean_is_found():
-    run = learn_one(TASK, TRAIN, PRIOR, candidates=50)
+    run = learn_one(TASK, TRAIN, PRIOR, Plan(candidates=50))
     assert run.certificate.policy != 0
     assert run.certificate.bound < learn_one(TASK, TRAIN, PRIOR).certificate.bound
 
 
 @pytest.mark.parametrize("method", ["kl", "kl-maurer", "pinsker"])
 def test_a_posterior_over_the_candidates_may_be_certified_instead(tmp_path: Path, method: str):
-    run = learn_one(TASK, TRAIN, PRIOR, candidates=20, method=method)
+    run = learn_one(TASK, TRAIN, PRIOR, Plan(candidates=20, method=method))
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.method, c.policy, c.policies) == (method, None, 20)
     weights = Categorical([0.5] + [0.5 / 19] * 19)
@@ -100,7 +101,7 @@ def test_a_posterior_over_the_candidates_may_be_certified_instead(tmp_path: Path
 
 def test_graded_costs_are_certified_by_chernoffs_bound(tmp_path: Path):
     environments = GRADED.environments(100, stream="train")
-    run = learn_one(GRADED, environments, PRIOR, delta=0.03)
+    run = learn_one(GRADED, environments, PRIOR, Plan(delta=0.03))
     c = verify(run.save(tmp_path / "run")).certificate
     assert not c.binary
     expected = kl_inverse(c.empirical_cost, -math.log(0.03) / 100)
@@ -109,7 +110,7 @@ def test_graded_costs_are_certified_by_chernoffs_bound(tmp_path: Path):
 
 def test_the_same_seed_gives_the_same_candidates_and_another_seed_others():
     first, again, other = (
-        learn_one(TASK, TRAIN, PRIOR, candidates=4, seed=seed) for seed in (0, 0, 1)
+        learn_one(TASK, TRAIN, PRIOR, Plan(candidates=4, seed=seed)) for seed in (0, 0, 1)
     )
     assert first.certificate == again.certificate
     assert first.certificate.hashes["policies"] != other.certificate.hashes["policies"]
@@ -118,15 +119,15 @@ def test_the_same_seed_gives_the_same_candidates_and_another_seed_others():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": 0}, "0 candidates were asked for: at least one is needed"),
-        ({"candidates": -3}, "-3 candidates were asked for: at least one is needed"),
-        ({"method": "magic"}, "method 'magic' is unknown: choose from kl, kl-maurer"),
+        ({"candidates": 0}, "candidates = 0: at least 1 is needed"),
+        ({"candidates": -3}, "candidates = -3: at least 1 is needed"),
+        ({"method": "magic"}, "method = 'magic' must be kl | kl-maurer"),
         ({"delta": 1.5}, "delta = 1.5 must lie strictly between 0 and 1"),
     ],
 )
 def test_bad_options_get_a_clear_error(options: dict, message: str):
     with pytest.raises(ValueError, match=message):
-        learn_one(TASK, TRAIN, PRIOR, **options)
+        learn_one(TASK, TRAIN, PRIOR, Plan(**options))
 
 
 def test_a_prior_that_has_seen_the_environments_is_refused():
@@ -145,7 +146,7 @@ def test_a_prior_that_has_seen_the_environments_is_refused():
 @pytest.mark.parametrize("task", [TASK, GRADED], ids=["0/1", "graded"])
 def test_the_bound_on_a_draw_is_the_disintegrated_one(tmp_path: Path, task: Reach):
     environments = task.environments(150, stream="train")
-    run = certify_draw(task, environments, PRIOR, POSTERIOR, delta=0.02, seed=5)
+    run = certify_draw(task, environments, PRIOR, POSTERIOR, Plan(delta=0.02, seed=5))
     c = verify(run.save(tmp_path / "run")).certificate
     assert run.costs.parameters is not None
     policy = run.costs.parameters[0]
@@ -166,7 +167,7 @@ def test_the_bound_on_a_draw_is_the_disintegrated_one(tmp_path: Path, task: Reac
 
 def test_the_same_seed_draws_the_same_policy_for_good():
     first, again, other = (
-        certify_draw(TASK, TRAIN, PRIOR, POSTERIOR, seed=seed) for seed in (0, 0, 1)
+        certify_draw(TASK, TRAIN, PRIOR, POSTERIOR, Plan(seed=seed)) for seed in (0, 0, 1)
     )
     assert first.certificate == again.certificate
     assert first.costs.parameters is not None
@@ -178,7 +179,7 @@ def test_the_same_seed_draws_the_same_policy_for_good():
 @pytest.mark.slow
 def test_draws_follow_the_posterior():
     policies = [
-        certify_draw(TASK, TRAIN[:2], PRIOR, POSTERIOR, seed=seed).costs.parameters
+        certify_draw(TASK, TRAIN[:2], PRIOR, POSTERIOR, Plan(seed=seed)).costs.parameters
         for seed in range(300)
     ]
     standard = (np.concatenate(policies) - POSTERIOR.mean) / np.sqrt(POSTERIOR.variance)  # type: ignore[arg-type]
@@ -196,7 +197,7 @@ def test_a_draw_from_the_prior_itself_pays_for_no_divergence():
 def test_the_noise_of_a_draw_is_a_stream_of_its_own(tmp_path: Path):
     task = Slippery(radius=2.0)
     environments = task.environments(80, stream="train")
-    run = certify_draw(task, environments, PRIOR, POSTERIOR, seed=2)
+    run = certify_draw(task, environments, PRIOR, POSTERIOR, Plan(seed=2))
     assert run.costs.parameters is not None
     expected = task.costs(run.costs.parameters, environments, Noise("single draw noise", 2))
     assert np.array_equal(run.costs.values, expected)
@@ -204,8 +205,8 @@ def test_the_noise_of_a_draw_is_a_stream_of_its_own(tmp_path: Path):
 
 
 def test_a_learnt_posterior_can_be_certified_by_its_one_draw(tmp_path: Path):
-    settings = Settings(steps=40, pairs=8, natural=False)
-    learnt = learn_gaussian(TASK, TRAIN, PRIOR, settings=settings, draws=5).posterior
+    settings = SearchSettings(steps=40, pairs=8, natural=False)
+    learnt = learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=settings, draws=5)).posterior
     run = certify_draw(TASK, TRAIN, PRIOR, learnt)
     assert run.posterior.to_bytes() == learnt.to_bytes()
     assert verify(run.save(tmp_path / "run")).certificate.bound < 0.5

@@ -15,26 +15,28 @@ from pacbayes_control.certify.issuing import set_aside_by
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import (
     GaussianPrior,
-    Settings,
+    Plan,
+    Pretraining,
+    SearchSettings,
     imitate,
-    learn_elsewhere,
     learn_gaussian,
     learn_one,
+    pretrain_prior,
     set_aside,
 )
-from pacbayes_control.learn.priors import LEARN_ELSEWHERE, scaled
+from pacbayes_control.learn.priors import PRETRAINING, scaled
 from pacbayes_control.learn.search import GaussianSearch
 from pacbayes_control.learn.training import search_posterior
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, Reshuffled, paper_prior
-from pacbayes_control.rollouts import mean_costs
+from pacbayes_control.rollouts import Execution, Progress, mean_costs
 from pacbayes_control.tasks import Environments
 from pacbayes_control.verify import verify
 
 TASK = Reach(radius=1.5)
 TRAIN = TASK.environments(200, stream="train")
 START = DiagonalGaussian([0.0, 0.0], 0.25)
-QUICK = Settings(steps=40, pairs=8, step_size=0.25, natural=False, ranks=True, variance=False)
+QUICK = SearchSettings(steps=40, pairs=8, step_size=0.25, natural=False, ranks=True, variance=False)
 
 
 # ---- setting environments aside -----------------------------------------------------------------
@@ -44,7 +46,7 @@ QUICK = Settings(steps=40, pairs=8, step_size=0.25, natural=False, ranks=True, v
 def test_environments_are_cut_in_two_parts_that_have_nothing_in_common(share: float, cut: int):
     part, rest = set_aside(TRAIN, share)
     assert (part.start, part.stop, rest.start, rest.stop) == (0, cut, cut, 200)
-    assert not part.overlaps(rest)
+    assert not part.range.overlaps(rest.range)
     goals = np.concatenate([part.arrays()["goal"], rest.arrays()["goal"]])
     np.testing.assert_array_equal(goals, TRAIN.arrays()["goal"])
 
@@ -79,7 +81,7 @@ def test_a_part_of_the_data_is_the_price_of_a_prior_that_learnt_from_it(tmp_path
     actions = part.arrays()["goal"].ravel()  # an expert goes to the goals
     prior = imitate(towards, np.tile([0, 1], len(part)), actions, START, [part])
     runs = [
-        learn_gaussian(TASK, rest, prior, settings=Settings(steps=5, pairs=4), draws=10),
+        learn_gaussian(TASK, rest, prior, Plan(search=SearchSettings(steps=5, pairs=4), draws=10)),
         learn_one(TASK, rest, prior),
     ]
     for number, run in enumerate(runs):
@@ -101,10 +103,12 @@ def towards(policy: NDArray, which: NDArray) -> NDArray:
 
 
 def test_a_prior_learnt_elsewhere_finds_where_to_go_and_keeps_the_variances():
-    prior = learn_elsewhere(TASK, START, QUICK, per_step=16)
+    prior = pretrain_prior(TASK, START, Pretraining(search=QUICK, per_step=16))
     np.testing.assert_allclose(prior.distribution.mean, 1, atol=0.3)
     assert np.array_equal(prior.distribution.variance, START.variance)
-    half = learn_elsewhere(TASK, START, QUICK, per_step=16, width=0.5).distribution
+    half = pretrain_prior(
+        TASK, START, Pretraining(search=QUICK, per_step=16, width=0.5)
+    ).distribution
     assert np.array_equal(half.mean, prior.distribution.mean)
     assert np.array_equal(half.variance, START.variance / 4)
     assert prior.origin == "learnt on 640 environments from elsewhere (reach 1)"
@@ -112,7 +116,7 @@ def test_a_prior_learnt_elsewhere_finds_where_to_go_and_keeps_the_variances():
 
 def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
     start = START.with_data_used(TRAIN[:10].range)
-    prior = learn_elsewhere(TASK, start, QUICK, per_step=16, seed=3)
+    prior = pretrain_prior(TASK, start, Pretraining(search=QUICK, per_step=16, seed=3))
     used, given = prior.distribution.seen
     assert given == ("train", TRAIN.seed, 0, 10)
     assert used == ("elsewhere", 3, 0, 640)
@@ -126,40 +130,43 @@ def test_a_prior_learnt_elsewhere_knows_all_that_it_has_seen():
 def test_a_prior_learnt_elsewhere_is_free_and_helps(tmp_path: Path):
     task, elsewhere = Reach(radius=1.2), Reach(radius=1.2, centre=0.9)
     train = task.environments(200, stream="train")
-    prior = learn_elsewhere(elsewhere, START, QUICK, per_step=16, origin="from another room")
-    settings = Settings(steps=40, pairs=8, natural=False)
-    informed = learn_gaussian(task, train, prior, settings=settings, draws=10)
+    prior = pretrain_prior(
+        elsewhere, START, Pretraining(search=QUICK, per_step=16, origin="from another room")
+    )
+    settings = SearchSettings(steps=40, pairs=8, natural=False)
+    informed = learn_gaussian(task, train, prior, Plan(search=settings, draws=10))
     c = verify(informed.save(tmp_path / "run")).certificate
     assert (c.prior, c.set_aside, c.environments) == ("from another room", 0, 200)
-    naive = learn_gaussian(task, train, START, settings=settings, draws=10)
+    naive = learn_gaussian(task, train, START, Plan(search=settings, draws=10))
     assert c.bound < 0.8 * naive.certificate.bound
 
 
 def test_learning_elsewhere_repeats_and_goes_on_from_a_checkpoint(tmp_path: Path):
     def learn(seed: int = 0, **options) -> DiagonalGaussian:
-        return learn_elsewhere(TASK, START, QUICK, 16, seed=seed, **options).distribution
+        how = Pretraining(QUICK, 16, seed=seed)
+        return pretrain_prior(TASK, START, how, Execution(**options)).distribution
 
-    def interrupt(search) -> None:
-        if search.step == 25:
+    def interrupt(now: Progress) -> None:
+        if now.done == 25:
             raise KeyboardInterrupt
 
     whole, checkpoint = learn(), tmp_path / "checkpoint"
     with pytest.raises(KeyboardInterrupt):
-        learn(checkpoint=checkpoint, progress=interrupt)
-    assert learn(checkpoint=checkpoint).to_bytes() == whole.to_bytes()
+        learn(store=checkpoint, progress=interrupt)
+    assert learn(store=checkpoint).to_bytes() == whole.to_bytes()
     assert learn(seed=1).to_bytes() != whole.to_bytes()
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
 def test_a_width_that_is_none_is_refused(width: float):
     with pytest.raises(ValueError, match=f"width = {width} must be positive"):
-        learn_elsewhere(TASK, START, QUICK, width=width)
+        pretrain_prior(TASK, START, Pretraining(search=QUICK, width=width))
 
 
 def test_a_search_elsewhere_takes_all_its_steps_at_the_width_it_was_given():
-    assert LEARN_ELSEWHERE.variance is False
-    assert LEARN_ELSEWHERE.ranks is True
-    assert LEARN_ELSEWHERE.estimator == "evolution"
+    assert PRETRAINING.variance is False
+    assert PRETRAINING.ranks is True
+    assert PRETRAINING.estimator == "evolution"
 
 
 # ---- imitation ----------------------------------------------------------------------------------
@@ -269,14 +276,14 @@ def test_a_factor_that_leaves_no_variance_is_refused(factor: float):
 
 
 def test_a_posterior_cannot_be_the_prior_of_the_environments_that_it_learnt_from(tmp_path: Path):
-    quick = Settings(steps=2)
-    run = learn_gaussian(TASK, TRAIN, START, settings=quick, draws=2)
+    quick = SearchSettings(steps=2)
+    run = learn_gaussian(TASK, TRAIN, START, Plan(search=quick, draws=2))
     kept = Run.load(run.save(tmp_path / "run")).posterior
     for posterior in (run.posterior, kept):
         with pytest.raises(ValueError, match="has seen some of these environments"):
-            learn_gaussian(TASK, TRAIN, posterior, settings=quick, draws=2)
+            learn_gaussian(TASK, TRAIN, posterior, Plan(search=quick, draws=2))
     others = TASK.environments(50, stream="others")
-    again = learn_gaussian(TASK, others, kept, settings=quick, draws=2)
+    again = learn_gaussian(TASK, others, kept, Plan(search=quick, draws=2))
     assert {part.stream for part in again.posterior.seen} == {"train", "others"}
     with pytest.raises(ValueError, match="has seen some"):
         learn_one(TASK, TRAIN, again.posterior)
@@ -286,8 +293,8 @@ def test_a_prior_from_reshuffled_environments_has_seen_the_recorded_ones():
     task = Vehicle(controller=Linear())
     train = task.environments(20, stream="train")
     reshuffled = Vehicle(controller=Linear(), obstacles=Reshuffled(train))
-    settings = Settings(steps=1, pairs=2)
-    prior = learn_elsewhere(reshuffled, paper_prior(), settings, per_step=4)
+    settings = SearchSettings(steps=1, pairs=2)
+    prior = pretrain_prior(reshuffled, paper_prior(), Pretraining(search=settings, per_step=4))
     with pytest.raises(ValueError, match="has seen some of these environments"):
         learn_one(task, train, prior)
     assert set_aside_by(prior.distribution, costs_in(train)) == 20
@@ -295,18 +302,22 @@ def test_a_prior_from_reshuffled_environments_has_seen_the_recorded_ones():
 
 def test_a_search_remembers_what_it_has_learnt_from(tmp_path: Path):
     start = START.with_data_used(TRAIN[:10].range)
-    search = GaussianSearch(start, 10, 0.01, settings=Settings(steps=12))
-    search_posterior(TASK, lambda step: TRAIN[10 + step : 11 + step], search, tmp_path / "c")
+    search = GaussianSearch(start, 10, 0.01, settings=SearchSettings(steps=12))
+    search_posterior(
+        TASK, lambda step: TRAIN[10 + step : 11 + step], search, Execution(store=tmp_path / "c")
+    )
     assert search.posterior.seen == (("train", TRAIN.seed, 0, 22),)
     with pytest.raises(ValueError, match="has seen some of these environments"):
         learn_gaussian(TASK, TRAIN[21:], search.posterior)
-    resumed = GaussianSearch(start, 10, 0.01, settings=Settings(steps=12))
-    search_posterior(TASK, lambda step: TRAIN[10 + step : 11 + step], resumed, tmp_path / "c")
+    resumed = GaussianSearch(start, 10, 0.01, settings=SearchSettings(steps=12))
+    search_posterior(
+        TASK, lambda step: TRAIN[10 + step : 11 + step], resumed, Execution(store=tmp_path / "c")
+    )
     assert resumed.posterior.to_bytes() == search.posterior.to_bytes()
 
 
 def test_a_search_by_ask_and_tell_remembers_what_it_was_told_of(tmp_path: Path):
-    search = GaussianSearch(START, len(TRAIN), 0.01, settings=Settings(steps=3, pairs=2))
+    search = GaussianSearch(START, len(TRAIN), 0.01, settings=SearchSettings(steps=3, pairs=2))
     costs = mean_costs(TASK, search.ask(), TRAIN)
     with pytest.raises(TypeError, match="environments"):
         search.tell(costs)  # type: ignore[call-arg]
@@ -315,7 +326,7 @@ def test_a_search_by_ask_and_tell_remembers_what_it_was_told_of(tmp_path: Path):
     assert search.step == 0
     search.tell(costs, environments=TRAIN)
     search.save(tmp_path / "c", "mine")
-    resumed = GaussianSearch(START, len(TRAIN), 0.01, settings=Settings(steps=3, pairs=2))
+    resumed = GaussianSearch(START, len(TRAIN), 0.01, settings=SearchSettings(steps=3, pairs=2))
     resumed.load(tmp_path / "c", "mine")
     for found in (search.posterior, resumed.posterior):
         assert found.seen == (TRAIN.range,)

@@ -11,7 +11,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import compare, learn_constrained, relative_entropy
 from pacbayes_control.learn.finite import minimise
-from pacbayes_control.learn.relative_entropy import solve_programmes
+from pacbayes_control.learn.relative_entropy import Programmes, solve_programmes
 
 
 def pinsker(raw: np.ndarray, means: np.ndarray, prior: Categorical, n: int) -> float:
@@ -26,7 +26,9 @@ def test_the_papers_programmes_agree_with_the_gibbs_path(solver: str, n: int):
     rng = np.random.default_rng(n)
     means, prior = rng.beta(2, 6, 20), Categorical(rng.dirichlet(np.full(20, 5.0)))
     exact = pinsker(minimise(means, n, prior, 0.01, "pinsker").probabilities, means, prior, n)
-    solved = pinsker(solve_programmes(means, n, prior, 0.01, solver=solver), means, prior, n)
+    solved = pinsker(
+        solve_programmes(Programmes(means, n, prior, 0.01), solver=solver), means, prior, n
+    )
     assert exact <= solved + 1e-12  # never worse
     assert solved - exact < 2e-4  # and close: λ runs over a grid of a hundred values
 

@@ -24,8 +24,9 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import (
     GaussianSearch,
+    Plan,
+    SearchSettings,
     SearchStopped,
-    Settings,
     learn_constrained,
     learn_finite,
     learn_gaussian,
@@ -33,7 +34,7 @@ from pacbayes_control.learn import (
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.relative_entropy import solve_robust_bound
 from pacbayes_control.learn.training import search_posterior
-from pacbayes_control.rollouts import mean_costs
+from pacbayes_control.rollouts import Quantity, mean_costs
 from pacbayes_control.tasks import Environments
 from pacbayes_control.verify import verify
 from sizes import sized
@@ -245,8 +246,8 @@ def test_the_robust_objective_is_no_method_to_certify_by(graded_costs: Costs):
         learn_finite(graded_costs, method="robust-pinsker")
     with pytest.raises(ValueError, match="method 'robust-pinsker' takes no constraints"):
         learn_constrained(graded_costs, method="robust-pinsker")
-    with pytest.raises(ValueError, match="method 'robust-pinsker' is unknown"):
-        learn_gaussian(GRADED, TRAIN, PRIOR, method="robust-pinsker")
+    with pytest.raises(ValueError, match="method = 'robust-pinsker' must be"):
+        learn_gaussian(GRADED, TRAIN, PRIOR, Plan(method="robust-pinsker"))
 
 
 def test_a_robust_run_is_certified_in_its_ball_and_verified(graded_costs: Costs, tmp_path: Path):
@@ -336,13 +337,13 @@ def test_the_slopes_are_those_of_c_pac_prime(cost: float, kl: float, n: int):
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
 GRADED = Reach(radius=3.0, graded=True)
 TRAIN = GRADED.environments(200, stream="train")
-QUICK = Settings(steps=40, pairs=8, natural=False)
+QUICK = SearchSettings(steps=40, pairs=8, natural=False)
 
 
 class Listening(GaussianSearch):
     """A search that keeps what it asked for and what it was told."""
 
-    def __init__(self, objective: str, settings: Settings) -> None:
+    def __init__(self, objective: str, settings: SearchSettings) -> None:
         super().__init__(PRIOR, len(TRAIN), DELTA, objective, settings)
         self.asked: list[NDArray] = []
         self.told: list[NDArray] = []
@@ -368,7 +369,9 @@ class Smoothed(Reach):
 
 
 def test_a_robust_posterior_is_learnt_certified_in_a_ball_and_verified(tmp_path: Path):
-    run = learn_gaussian(GRADED, TRAIN, PRIOR, objective="robust-pinsker", settings=QUICK, draws=10)
+    run = learn_gaussian(
+        GRADED, TRAIN, PRIOR, Plan(objective="robust-pinsker", search=QUICK, draws=10)
+    )
     assert run.certificate.objective == "robust-pinsker"
     assert not run.certificate.binary
     assert run.certificate.kl > 0.1  # it has learnt something
@@ -383,7 +386,7 @@ def test_a_robust_posterior_is_learnt_certified_in_a_ball_and_verified(tmp_path:
 
 @pytest.mark.parametrize("estimator", ["evolution", "differences"])
 def test_a_robust_search_is_told_the_mean_of_e_to_the_cost(estimator: str):
-    search = Listening("robust-pinsker", Settings(estimator=estimator, steps=3, pairs=4))
+    search = Listening("robust-pinsker", SearchSettings(estimator=estimator, steps=3, pairs=4))
     search_posterior(GRADED, TRAIN, search)
     assert len(search.told) == 3
     for policies, told in zip(search.asked, search.told, strict=True):
@@ -392,7 +395,7 @@ def test_a_robust_search_is_told_the_mean_of_e_to_the_cost(estimator: str):
 
 
 def test_a_usual_search_is_told_the_mean_cost():
-    search = Listening("pinsker", Settings(steps=2, pairs=4))
+    search = Listening("pinsker", SearchSettings(steps=2, pairs=4))
     search_posterior(GRADED, TRAIN, search)
     for policies, told in zip(search.asked, search.told, strict=True):
         assert told == pytest.approx(GRADED.costs(policies, TRAIN).mean(axis=0), rel=1e-12)
@@ -400,7 +403,7 @@ def test_a_usual_search_is_told_the_mean_cost():
 
 def test_differences_take_the_surrogate_to_the_power_of_e():
     task = Smoothed(radius=3.0)
-    search = Listening("robust-pinsker", Settings(estimator="differences", steps=1, pairs=4))
+    search = Listening("robust-pinsker", SearchSettings(estimator="differences", steps=1, pairs=4))
     search_posterior(task, TRAIN, search)
     surrogate = task.costs(search.asked[0], TRAIN) / 2
     assert search.told[0] == pytest.approx(np.expm1(surrogate).mean(axis=0) / (E - 1), rel=1e-12)
@@ -429,17 +432,19 @@ def test_a_robust_search_lowers_c_pac_prime_itself():
     values = {}
     for name, gaussian in (("prior", PRIOR), ("found", search.posterior)):
         policies = gaussian.sample(np.random.default_rng(0), 2000)
-        mean = mean_costs(GRADED, policies, TRAIN, of=np.exp).mean()
+        mean = mean_costs(GRADED, policies, TRAIN, of=Quantity(function=np.exp)).mean()
         values[name] = robust_c_pac(float(mean), gaussian.kl(PRIOR), len(TRAIN), DELTA, SHIFT)
     assert values["found"] < values["prior"] - 0.02
 
 
 def test_derivatives_of_the_cost_are_refused_where_e_to_the_cost_is_averaged():
     task = Smooth(radius=2.0)
-    settings = Settings(estimator="gradient", steps=3, pairs=4)
+    settings = SearchSettings(estimator="gradient", steps=3, pairs=4)
     with pytest.raises(SearchStopped, match=r"robust-pinsker averages e\^C: use evolution or diff"):
-        learn_gaussian(task, TRAIN, PRIOR, objective="robust-pinsker", settings=settings, draws=2)
-    run = learn_gaussian(task, TRAIN, PRIOR, objective="pinsker", settings=settings, draws=2)
+        learn_gaussian(
+            task, TRAIN, PRIOR, Plan(objective="robust-pinsker", search=settings, draws=2)
+        )
+    run = learn_gaussian(task, TRAIN, PRIOR, Plan(objective="pinsker", search=settings, draws=2))
     assert run.certificate.objective == "pinsker"  # the same goes through without e^C
 
 
@@ -451,7 +456,7 @@ def test_a_function_of_each_cost_is_averaged_in_its_place():
     many = GRADED.environments(2500, stream="many")  # more than one chunk
     costs = GRADED.costs(policies, many)
     for of in (np.exp, np.square, rescaled_exponential):
-        means = mean_costs(GRADED, policies, many, of=of)
+        means = mean_costs(GRADED, policies, many, of=Quantity(function=of))
         assert means == pytest.approx(of(costs).mean(axis=0), rel=1e-12)
         assert np.abs(means - of(costs.mean(axis=0))).min() > 1e-4  # not the function of the mean
     assert mean_costs(GRADED, policies, many) == pytest.approx(costs.mean(axis=0), rel=1e-12)
@@ -464,4 +469,6 @@ def test_costs_are_checked_before_a_function_of_them_is_averaged():
             return super().costs(policies, environments) * 2.0
 
     with pytest.raises(ValueError, match=r"cost 2 at environment \d+, policy 0 is outside"):
-        mean_costs(Dear(), np.full((1, 2), 9.0), TRAIN, of=lambda costs: costs / 2)
+        mean_costs(
+            Dear(), np.full((1, 2), 9.0), TRAIN, of=Quantity(function=lambda costs: costs / 2)
+        )

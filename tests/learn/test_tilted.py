@@ -19,7 +19,8 @@ from pacbayes_control.certify.balls import Ball, ball_of_samples
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.run import Run, json_bytes, seal
+from pacbayes_control.certify.files import json_bytes, seal
+from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.learn import compare, learn_finite, learn_tilted
 from pacbayes_control.learn.tilted import TILTS
@@ -210,7 +211,7 @@ def test_a_saved_run_keeps_its_tilt(tmp_path: Path):
 
 def test_the_curve_of_a_tilted_certificate_meets_its_own_bound():
     certificate = learn_tilted(even_costs(2000), BALL).certificate
-    at = curve(certificate, "kl", [0.0, BALL.radius])
+    at = curve(certificate, "kl", radii=[0.0, BALL.radius])
     assert at.bounds[0] == pytest.approx(certificate.bound_without_shift, abs=1e-9)
     assert certificate.bound - 1e-9 <= at.bounds[1] <= certificate.bound + 1e-9
-    assert curve(certificate, "kl", [at.tolerable]).bounds[0] <= 0.5 + 1e-9
+    assert curve(certificate, "kl", radii=[at.tolerable]).bounds[0] <= 0.5 + 1e-9

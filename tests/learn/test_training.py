@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from toys import Reach, Slippery, Smooth
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.learn import GaussianSearch, SearchStopped, Settings
+from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped
 from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
+from pacbayes_control.rollouts import Execution
 from pacbayes_control.tasks import Environments, Noise, Task
 from sizes import sized
 
@@ -30,12 +31,13 @@ PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
 
 def new_search(prior: DiagonalGaussian = PRIOR, **settings) -> GaussianSearch:
     options = {"steps": STEPS, "pairs": 4, **settings}
-    return GaussianSearch(prior, 50, 0.01, "kl", Settings(**options))
+    return GaussianSearch(prior, 50, 0.01, "kl", SearchSettings(**options))
 
 
 def train(task: Task, search: GaussianSearch | None = None, **options) -> GaussianSearch:
     search = search or new_search()
-    search_posterior(task, task.environments(50, stream="train"), search, **options)
+    how = Execution(store=options.pop("checkpoint", None), **options)
+    search_posterior(task, task.environments(50, stream="train"), search, how)
     return search
 
 
@@ -148,9 +150,7 @@ def test_a_process_that_is_killed_leaves_a_search_that_ends_the_same(tmp_path: P
         process.kill()
         assert process.wait(60) == -signal.SIGKILL
     steps: list[int] = []
-    found = train(
-        Interrupted(), checkpoint=checkpoint, progress=lambda search: steps.append(search.step)
-    )
+    found = train(Interrupted(), checkpoint=checkpoint, progress=lambda now: steps.append(now.done))
     assert steps == list(range(CHECKPOINT_EVERY + 1, STEPS + 1))
     assert found.posterior.to_bytes() == train(Interrupted()).posterior.to_bytes()
 
@@ -196,7 +196,9 @@ def test_a_checkpoint_of_other_surroundings_is_refused(
     checkpoint = tmp_path / "checkpoint"
     train(Reach(), checkpoint=checkpoint)
     with pytest.raises(ValueError, match="belongs to another run"):
-        search_posterior(task, task.environments(n, stream), new_search(), checkpoint)
+        search_posterior(
+            task, task.environments(n, stream), new_search(), Execution(store=checkpoint)
+        )
 
 
 # ---- costs that are none ------------------------------------------------------------------------
@@ -241,13 +243,15 @@ def test_a_bad_cost_in_the_second_step_does(tmp_path: Path):
 def test_the_state_that_is_saved_is_the_one_before_the_bad_step(tmp_path: Path):
     states = []
 
-    def watch(search: GaussianSearch) -> None:
+    search = new_search()
+
+    def watch(_: object) -> None:
         states.append((search.step, search.coordinates.tobytes(), search.value))
 
     checkpoint = tmp_path / "checkpoint"
     task = Spoilt(at=(15,))
     with pytest.raises(SearchStopped) as stopped:
-        train(task, checkpoint=checkpoint, progress=watch)
+        train(task, search, checkpoint=checkpoint, progress=watch)
     loaded = new_search()
     environments = task.environments(50, stream="train")
     loaded.load(checkpoint, loaded.fingerprint(task=repr(task), environments=environments.origin))
@@ -324,8 +328,8 @@ def test_differences_use_a_surrogate_and_evolution_the_cost_itself():
     surrogate, cost = (
         train(WithSurrogate(), GaussianSearch(PRIOR, 50, 0.01, "pinsker", settings))
         for settings in (
-            Settings(estimator="differences", pairs=2, steps=40),
-            Settings(estimator="evolution", pairs=8, steps=40),
+            SearchSettings(estimator="differences", pairs=2, steps=40),
+            SearchSettings(estimator="evolution", pairs=8, steps=40),
         )
     )
     assert surrogate.posterior.mean.min() > 0.3
@@ -374,8 +378,8 @@ def test_environments_that_change_are_taken_up_where_they_were_left(tmp_path: Pa
     whole, first, second = (new_search() for _ in range(3))
     search_posterior(task, environments, whole)
     with pytest.raises(KeyboardInterrupt):
-        search_posterior(task, environments, first, checkpoint, Alarm(13))
-    search_posterior(task, environments, second, checkpoint)
+        search_posterior(task, environments, first, Execution(store=checkpoint, progress=Alarm(13)))
+    search_posterior(task, environments, second, Execution(store=checkpoint))
     assert second.posterior.to_bytes() == whole.posterior.to_bytes()
 
 
@@ -385,7 +389,7 @@ def test_noise_differs_from_step_to_step_and_from_search_to_search():
     search_posterior(
         task,
         task.environments(50, stream="train"),
-        GaussianSearch(PRIOR, 50, 0.01, "kl", Settings(steps=2), seed=1),
+        GaussianSearch(PRIOR, 50, 0.01, "kl", SearchSettings(steps=2), seed=1),
     )
     keys = [noise.keys(environments, 8) for environments, noise in task.given]
     assert len(keys) == 6

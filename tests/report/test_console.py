@@ -27,6 +27,7 @@ from pacbayes_control.robots.grasping import experiment as grasping
 from pacbayes_control.robots.swing import experiment as swing
 from pacbayes_control.robots.swing import identifying
 from pacbayes_control.robots.vehicle import continuous, table1, table2
+from pacbayes_control.rollouts import Progress
 from pacbayes_control.rollouts.conformance import Check
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200b[bold]:boom:b"
@@ -180,12 +181,12 @@ def test_nothing_unprintable_is_shown(shown: Callable[..., str], width: int | No
 def test_progress_shows_nothing_unprintable(monkeypatch: pytest.MonkeyPatch):
     file = StringIO()
     monkeypatch.setattr(console, "err", console._Console(file=file, force_terminal=True, width=200))
-    with console.bar("rolling {out} " + HOSTILE, 10) as progress:
-        progress(5, 10)
+    with console.progress_bars() as tell:
+        tell(Progress("rolling {out} " + HOSTILE, 5, 10, "bound " + HOSTILE))
     with console.working("verifying " + HOSTILE):
         pass
     text = re.sub(r"\x1b\[[0-9;?]*[mhlA]|\r?\x1b\[[0-9]*[KA]|\r", "", file.getvalue())
-    assert "rolling {out} " + SHOWN in text
+    assert f"rolling {{out}} {SHOWN} (bound {SHOWN})" in text
     assert "verifying " + SHOWN in text
     assert not re.search("[\x9b\x7f\u202e\u200b]", file.getvalue())
     assert "a\x1b[2K" not in file.getvalue()

@@ -16,14 +16,15 @@ import pytest
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import percent_up, round_up
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.text import percent_up, round_up
 from pacbayes_control.learn import (
     GaussianPrior,
-    Settings,
+    Plan,
+    SearchSettings,
     certify_draw,
     learn_best,
     learn_constrained,
@@ -33,13 +34,15 @@ from pacbayes_control.learn import (
     learn_tilted,
 )
 from pacbayes_control.learn.constraints import at_least_on
-from pacbayes_control.report import pictures, sections
+from pacbayes_control.report import pictures
 from pacbayes_control.report.packing import pack, pack_within
 from pacbayes_control.report.page import is_page, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots
 from pacbayes_control.report.projection import project, projected_bound
 from pacbayes_control.report.replay import Replay, environment_costs, roll_out
+from pacbayes_control.report.sections import posterior_values
 from pacbayes_control.report.side_by_side import side_by_side
+from pacbayes_control.report.templates import render
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.rollouts import evaluate
@@ -203,7 +206,7 @@ def test_graded_costs_and_a_task_of_ones_own(page: Write):
 @pytest.mark.slow
 def test_a_gaussian_run_says_that_its_policies_were_drawn_for_the_page(page: Write):
     task, train = linear()
-    run = learn_gaussian(task, train, paper_prior(), settings=Settings(steps=3), draws=5)
+    run = learn_gaussian(task, train, paper_prior(), Plan(search=SearchSettings(steps=3), draws=5))
     text = words(page(run))
     assert "These 20 were drawn for this page alone" in text
     assert "The same noise, drawn independently of the policy: “wheel slip 0.02" in text
@@ -226,7 +229,7 @@ def test_a_gaussian_that_has_moved_is_put_in_words(vehicle: Run[Any]):
     moved = DiagonalGaussian([0.2, -3.0, 0.0, 0.1], [4.0, 1.0, 4.0, 4.0])
     certificate = replace(vehicle.certificate, parameters=4)
     run = replace(vehicle, certificate=certificate, prior=prior, posterior=moved)
-    text = sections.posterior(run)
+    text = words(render("posterior.html", run, **posterior_values(run)))
     assert "moved most in parameter 1, by 1.50 standard deviations of the prior" in text
     assert "half of the parameters moved by less than 0.075" in text
     assert "Widths are 0.50 to 1.00 times the prior's" in text
@@ -239,7 +242,7 @@ def test_a_certificate_for_one_policy(page: Write):
     assert "The one policy that was drawn from the posterior, used every time" in drawn
     assert "One drawn policy has one bound" in drawn
     assert "The policy failed in " in drawn
-    one = words(page(learn_one(task, train, GaussianPrior(paper_prior()), candidates=3)))
+    one = words(page(learn_one(task, train, GaussianPrior(paper_prior()), Plan(candidates=3))))
     assert "The one policy “mean of the prior”, used every time" in one
     assert "policy of the mixture" not in one
 
@@ -324,7 +327,7 @@ def test_packed_paths_are_the_paths_to_half_a_centimetre(replay: Replay):
     bends = unpacked(packed, "bends", "i1").reshape(2, -1)
     begin = 0
     flat = [path for row in replay.paths for path in row]
-    assert len(lengths) == len(flat) == replay.pairs
+    assert len(lengths) == len(flat) == replay.rollouts
     for path, length, start, step in zip(flat, lengths, starts, steps, strict=True):
         own = bends[:, begin : begin + length - 2].T
         moves = np.cumsum(np.vstack([step, own]), axis=0)
@@ -352,7 +355,7 @@ def test_noise_is_the_noise_that_was_recorded():
     replay = roll_out(learn_finite(costs), task, train)
     assert replay.disagreements <= 1
     assert replay.costs.sum() > 50
-    alone = roll_out(learn_finite(costs), task, train, pairs=200)
+    alone = roll_out(learn_finite(costs), task, train, most=200)
     assert alone.costs.shape == (20, 10)
     assert alone.disagreements <= 1
 
@@ -360,7 +363,7 @@ def test_noise_is_the_noise_that_was_recorded():
 @pytest.mark.slow
 def test_what_does_not_fit_is_the_unlikely_and_the_easy(vehicle: Run[Any], replay: Replay):
     task = Vehicle()
-    few = roll_out(vehicle, task, task.environments(30, stream="train"), pairs=100)
+    few = roll_out(vehicle, task, task.environments(30, stream="train"), most=100)
     shares, means = vehicle.posterior.probabilities, environment_costs(vehicle)
     assert few.costs.shape == (20, 5)
     assert shares[few.policies].min() >= np.delete(shares, few.policies).max()
@@ -381,7 +384,7 @@ def test_what_does_not_fit_is_the_unlikely_and_the_easy(vehicle: Run[Any], repla
 @pytest.mark.slow
 def test_what_was_left_out_is_said(page: Write, vehicle: Run[Any], monkeypatch: pytest.MonkeyPatch):
     def fewer(run: Run[Any], task: Any, environments: Environments) -> Replay:
-        return roll_out(run, task, environments, pairs=100)
+        return roll_out(run, task, environments, most=100)
 
     monkeypatch.setattr("pacbayes_control.report.page.roll_out", fewer)
     text = words(page(vehicle))

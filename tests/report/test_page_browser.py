@@ -51,7 +51,9 @@ def run() -> Run[Any]:
     values = costs.values.copy()
     values[DISAGREES] ^= 1
     sites = [f"field {i}" for i in range(ENVIRONMENTS)]
-    return learn_finite(Costs(values, names, costs.origin, costs.parameters, sites=sites))
+    return learn_finite(
+        Costs(values, names, costs.origin, parameters=costs.parameters, sites=sites)
+    )
 
 
 @pytest.fixture(scope="module")

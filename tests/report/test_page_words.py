@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.balls import Ball, round_down
+from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Certificate, HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.text import round_down
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.plots import PLOTS
@@ -46,7 +47,7 @@ def vehicle(altered: bool = False) -> Run[Any]:
     rolled = evaluate(task, task.policies[:8], task.environments(12, "train"))
     values = 1 - rolled.values if altered else rolled.values
     sites = [f"field <{i}>" for i in range(12)]
-    return learn_finite(Costs(values, (), rolled.origin, rolled.parameters, sites=sites))
+    return learn_finite(Costs(values, (), rolled.origin, parameters=rolled.parameters, sites=sites))
 
 
 # ---- words --------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from pacbayes_control.certify.balls import round_down
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.shift import Curve, curve
+from pacbayes_control.certify.text import round_down
 from pacbayes_control.deploy.monitor import Monitor, shown
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.learn.repeated import over_draws
@@ -20,7 +20,7 @@ from pacbayes_control.report.shift_pictures import (
     draw_monitor,
 )
 from pacbayes_control.robots.vehicle.pictures import draw_fields, draw_radii, draw_table2
-from pacbayes_control.robots.vehicle.table2 import PAPER, SIZES, Row
+from pacbayes_control.robots.vehicle.table2 import PAPER, SIZES, Table2Row
 
 Draw = Callable[[Path], None]
 Drawn = Callable[[str], Path]
@@ -30,9 +30,9 @@ CERTIFICATE = learn_finite(COSTS).certificate
 CURVE = curve(CERTIFICATE, "kl")
 
 
-def table() -> list[Row]:
+def table() -> list[Table2Row]:
     return [
-        Row(n, method, 0.25, 0.01, 0.08, 0, 0.2, 0.01, 0.08, bound, truth,
+        Table2Row(n, method, 0.25, 0.01, 0.08, 0, 0.2, 0.01, 0.08, bound, truth,
             **over_draws([0.2, 0.4], [0.08, 0.08]))
         for method, (bounds, truths) in PAPER.items()
         for n, bound, truth in zip(SIZES, bounds, truths, strict=True)
@@ -128,7 +128,7 @@ def test_the_table_names_its_settings_its_methods_and_its_sizes(drawn: Drawn):
 @pytest.mark.slow
 def test_the_table_shows_the_numbers_that_it_is_given(tmp_path: Path, drawn: Drawn):
     rows = table()
-    altered = [*rows[:-1], Row(**{**vars(rows[-1]), "bound": 0.35})]
+    altered = [*rows[:-1], Table2Row(**{**vars(rows[-1]), "bound": 0.35})]
     draw_table2(altered, tmp_path / "b.svg")
     assert drawn("table2").read_bytes() != (tmp_path / "b.svg").read_bytes()
 

@@ -14,7 +14,7 @@ from small_robots import TASKS, policies
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
-from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
+from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate, recorded_noise, roll_out_again
@@ -22,7 +22,7 @@ from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import FunctionTask
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
-QUICK = Settings(steps=2, pairs=2, natural=False)
+QUICK = SearchSettings(steps=2, pairs=2, natural=False)
 N, DRAWS = 6, 5
 KINDS = ("list", "fresh", "shared", "single draw")
 
@@ -35,12 +35,16 @@ def a_run(kind: str, task: Any) -> tuple[Run[Any], Any]:
     if kind == "single draw":
         return certify_draw(task, train, PRIOR, PRIOR), train
     shared = kind == "shared"
-    return learn_gaussian(task, train, PRIOR, settings=QUICK, draws=DRAWS, shared=shared), train
+    return learn_gaussian(
+        task, train, PRIOR, Plan(search=QUICK, draws=DRAWS, shared_draws=shared)
+    ), train
 
 
 def with_costs(run: Run[Any], values: Any) -> Run[Any]:
     old = run.costs
-    return replace(run, costs=Costs(values, old.names, old.origin, old.parameters, old.draws))
+    return replace(
+        run, costs=Costs(values, old.names, old.origin, parameters=old.parameters, draws=old.draws)
+    )
 
 
 @pytest.mark.parametrize("name", ["slip", "slip_all", "hit"])

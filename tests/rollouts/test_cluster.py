@@ -33,6 +33,9 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import (
     CHUNK,
+    Draws,
+    Execution,
+    Progress,
     RolloutError,
     cluster,
     evaluate,
@@ -76,18 +79,22 @@ def test_a_client_its_executor_and_its_address_give_the_same_costs(client: Clien
         task = TASKS[name]
         train = task.environments(40, stream="train")[5:]
         expected = evaluate(task, policies(COLUMNS), train)
-        one = evaluate(task, policies(COLUMNS), train, executor=given)
+        one = evaluate(task, policies(COLUMNS), train, execution=Execution(workers=given))
         executor, out = client.get_executor(), tmp_path / name
-        two = evaluate(task, policies(COLUMNS), train, executor=executor, out=out)
+        two = evaluate(
+            task, policies(COLUMNS), train, execution=Execution(workers=executor, store=out)
+        )
         assert one.digests == two.digests == expected.digests
     task = TASKS["trip"]
     train = task.environments(CHUNK + 40, stream="train")
     with cluster(address) as executor:
         for shared in (False, True):
-            drawn = sample_costs(task, POSTERIOR, train[:40], 4, shared=shared, executor=executor)
-            here = sample_costs(task, POSTERIOR, train[:40], 4, shared=shared)
+            drawn = sample_costs(
+                task, POSTERIOR, train[:40], Draws(4, shared=shared), Execution(workers=executor)
+            )
+            here = sample_costs(task, POSTERIOR, train[:40], Draws(4, shared=shared))
             assert drawn.digests == here.digests
-        means = mean_costs(task, policies(2), train, executor=executor)
+        means = mean_costs(task, policies(2), train, execution=Execution(workers=executor))
         assert np.array_equal(means, mean_costs(task, policies(2), train))
         with spread(task, executor) as far:
             costs = evaluate(far, policies(COLUMNS), train[:40])
@@ -99,7 +106,12 @@ def test_a_failing_rollout_is_tried_on_another_worker_and_reported(client: Clien
     train = TASKS["hit"].environments(30, stream="train")
     task = robot_task(log, trouble=((goal(train, 13), 2),), kind="unpicklable")
     with pytest.raises(RolloutError, match=r"policy 2 in environment 13 .*149 of 150 rollouts are"):
-        evaluate(task, policies(COLUMNS), train, executor=client.get_executor(), out=out)
+        evaluate(
+            task,
+            policies(COLUMNS),
+            train,
+            execution=Execution(workers=client.get_executor(), store=out),
+        )
     tried = [pid for row, number, pid in rolled_out(log, train) if (row, number) == (13, 2)]
     assert len(tried) == len(set(tried)) == 2
 
@@ -119,7 +131,9 @@ def test_a_worker_that_is_killed_halfway_makes_no_difference(client: Client, tmp
     killer = threading.Thread(target=kill)
     killer.start()
     executor = client.get_executor()
-    costs = evaluate(task, policies(COLUMNS), train, executor=executor, out=out, retries=1)
+    costs = evaluate(
+        task, policies(COLUMNS), train, execution=Execution(workers=executor, store=out, retries=1)
+    )
     killer.join()
     assert costs.incidents["retries"] >= 1
     assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train).digests
@@ -138,12 +152,12 @@ def test_a_worker_that_is_killed_is_refused_although_dask_hides_it(client: Clien
     given: Any = client
     words = r"failed at first \(its worker died\), but not when it was run again"
     with pytest.raises(RolloutError, match=words) as caught:
-        evaluate(task, policies(COLUMNS), train, executor=given, out=out)
+        evaluate(task, policies(COLUMNS), train, execution=Execution(workers=given, store=out))
     assert "150 of 150 rollouts are kept" in str(caught.value)
-    costs = evaluate(task, policies(COLUMNS), train, out=out, retries=1)
+    costs = evaluate(task, policies(COLUMNS), train, execution=Execution(store=out, retries=1))
     assert costs.incidents["retries"] >= 1
     assert costs.digests == evaluate(TASKS["hit"], policies(COLUMNS), train).digests
-    calm = evaluate(robot_task(log), policies(COLUMNS), train, executor=given)
+    calm = evaluate(robot_task(log), policies(COLUMNS), train, execution=Execution(workers=given))
     assert calm.incidents == {}
 
 
@@ -220,14 +234,17 @@ def test_a_scheduler_that_is_killed_is_a_clear_error_and_another_goes_on(
 
     def roll(executor: Any, progress: Any = None) -> Costs:
         return evaluate(
-            task, policies(COLUMNS), train, executor=executor, out=out, progress=progress
+            task,
+            policies(COLUMNS),
+            train,
+            execution=Execution(workers=executor, store=out, progress=progress),
         )
 
     with scheduler(port) as first, worker(port, "only"):
         assert has_a_worker(port)
 
-        def kill(done: int, _: int) -> None:
-            if done >= 30:
+        def kill(now: Progress) -> None:
+            if now.done >= 30:
                 end(first)
 
         words = "the scheduler was lost"

@@ -39,7 +39,7 @@ TOLD = "it can be told from other tasks"
 SPEED = "speed"
 ALL = [REPEAT, STREAMS, RANGE, SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, DIFFER, TOLD, SPEED]
 NOT_TRIED = [SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, DIFFER, TOLD]
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class KeptPool(ProcessPool):

@@ -16,6 +16,7 @@ import pytest
 from broken_promises import POLICIES, made_of
 from numpy.typing import NDArray
 
+from pacbayes_control.rollouts import Execution
 from pacbayes_control.rollouts.conformance import equal_costs, refuse_broken
 from pacbayes_control.rollouts.differences import Unread, Warned, environments_differ, swapped
 from pacbayes_control.rollouts.evaluation import table_of
@@ -192,7 +193,7 @@ def test_they_are_observed_in_the_workers_that_roll_out(another_process: Executo
         policies=GAINS,
     )
     with pytest.raises(ValueError, match=UNREAD):
-        refuse_broken(task, GAINS, another_process)
+        refuse_broken(task, GAINS, Execution(workers=another_process))
 
 
 # ---- other tasks --------------------------------------------------------------------------------

@@ -33,7 +33,15 @@ from small_robots import (
 )
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.rollouts import RolloutError, evaluate, evaluation, failures, mean_costs
+from pacbayes_control.rollouts import (
+    Execution,
+    Progress,
+    RolloutError,
+    evaluate,
+    evaluation,
+    failures,
+    mean_costs,
+)
 from pacbayes_control.rollouts.failures import Failure
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks import Environments
@@ -52,9 +60,15 @@ NAMED = (
 ONCE = (
     r"^the rollout of policy 2 in environment 23 of stream 'train' \(seed 8\) failed at first "
     r"\(.*\), but not when it was run again: the task is not deterministic, or the infrastructure "
-    r"fails; if that is it, allow retries \(retries=1, --retries 1\), which the certificate will "
-    r"say; or declare the error a failure in advance \(the task's `failures`\)"
+    r"fails; if that is it, allow retries \(retries=1, --set retries=1\), which the certificate "
+    r"will say; or declare the error a failure in advance \(the task's `failures`\)"
 )
+
+
+def how(**options: Any) -> Execution:
+    """An execution, by the short names of these tests."""
+    names = {"executor": "workers", "out": "store"}
+    return Execution(**{names.get(name, name): value for name, value in options.items()})
 
 
 def roll(task: Any, **options: Any) -> NDArray:
@@ -62,7 +76,7 @@ def roll(task: Any, **options: Any) -> NDArray:
 
 
 def record(task: Any, **options: Any) -> Costs:
-    return evaluate(task, policies(COLUMNS), ENVIRONMENTS, **options)
+    return evaluate(task, policies(COLUMNS), ENVIRONMENTS, execution=how(**options))
 
 
 def times(log: Path) -> Counter[tuple[int, int]]:
@@ -152,7 +166,7 @@ def test_the_others_are_kept_and_the_mended_task_goes_on(
     message = str(caught.value)
     assert "\n" not in message
     assert "; 1 others failed too" in message
-    assert f"118 of 120 rollouts are kept in {out}: mend the task and do the same with" in message
+    assert f"118 of 120 rollouts are kept in {out}: fix the task and do the same with" in message
     assert set(times(log)) == {(row, number) for row in range(N) for number in range(COLUMNS)}
 
     before = robots.lines_of(log)
@@ -243,7 +257,7 @@ def test_a_failing_rollout_is_tried_again_where_there_is_no_other_process(
         ProcessPoolExecutor(1, mp_context=spawn) if kind == "one" else Scrambled() as executor,
         pytest.raises(RolloutError, match="KeyError"),
     ):
-        evaluate(task, policies(1), ENVIRONMENTS[:2], executor=executor)
+        evaluate(task, policies(1), ENVIRONMENTS[:2], execution=Execution(workers=executor))
     assert max(times(tmp_path / "log").values()) == 2
 
 
@@ -280,13 +294,23 @@ def test_a_batch_that_raises_is_halved_until_it_is_known_which_rollout_it_was(
     task = BatchTask(fragile_at(tmp_path / "bad", bad), robots.draw_many, "fragile", 2)
     executor = two_processes if workers else None
     with pytest.raises(RolloutError) as caught:
-        evaluate(task, policies(COLUMNS), environments, executor=executor, out=tmp_path / "out")
+        evaluate(
+            task,
+            policies(COLUMNS),
+            environments,
+            execution=Execution(workers=executor, store=tmp_path / "out"),
+        )
     failed = {(failure.row, failure.column) for failure in caught.value.failures}
     assert failed == {(101, 2), (250, 0)}
     assert "FloatingPointError: diverged; 1 others failed too" in str(caught.value)
     assert "1,158 of 1,160 rollouts are kept" in str(caught.value)
     (tmp_path / "bad").write_text("[]")
-    kept = evaluate(task, policies(COLUMNS), environments, out=tmp_path / "out", retries=1)
+    kept = evaluate(
+        task,
+        policies(COLUMNS),
+        environments,
+        execution=Execution(store=tmp_path / "out", retries=1),
+    )
     assert kept.incidents == {"retries": 2, "resumed": 1}
     assert kept.digests == evaluate(BATCHES, policies(COLUMNS), environments).digests
 
@@ -364,9 +388,9 @@ def test_a_worker_that_dies_while_costs_are_being_kept_makes_no_difference(
     task = robot_task(tmp_path / "log")
     killed = []
 
-    def progress(done: int, total: int) -> None:
-        assert total == N * COLUMNS
-        if done > 4 and not killed:
+    def progress(now: Progress) -> None:
+        assert now.total == N * COLUMNS
+        if now.done > 4 and not killed:
             pool: Any = two_processes._pools[0]
             killed.extend(pool._processes)
             os.kill(killed[0], signal.SIGKILL)
@@ -396,23 +420,23 @@ def test_a_given_pool_that_breaks_is_a_clear_error_and_what_is_finished_is_kept(
     executor: Any = ProcessPoolExecutor(2, mp_context=spawn)
     killed = []
 
-    def progress(done: int, total: int) -> None:
-        assert total == N * COLUMNS
-        if not inside and done > 4 and not killed:
+    def progress(now: Progress) -> None:
+        assert now.total == N * COLUMNS
+        if not inside and now.done > 4 and not killed:
             killed.append(rolled_out(log, ENVIRONMENTS)[0][2])
             os.kill(killed[0], signal.SIGKILL)
             assert wait_until(lambda: bool(executor._broken))
 
     with (
         executor,
-        pytest.raises(RuntimeError, match=r"^a worker died, .* do the same with retries=1 \(--re"),
+        pytest.raises(RuntimeError, match=r"^a worker died, .* the same with retries=1 \(--set re"),
     ):
         roll(task, executor=executor, out=out, progress=progress)
     kept = (out / "finished.jsonl").read_text().splitlines()
     assert kept
     before = robots.lines_of(log)
     told = []
-    costs = record(task, out=out, progress=lambda done, _: told.append(done), retries=1)
+    costs = record(task, out=out, progress=lambda now: told.append(now.done), retries=1)
     assert np.array_equal(costs.values, EXPECTED)
     assert costs.incidents["resumed"] == 1
     assert 1 <= costs.incidents["retries"] <= 4  # pieces in flight
@@ -460,9 +484,9 @@ def test_what_is_no_cost_is_refused_with_the_pair_and_never_counted(
     told = []
     sound = robot_task(tmp_path / "log", trouble=(AT,), kind=kind, mended=str(tmp_path))
     with pytest.raises(ValueError, match="holds rollouts of another task"):
-        roll(sound, out=tmp_path / "out", progress=lambda done, _: told.append(done))
+        roll(sound, out=tmp_path / "out", progress=lambda now: told.append(now.done))
     with pytest.raises(ValueError, match=re.escape(words)):
-        mean_costs(task, policies(COLUMNS), ENVIRONMENTS, executor=executor)
+        mean_costs(task, policies(COLUMNS), ENVIRONMENTS, execution=Execution(workers=executor))
 
 
 def test_a_cost_that_is_a_string_of_digits_is_refused(tmp_path: Path):
@@ -477,10 +501,13 @@ def test_a_cost_that_is_a_string_of_digits_is_refused(tmp_path: Path):
         (lambda costs: costs[:-1], r"returned costs of shape \(29, 4\) for 30 environments × 4 po"),
         (lambda costs: costs.T, r"returned costs of shape \(4, 30\) for 30 environments × 4 pol"),
         (lambda costs: costs[..., None], r"returned costs of shape \(30, 4, 1\) for 30 environme"),
-        (lambda _: None, r"returned costs that are no numbers \(dtype object\)"),
+        (lambda _: None, r"returned costs that are not numbers \(dtype object\)"),
         (lambda costs: costs + 1.0, r"cost 2 at environment 10, policy \d is outside \[0, 1\]"),
         (lambda costs: np.where(costs, np.nan, 0), r"cost at environment 10, policy \d is NaN"),
-        (lambda costs: np.where(costs, "x", "0"), r"returned costs that are no numbers \(dtype <U"),
+        (
+            lambda costs: np.where(costs, "x", "0"),
+            r"returned costs that are not numbers \(dtype <U",
+        ),
     ],
     ids=["a row missing", "transposed", "three axes", "None", "above 1", "NaN", "words"],
 )
@@ -503,7 +530,7 @@ def test_batches_that_are_no_costs_are_refused_and_not_tried_again(
         ThreadPoolExecutor(2) as executor,
         pytest.raises(RolloutError, match=r"returned costs|is outside|is NaN"),
     ):
-        evaluate(task, policies(COLUMNS), environments, executor=executor)
+        evaluate(task, policies(COLUMNS), environments, execution=Execution(workers=executor))
 
 
 # ---- tasks that cannot be sent ------------------------------------------------------------------

@@ -19,7 +19,7 @@ import small_robots as robots
 from small_robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments
 from polling import wait_until, wait_until_gone
@@ -37,13 +37,14 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from small_robots import policies, robot_task
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 
 log, out, workers = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 n, columns, seconds, *holds = map(float, sys.argv[5:])
 task = robot_task(log, seconds=seconds, holds=tuple(map(int, holds)))
 train = task.environments(int(n), stream="train")
-evaluate(task, policies(int(columns)), train, executor=None if workers == 1 else workers, out=out)
+how = Execution(None if workers == 1 else workers, out)
+evaluate(task, policies(int(columns)), train, execution=how)
 """
 
 
@@ -104,7 +105,9 @@ def run_since(log: Path, before: int) -> list[tuple[int, int]]:
 def test_killed_many_times_at_random_moments_it_ends_with_the_same_bytes(
     log: Path, out: Path, tmp_path: Path
 ):
-    whole = evaluate(TASKS["hit"], policies(COLUMNS), train(log), out=tmp_path / "whole")
+    whole = evaluate(
+        TASKS["hit"], policies(COLUMNS), train(log), execution=Execution(store=tmp_path / "whole")
+    )
     table = (tmp_path / "whole" / "costs.npy").read_bytes()
     rng = np.random.default_rng(2)
     kills, killed_here, ended, late = 0, 0, 0, 0
@@ -131,7 +134,12 @@ def test_killed_many_times_at_random_moments_it_ends_with_the_same_bytes(
             ended += 1
             assert (out / "costs.npy").read_bytes() == table
             assert len(kept(out)) == N * COLUMNS
-            costs = evaluate(robot_task(log, seconds=0.003), policies(COLUMNS), train(log), out=out)
+            costs = evaluate(
+                robot_task(log, seconds=0.003),
+                policies(COLUMNS),
+                train(log),
+                execution=Execution(store=out),
+            )
             assert costs.digests == whole.digests
             assert costs.incidents.get("resumed", 0) <= killed_here
             assert set(costs.incidents) <= {"resumed"}
@@ -156,7 +164,9 @@ def test_killed_with_two_workers_these_end_too_and_it_goes_on_to_the_same_bytes(
         assert len([cell for cell in run_since(log, before) if cell in done]) <= PROBES
         assert done < kept(out)
         released(log, hold).touch()
-    costs = evaluate(robot_task(log, holds=holds), policies(COLUMNS), train(log), out=out)
+    costs = evaluate(
+        robot_task(log, holds=holds), policies(COLUMNS), train(log), execution=Execution(store=out)
+    )
     assert costs.digests == expected(log).digests
     assert costs.incidents == {"resumed": ROUNDS}
 
@@ -182,6 +192,11 @@ def test_ctrl_c_ends_it_with_its_workers_and_loses_nothing_that_was_finished(
     assert done <= kept(out)
     done, before = kept(out), lines_of(log)
     released(log, HOLD).touch()
-    costs = evaluate(robot_task(log, holds=(HOLD,)), policies(COLUMNS), train(log), out=out)
+    costs = evaluate(
+        robot_task(log, holds=(HOLD,)),
+        policies(COLUMNS),
+        train(log),
+        execution=Execution(store=out),
+    )
     assert costs.digests == expected(log).digests
     assert len([cell for cell in run_since(log, before) if cell in done]) <= PROBES

@@ -24,7 +24,7 @@ from small_robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_
 import pacbayes_control
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.rollouts import evaluate, evaluation, sample_costs
+from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -62,8 +62,16 @@ def environments(task: Any) -> Environments:
     return task.environments(40, stream="train", seed=8)[10:]
 
 
+def how(**options: Any) -> Execution:
+    """An execution, by the short names of these tests."""
+    names = {"executor": "workers", "out": "store"}
+    return Execution(**{names.get(name, name): value for name, value in options.items()})
+
+
 def roll(task: Any, out: Path | None = None, **options: Any) -> Costs:
-    return evaluate(task, policies(COLUMNS), environments(task), out=out, **options)
+    noise = options.pop("noise", None)
+    execution = how(out=out, **options)
+    return evaluate(task, policies(COLUMNS), environments(task), noise=noise, execution=execution)
 
 
 @cache
@@ -86,9 +94,8 @@ class Stopped(Exception):  # noqa: N818 - no error
 
 
 def stopped_after(rollouts: int) -> Callable[[int, int], None]:
-    def progress(done: int, total: int) -> None:
-        del total
-        if done >= rollouts:
+    def progress(now: Progress) -> None:
+        if now.done >= rollouts:
             raise Stopped
 
     return progress
@@ -132,7 +139,7 @@ def test_a_finished_call_runs_nothing_but_probes_when_it_is_made_again(log: Path
     first = roll(task, out)
     content = {path: path.read_bytes() for path in out.iterdir()}
     before = lines_of(log)
-    again = roll(task, out, progress=lambda done, total: told.append((done, total)))
+    again = roll(task, out, progress=lambda now: told.append((now.done, now.total)))
     assert before == ROLLOUTS
     assert lines_of(log) == before + PROBES
     assert again.digests == first.digests
@@ -154,7 +161,7 @@ MAPPED = """
 import re, sys
 import numpy as np
 from pathlib import Path
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 from pacbayes_control.tasks.functions import BatchTask
 
 def peak():  # in KiB; not ru_maxrss, which a process inherits from the one that started it
@@ -168,10 +175,12 @@ def costs(policies, environments):
 
 task = BatchTask(costs, draw, "wide", 1)
 policies = np.linspace(0, 1, 1000)[:, None]
-evaluate(task, policies, task.environments(2048, stream="s"), out=Path(sys.argv[1]) / "small")
+small = Execution(store=Path(sys.argv[1]) / "small")
+evaluate(task, policies, task.environments(2048, stream="s"), execution=small)
 before = peak()
 rows = int(sys.argv[2])
-big = evaluate(task, policies, task.environments(rows, stream="s"), out=Path(sys.argv[1]) / "big")
+large = Execution(store=Path(sys.argv[1]) / "big")
+big = evaluate(task, policies, task.environments(rows, stream="s"), execution=large)
 after = peak()
 assert big.values.shape == (rows, 1000) and big.binary, big
 print((after - before) * 1024, float(big.means.mean()))
@@ -316,7 +325,7 @@ def test_a_table_of_another_size_is_refused(log: Path, out: Path):
     with (out / "costs.npy").open("ab") as file:
         file.write(b"0")
     with pytest.raises(
-        ValueError, match=r"costs\.npy was altered: it is no table of \(30, 4\) cos"
+        ValueError, match=r"costs\.npy was altered: it is not a table of \(30, 4\) cos"
     ):
         roll(task, out)
 
@@ -338,16 +347,18 @@ def test_draws_from_a_posterior_are_kept_too(tmp_path: Path, workers: int | None
     expected = sample_costs(*arguments)
     out = tmp_path / "out"
     with pytest.raises(Stopped):
-        sample_costs(*arguments, out=out, progress=stopped_after(30))
+        sample_costs(*arguments, Execution(store=out, progress=stopped_after(30)))
     with ThreadPoolExecutor(2) as executor:
-        kept = sample_costs(*arguments, out=out, executor=executor if workers else None)
+        kept = sample_costs(*arguments, Execution(executor if workers else None, out))
     assert kept.digests == expected.digests
     more = {"code": kept.origin["code"], "incidents": {"resumed": 1}}
     assert kept.origin == {**expected.origin, **more}
     with pytest.raises(ValueError, match="holds rollouts of another list of policies"):
-        sample_costs(task, DiagonalGaussian([1.0, 2.0], 0.6), environments(task), 5, out=out)
+        sample_costs(
+            task, DiagonalGaussian([1.0, 2.0], 0.6), environments(task), 5, Execution(store=out)
+        )
     with pytest.raises(ValueError, match="holds rollouts of another list of policies"):
-        sample_costs(task, posterior, environments(task), 6, out=out)
+        sample_costs(task, posterior, environments(task), 6, Execution(store=out))
 
 
 # ---- 0 and 1 first, and then graded costs -------------------------------------------------------
@@ -374,14 +385,17 @@ def test_graded_costs_that_come_late_take_over_the_table(out: Path, batched: boo
     assert not here.binary
     first = int(np.argmax((here.values % 1 != 0).any(axis=1)))
     assert first > 2
-    kept = evaluate(task, policies(COLUMNS), train, out=out)
+    kept = evaluate(task, policies(COLUMNS), train, execution=Execution(store=out))
     assert kept.digests == here.digests
     assert {path.name for path in out.iterdir()} - {"lock"} == {
         "graded.npy",
         "rollouts.json",
         "finished.jsonl",
     }
-    assert evaluate(task, policies(COLUMNS), train, out=out).digests == here.digests
+    assert (
+        evaluate(task, policies(COLUMNS), train, execution=Execution(store=out)).digests
+        == here.digests
+    )
 
 
 @pytest.mark.parametrize(
@@ -419,8 +433,11 @@ def test_a_take_over_that_is_interrupted_is_done_again(
                 lambda p, *a, **k: stop() if p.name == names[moment] else method(p, *a, **k),
             )
         with pytest.raises(KeyboardInterrupt):
-            evaluate(task, policies(COLUMNS), train, out=out)
-    assert evaluate(task, policies(COLUMNS), train, out=out).digests == here.digests
+            evaluate(task, policies(COLUMNS), train, execution=Execution(store=out))
+    assert (
+        evaluate(task, policies(COLUMNS), train, execution=Execution(store=out)).digests
+        == here.digests
+    )
     assert {path.name for path in out.iterdir()} - {"lock"} == {
         "graded.npy",
         "rollouts.json",
@@ -438,7 +455,7 @@ def changed_draw(rng: np.random.Generator) -> dict[str, Any]:
 def test_rollouts_of_anything_else_are_refused_with_what_differs(out: Path):
     task = TASKS["slip"]
     train, rows = environments(task), policies(COLUMNS)
-    evaluate(task, rows, train, out=out, noise=Noise("wind", 1))
+    evaluate(task, rows, train, noise=Noise("wind", 1), execution=Execution(store=out))
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     again = task.environments(41, stream="train", seed=8)
     others: list[tuple[str, tuple[Any, ...], Noise]] = [
@@ -464,7 +481,7 @@ def test_rollouts_of_anything_else_are_refused_with_what_differs(out: Path):
     for word, arguments, noise in others:
         words = rf"^{out} holds rollouts of another {word}: .*, not .*; choose another folder, or"
         with pytest.raises(ValueError, match=words) as caught:
-            evaluate(*arguments, out=out, noise=noise)
+            evaluate(*arguments, noise=noise, execution=Execution(store=out))
         assert "\n" not in str(caught.value)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
@@ -532,11 +549,21 @@ def test_a_file_in_place_of_the_folder_is_refused_and_left_alone(tmp_path: Path)
 def test_a_folder_that_cannot_be_written_to_is_named(out: Path):
     (out / "rollouts.new").mkdir(parents=True)
     with pytest.raises(OSError, match=f"^{out}: Is a directory$"):
-        evaluate(TASKS["miss"], policies(2), TASKS["miss"].environments(5, stream="train"), out=out)
+        evaluate(
+            TASKS["miss"],
+            policies(2),
+            TASKS["miss"].environments(5, stream="train"),
+            execution=Execution(store=out),
+        )
 
 
 def test_an_empty_folder_will_do_and_so_will_the_name_of_one(tmp_path: Path):
-    costs = evaluate(TASKS["miss"], policies(2), environments(TASKS["miss"]), out=str(tmp_path))
+    costs = evaluate(
+        TASKS["miss"],
+        policies(2),
+        environments(TASKS["miss"]),
+        execution=Execution(store=str(tmp_path)),
+    )
     assert (tmp_path / "graded.npy").exists()
     assert costs.policies == 2
 
@@ -546,12 +573,12 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from small_robots import policies, robot_task
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 
 log, out = Path(sys.argv[2]), sys.argv[3]
 task = robot_task(log, holds=(2,))
 train = task.environments(40, stream="train", seed=8)[10:]
-evaluate(task, policies(4), train, out=out)
+evaluate(task, policies(4), train, execution=Execution(store=out))
 """
 
 
@@ -574,9 +601,9 @@ def test_a_second_process_in_the_same_folder_is_refused(log: Path, out: Path):
 def test_the_same_process_is_refused_too_and_may_go_on_later(log: Path, out: Path):
     task = robot_task(log)
 
-    def progress(done: int, total: int) -> None:
-        assert total == ROLLOUTS
-        if done:
+    def progress(now: Progress) -> None:
+        assert now.total == ROLLOUTS
+        if now.done:
             with pytest.raises(ValueError, match="another process keeps its rollouts in"):
                 roll(task, out)
 
@@ -589,7 +616,7 @@ def test_numbers_of_numpy_will_do(out: Path, which: str):
     task: Any = TASKS["miss"]
     numbers = {"n": 5, "seed": 1} | {which: np.int64(7)}
     train = task.environments(numbers["n"], "train", numbers["seed"])
-    kept = evaluate(task, policies(2), train, out=out)
+    kept = evaluate(task, policies(2), train, execution=Execution(store=out))
     assert kept.digests == evaluate(task, policies(2), train).digests
 
 
@@ -647,7 +674,9 @@ except OSError as error:
 def fill(out: Path | str) -> Costs:
     """160 kB of graded costs."""
     task = FunctionTask(robots.miss, robots.draw, "large", 2)
-    return evaluate(task, policies(20), task.environments(1000, stream="train"), out=out)
+    return evaluate(
+        task, policies(20), task.environments(1000, stream="train"), execution=Execution(store=out)
+    )
 
 
 @pytest.fixture
@@ -711,7 +740,12 @@ def test_a_full_disk_is_an_error_that_says_what_survives_and_going_on_works(
     told = []
     task = FunctionTask(robots.miss, robots.draw, "large", 2)
     train = task.environments(1000, stream="train")
-    costs = evaluate(task, policies(20), train, out=out, progress=lambda done, _: told.append(done))
+    costs = evaluate(
+        task,
+        policies(20),
+        train,
+        execution=Execution(store=out, progress=lambda now: told.append(now.done)),
+    )
     assert told[0] == kept
     assert costs.digests == evaluate(task, policies(20), train).digests
     del costs

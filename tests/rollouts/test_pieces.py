@@ -16,7 +16,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Pace, Piece, pieces
-from pacbayes_control.rollouts.pools import Crew
+from pacbayes_control.rollouts.pools import WorkerPool
 from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -66,7 +66,7 @@ def covered(job: Job, parts: list[Piece]) -> NDArray[np.int64]:
 def assembled(job: Job, pace: Pace | None, executor: Scrambled | None = None) -> NDArray:
     values = np.full(job.shape, np.nan)
     total = job.shape[0] * job.shape[1]
-    crew = Crew(executor)
+    crew = WorkerPool(executor)
     todo = pieces(job, [(0, total)], pace, crew.limit)
     for piece, part, _ in roll_out(job, todo, crew, pace):
         assert np.isnan(values[piece.rows, piece.columns]).all()
@@ -85,8 +85,7 @@ def same_bits(a: NDArray, b: NDArray) -> bool:
 @given(
     n=st.integers(1, 90),
     columns=st.integers(1, 12),
-    start=st.integers(0, 50),
-    batched=st.booleans(),
+    begins=st.tuples(st.integers(0, 50), st.booleans()),
     ends=st.sets(st.integers(0, 1080), max_size=10),
     sizes=st.none() | SIZES,
     most=st.sampled_from([1, 5, 64, 1 << 24]),
@@ -95,13 +94,13 @@ def same_bits(a: NDArray, b: NDArray) -> bool:
 def test_pieces_cover_every_rollout_of_the_gaps_once_and_no_other(
     n: int,
     columns: int,
-    start: int,
-    batched: bool,
+    begins: tuple[int, bool],
     ends: set[int],
     sizes: list[int] | None,
     most: int,
     sharers: int,
 ):
+    start, batched = begins
     task = robots.BATCHED[0] if batched else robots.ONE_BY_ONE[0]
     job = job_of(task, n, columns, start)
     total = n * columns

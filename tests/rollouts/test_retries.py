@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 from small_robots import TASKS, policies
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import DiagonalGaussian, Seen
-from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
 from pacbayes_control.learn.one_policy import certify_draw, learn_one
-from pacbayes_control.rollouts import RolloutError, certifying_draws, evaluate, mean_costs
+from pacbayes_control.rollouts import (
+    Draws,
+    Execution,
+    Progress,
+    RolloutError,
+    certifying_draws,
+    evaluate,
+    mean_costs,
+)
 from pacbayes_control.rollouts.retries import FailureLog, append_line
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -85,7 +94,7 @@ def test_repeating_the_call_never_gives_costs_of_a_task_that_fails_at_random(out
         task, told = falls_over(0.3, seed), []
         for _ in range(4):
             with pytest.raises(RolloutError, match="robot fell over") as caught:
-                evaluate(task, policies(1), train(), out=out / str(seed))
+                evaluate(task, policies(1), train(), execution=Execution(store=out / str(seed)))
             told.append("also when it was tried again" in str(caught.value))
         later += told[0] and not told[-1]
     assert later > 5  # which failed twice in the first call, and not in a later one
@@ -93,7 +102,7 @@ def test_repeating_the_call_never_gives_costs_of_a_task_that_fails_at_random(out
 
 def test_with_retries_the_costs_say_how_many_had_failed(out: Path):
     task = falls_over(0.3)
-    costs = evaluate(task, policies(2), train(50), out=out, retries=30)
+    costs = evaluate(task, policies(2), train(50), execution=Execution(store=out, retries=30))
     lines = [json.loads(line) for line in (out / "failed.jsonl").read_text().splitlines()]
     failed = {tuple(line["rollouts"][0]) for line in lines}
     assert all(last - first == 1 for first, last in failed)
@@ -103,13 +112,13 @@ def test_with_retries_the_costs_say_how_many_had_failed(out: Path):
     words = f"{len(failed)} rollouts count that had failed before they were run again"
     assert words in certificate.sentence
     with pytest.raises(RolloutError, match=REFUSED):  # and they stay so
-        evaluate(task, policies(2), train(50), out=out)
+        evaluate(task, policies(2), train(50), execution=Execution(store=out))
 
 
 @pytest.mark.parametrize("retries", [-1, 1.0, True, None])
 def test_retries_are_a_whole_number(retries: Any):
     with pytest.raises(ValueError, match=r"^retries = .* is not a whole number of 0 or more$"):
-        evaluate(TASKS["hit"], policies(2), train(), retries=retries)
+        evaluate(TASKS["hit"], policies(2), train(), execution=Execution(retries=retries))
 
 
 def test_a_rollout_that_fails_more_often_than_retries_allow_is_an_error():
@@ -122,7 +131,7 @@ def test_a_rollout_that_fails_more_often_than_retries_allow_is_an_error():
             return robots.hit(policy, environment)
 
         def roll(task: FunctionTask, retries: int) -> Costs:
-            return evaluate(task, policies(2), train(2)[:2], retries=retries)
+            return evaluate(task, policies(2), train(2)[:2], execution=Execution(retries=retries))
 
         task = FunctionTask(lambda p, e, f=rollout: f(p, e), robots.draw, "stuck", 2)
         if enough:
@@ -135,18 +144,18 @@ def test_a_rollout_that_fails_more_often_than_retries_allow_is_an_error():
 @pytest.mark.slow
 def test_training_and_certifying_refuse_too_and_allow_on_request():
     prior = DiagonalGaussian([0.0, 0.0], 0.5)
-    quick = Settings(steps=2, pairs=2, natural=False)
+    quick = SearchSettings(steps=2, pairs=2, natural=False)
     for call in (
-        lambda task, **n: mean_costs(task, policies(2), train(), **n),
-        lambda task, **n: certifying_draws(task, prior, train(), 2, **n),
-        lambda task, **n: certifying_draws(task, prior, train(), 2, shared=True, **n),
-        lambda task, **n: learn_gaussian(task, train(), prior, settings=quick, draws=2, **n),
-        lambda task, **n: learn_one(task, train(), prior, **n),
-        lambda task, **n: certify_draw(task, train(), prior, prior, **n),
+        lambda task, n: mean_costs(task, policies(2), train(), execution=n),
+        lambda task, n: certifying_draws(task, prior, train(), Draws(2), n),
+        lambda task, n: certifying_draws(task, prior, train(), Draws(2, shared=True), n),
+        lambda task, n: learn_gaussian(task, train(), prior, Plan(search=quick, draws=2), n),
+        lambda task, n: learn_one(task, train(), prior, execution=n),
+        lambda task, n: certify_draw(task, train(), prior, prior, execution=n),
     ):
         with pytest.raises(ValueError, match=REFUSED):
-            call(falls_over_once())
-        found = call(falls_over(0.2), retries=30)
+            call(falls_over_once(), None)
+        found = call(falls_over(0.2), Execution(retries=30))
         costs = getattr(found, "costs", found)
         if isinstance(costs, Costs):
             assert costs.incidents["retries"] > 0
@@ -157,7 +166,7 @@ def test_shared_draws_in_parts_add_up_what_failed(monkeypatch: pytest.MonkeyPatc
     bad = {(0, 1), (3, 4)}
     calls: set[tuple[int, int]] = set()
     prior = DiagonalGaussian([0.0, 0.0], 0.5)
-    whole = certifying_draws(TASKS["hit"], prior, train(6), 5, shared=True)
+    whole = certifying_draws(TASKS["hit"], prior, train(6), Draws(5, shared=True))
     draws = {}
 
     def rollout(policy: NDArray, environment: Mapping[str, Any]) -> float:
@@ -170,7 +179,7 @@ def test_shared_draws_in_parts_add_up_what_failed(monkeypatch: pytest.MonkeyPatc
 
     goals = train(6).arrays()["goal"].tolist()
     task = FunctionTask(rollout, robots.draw, "parts", 2)
-    costs = certifying_draws(task, prior, train(6), 5, shared=True, retries=1)
+    costs = certifying_draws(task, prior, train(6), Draws(5, shared=True), Execution(retries=1))
     assert calls == bad
     assert costs.incidents == {"retries": 2}
     assert np.array_equal(costs.values, whole.values)
@@ -203,9 +212,9 @@ def test_a_batch_that_fails_while_its_halves_do_not_is_a_retry(out: Path, kept: 
         r"^one of \d+ rollouts in environments \d+ to \d+ of stream 'train' \(seed 0\) failed at"
     )
     with pytest.raises(RolloutError, match=words + r" first \(FloatingPointError: diverged\)"):
-        evaluate(batches(), policies(COLUMNS), environments, out=folder)
+        evaluate(batches(), policies(COLUMNS), environments, execution=Execution(store=folder))
     task = batches()
-    costs = evaluate(task, policies(COLUMNS), environments, retries=1)
+    costs = evaluate(task, policies(COLUMNS), environments, execution=Execution(retries=1))
     assert costs.incidents == {"retries": 1}
     assert (
         costs.digests
@@ -227,7 +236,9 @@ def test_halves_that_fail_each_are_two_retries_and_the_whole_is_no_third():
 
     task = moody_batches(fails)
     environments = task.environments(60, stream="train")
-    assert evaluate(task, policies(2), environments, retries=1).incidents == {"retries": 2}
+    assert evaluate(task, policies(2), environments, execution=Execution(retries=1)).incidents == {
+        "retries": 2
+    }
 
 
 # ---- failures of earlier calls ------------------------------------------------------------------
@@ -254,14 +265,14 @@ def test_a_rollout_that_failed_in_an_earlier_call_is_refused_when_it_does_not(ou
     rollout = Switched(robots.TROUBLE[kind])
     task = FunctionTask(rollout, robots.draw, "switched", 2)
     with pytest.raises(RolloutError, match="environment 13"):
-        evaluate(task, policies(COLUMNS), train(), out=out)
+        evaluate(task, policies(COLUMNS), train(), execution=Execution(store=out))
     rollout.on = False
     for _ in range(3):
         with pytest.raises(
             RolloutError, match=f"^the rollout of policy 2 in environment 13 .*{REFUSED}"
         ):
-            evaluate(task, policies(COLUMNS), train(), out=out)
-    costs = evaluate(task, policies(COLUMNS), train(), out=out, retries=1)
+            evaluate(task, policies(COLUMNS), train(), execution=Execution(store=out))
+    costs = evaluate(task, policies(COLUMNS), train(), execution=Execution(store=out, retries=1))
     assert costs.incidents == {"retries": 1, "resumed": 1}
     assert np.array_equal(costs.values, evaluate(TASKS["hit"], policies(COLUMNS), train()).values)
 
@@ -276,9 +287,9 @@ def test_batches_of_the_wrong_shape_are_remembered_too(out: Path):
     task = BatchTask(Moody(rollouts), robots.draw_many, "shapes", 2)
     environments = task.environments(9, stream="train")
     with pytest.raises(RolloutError, match="returned costs of shape"):
-        evaluate(task, policies(COLUMNS), environments, out=out)
+        evaluate(task, policies(COLUMNS), environments, execution=Execution(store=out))
     with pytest.raises(RolloutError, match=REFUSED):
-        evaluate(task, policies(COLUMNS), environments, out=out)
+        evaluate(task, policies(COLUMNS), environments, execution=Execution(store=out))
 
 
 def test_an_interrupt_between_a_failure_and_its_second_try_forgets_nothing(out: Path):
@@ -294,9 +305,9 @@ def test_an_interrupt_between_a_failure_and_its_second_try_forgets_nothing(out: 
 
     task = FunctionTask(Switched(trouble), robots.draw, "interrupted", 2)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(task, policies(COLUMNS), train(), out=out)
+        evaluate(task, policies(COLUMNS), train(), execution=Execution(store=out))
     with pytest.raises(RolloutError, match=REFUSED):
-        evaluate(task, policies(COLUMNS), train(), out=out)
+        evaluate(task, policies(COLUMNS), train(), execution=Execution(store=out))
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]\n", b'{"rollouts": 3, "code": ""}\n', b"\xff\n"])
@@ -333,14 +344,21 @@ def coded(extra: str, trouble: str = "") -> FunctionTask:
 
 def test_changed_code_is_refused_or_counted_and_its_failures_are_not_held_against_it(out: Path):
     rows = policies(COLUMNS)
-    with pytest.raises(RolloutError, match=r"--allow-code-change\) to go on$"):
-        evaluate(coded("a = 1", "raises()"), rows, train(), out=out)
+    with pytest.raises(RolloutError, match=r"--set allow_code_change=true\) to go on$"):
+        evaluate(coded("a = 1", "raises()"), rows, train(), execution=Execution(store=out))
     with pytest.raises(ValueError, match=r"^the code of the task has changed .*allow_code_change="):
-        evaluate(coded("a = 2"), rows, train(), out=out)
-    costs = evaluate(coded("a = 2"), rows, train(), out=out, allow_code_change=True)
+        evaluate(coded("a = 2"), rows, train(), execution=Execution(store=out))
+    costs = evaluate(
+        coded("a = 2"), rows, train(), execution=Execution(store=out, allow_code_change=True)
+    )
     assert costs.incidents == {"code changes": 1, "resumed": 1}
-    assert evaluate(coded("a = 2"), rows, train(), out=out).incidents == costs.incidents
-    costs = evaluate(coded("a = 3"), rows, train(), out=out, allow_code_change=True)
+    assert (
+        evaluate(coded("a = 2"), rows, train(), execution=Execution(store=out)).incidents
+        == costs.incidents
+    )
+    costs = evaluate(
+        coded("a = 3"), rows, train(), execution=Execution(store=out, allow_code_change=True)
+    )
     assert costs.incidents == {"code changes": 2, "resumed": 1}
     assert "earlier code" not in costs.origin
     assert "the task's code was changed 2 times" in learn_finite(costs).certificate.sentence
@@ -348,9 +366,9 @@ def test_changed_code_is_refused_or_counted_and_its_failures_are_not_held_agains
 
 def test_changed_code_needs_no_leave_where_nothing_is_finished(out: Path):
     with pytest.raises(RolloutError):
-        evaluate(coded("raises()"), policies(COLUMNS), train(), out=out)
+        evaluate(coded("raises()"), policies(COLUMNS), train(), execution=Execution(store=out))
     assert not (out / "finished.jsonl").exists()
-    costs = evaluate(coded("a = 1"), policies(COLUMNS), train(), out=out)
+    costs = evaluate(coded("a = 1"), policies(COLUMNS), train(), execution=Execution(store=out))
     assert costs.incidents == {"resumed": 1}
 
 
@@ -359,25 +377,35 @@ def test_retries_before_a_change_of_the_code_are_still_told(out: Path):
     task = coded("a = 1", "next(once, False) and raises()")
     task.rollout.__globals__["once"] = once  # type: ignore[attr-defined]
     rows = policies(COLUMNS)
-    assert evaluate(task, rows, train(), out=out, retries=1).incidents == {"retries": 1}
+    assert evaluate(task, rows, train(), execution=Execution(store=out, retries=1)).incidents == {
+        "retries": 1
+    }
     with pytest.raises(ValueError, match="keeps 1 rollouts that had failed before"):
-        evaluate(coded("a = 2"), rows, train(), out=out, allow_code_change=True)
-    costs = evaluate(coded("a = 2"), rows, train(), out=out, retries=1, allow_code_change=True)
+        evaluate(
+            coded("a = 2"), rows, train(), execution=Execution(store=out, allow_code_change=True)
+        )
+    costs = evaluate(
+        coded("a = 2"),
+        rows,
+        train(),
+        execution=Execution(store=out, retries=1, allow_code_change=True),
+    )
     assert costs.incidents == {"retries": 1, "code changes": 1}
 
 
 def test_interruptions_are_counted_and_nothing_else_is(out: Path):
-    def stop(done: int, total: int) -> None:
-        del total
-        if done > 5:
+    def stop(now: Progress) -> None:
+        if now.done > 5:
             raise KeyboardInterrupt
 
     task = TASKS["miss"]
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            evaluate(task, policies(COLUMNS), train(60), out=out, progress=stop)
+            evaluate(
+                task, policies(COLUMNS), train(60), execution=Execution(store=out, progress=stop)
+            )
     for _ in range(2):
-        costs = evaluate(task, policies(COLUMNS), train(60), out=out)
+        costs = evaluate(task, policies(COLUMNS), train(60), execution=Execution(store=out))
         assert costs.incidents == {"resumed": 3}
     assert evaluate(task, policies(COLUMNS), train(60)).incidents == {}
     assert "interrupted 3 times and resumed" in learn_finite(costs).certificate.sentence
@@ -392,7 +420,7 @@ class Declared:
     name = "declared"
     cost_rule = "1 where\nit falls\x1b[2K"
     distribution = "goals in [0, 1]"
-    data_used = (Seen("pictures", 3, 0, 10),)
+    data_used = (EnvironmentRange("pictures", 3, 0, 10),)
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         return TASKS["hit_all"].environments(n, stream, seed)
@@ -418,11 +446,13 @@ def test_declared_failures_are_counted_here_on_workers_and_in_a_folder(
     environments = task.environments(50, "train")
     raised = COLUMNS * int(np.sum(environments.arrays()["goal"] > 0.8))
     assert raised > 8
-    costs = evaluate(task, policies(COLUMNS), environments, executor=executor)
+    costs = evaluate(task, policies(COLUMNS), environments, execution=Execution(workers=executor))
     assert costs.incidents == {"raised": raised}
     assert costs.failures.sum() >= raised
     for _ in range(2):
-        kept = evaluate(task, policies(COLUMNS), environments, executor=executor, out=out)
+        kept = evaluate(
+            task, policies(COLUMNS), environments, execution=Execution(workers=executor, store=out)
+        )
         assert kept.incidents == {"raised": raised}
         assert kept.digests == costs.digests
 
@@ -430,11 +460,11 @@ def test_declared_failures_are_counted_here_on_workers_and_in_a_folder(
 def test_declared_failures_are_counted_once_where_a_piece_was_done_again(out: Path):
     task: Any = Declared()
     environments = task.environments(50, "train")
-    costs = evaluate(task, policies(COLUMNS), environments, out=out)
+    costs = evaluate(task, policies(COLUMNS), environments, execution=Execution(store=out))
     whole = (out / "costs.npy").read_bytes()
     (out / "costs.npy").write_bytes(whole[:-1] + bytes([1 - whole[-1]]))
     for _ in range(2):
-        again = evaluate(task, policies(COLUMNS), environments, out=out)
+        again = evaluate(task, policies(COLUMNS), environments, execution=Execution(store=out))
         assert again.digests == costs.digests
         assert again.incidents["raised"] == costs.incidents["raised"]
 

@@ -13,7 +13,7 @@ from sizes import sized
 SCRIPT = """
 import re, sys
 import numpy as np
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 from pacbayes_control.tasks.functions import FunctionTask
 
 def draw(rng):
@@ -25,7 +25,7 @@ def rollout(policy, environment):
 task = FunctionTask(rollout, draw, "trivial", 1)
 for environments in map(int, sys.argv[3:]):
     costs = evaluate(task, np.zeros((100, 1)), task.environments(environments, stream="s"),
-                     executor=int(sys.argv[2]), out=f"{sys.argv[1]} {environments}")
+                     execution=Execution(int(sys.argv[2]), f"{sys.argv[1]} {environments}"))
     assert costs.values.all() and costs.binary
     # Not ru_maxrss, which a process inherits from the one that started it.
     print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024)

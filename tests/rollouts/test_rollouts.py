@@ -13,13 +13,16 @@ from origins import single_draw
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.certify.issuing import Provenance, issue_sampled, issue_single_draw
+from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.rollouts import (
     CHUNK,
+    Draws,
+    Execution,
+    Quantity,
     certifying_draws,
     estimate_true_cost,
     evaluate,
@@ -166,7 +169,8 @@ def test_mean_costs_take_no_more_memory_for_more_environments():
 def test_progress_is_told_of_every_rollout_up_to_the_total(run):
     task, told = Threshold(), []
     environments = task.environments(MANY, stream="test")
-    run(task, thresholds(), environments, progress=lambda done, total: told.append((done, total)))
+    how = Execution(progress=lambda now: told.append((now.done, now.total)))
+    run(task, thresholds(), environments, execution=how)
     assert told == [(CHUNK * 5, MANY * 5), (2 * CHUNK * 5, MANY * 5), (MANY * 5, MANY * 5)]
 
 
@@ -283,7 +287,7 @@ class Windy(Threshold):
 
 def test_fresh_draws_are_all_different_and_follow_the_posterior():
     task = Echo()
-    costs = sample_costs(task, POSTERIOR, task.environments(500, stream="train"), draws=4)
+    costs = sample_costs(task, POSTERIOR, task.environments(500, stream="train"), 4)
     assert costs.draws == "fresh"
     assert costs.values.shape == (500, 4)
     assert np.unique(costs.values).size == 2000
@@ -295,7 +299,7 @@ def test_fresh_draws_are_all_different_and_follow_the_posterior():
 def test_shared_draws_are_the_same_in_every_environment():
     task = Echo()
     environments = task.environments(MANY, stream="train")
-    costs = sample_costs(task, POSTERIOR, environments, draws=200, shared=True)
+    costs = sample_costs(task, POSTERIOR, environments, Draws(200, shared=True))
     assert costs.draws == "shared"
     assert costs.values.shape == (MANY, 200)
     assert np.all(costs.values == costs.values[0])
@@ -306,8 +310,8 @@ def test_shared_draws_are_the_same_in_every_environment():
 def test_a_task_is_given_policies_of_their_own_only_for_fresh_draws():
     task = Echo()
     environments = task.environments(50, stream="train")
-    sample_costs(task, POSTERIOR, environments, draws=4)
-    sample_costs(task, POSTERIOR, environments, draws=4, shared=True)
+    sample_costs(task, POSTERIOR, environments, 4)
+    sample_costs(task, POSTERIOR, environments, Draws(4, shared=True))
     assert task.shapes == [(50, 4, 2), (4, 2)]
 
 
@@ -317,7 +321,8 @@ def test_the_same_seed_and_stream_give_the_same_draws(shared: bool):
     environments = task.environments(30, stream="train")
 
     def values(**kwargs: Any) -> NDArray:
-        return sample_costs(task, POSTERIOR, environments, 3, shared=shared, **kwargs).values
+        draws = Draws(3, shared=shared, **kwargs)
+        return sample_costs(task, POSTERIOR, environments, draws).values
 
     assert np.array_equal(values(seed=1), values(seed=1))
     assert not np.any(values(seed=1) == values(seed=2))
@@ -329,11 +334,13 @@ def test_the_draws_of_a_certificate_are_nobody_elses(shared: bool):
     task = Meeting()
     environments = task.environments(30, stream="train")
     with pytest.raises(ValueError, match="the stream 'certify' is kept for certificates"):
-        sample_costs(task, POSTERIOR, environments, 3, "certify", shared=shared)
+        sample_costs(task, POSTERIOR, environments, Draws(3, shared=shared, stream="certify"))
     for seed in (0, 5):
-        certified = certifying_draws(task, POSTERIOR, environments, 3, seed, shared)
-        again = certifying_draws(task, POSTERIOR, environments, 3, seed, shared)
-        looked = sample_costs(task, POSTERIOR, environments, 3, seed=seed, shared=shared)
+        certified = certifying_draws(
+            task, POSTERIOR, environments, Draws(3, seed=seed, shared=shared)
+        )
+        again = certifying_draws(task, POSTERIOR, environments, Draws(3, seed=seed, shared=shared))
+        looked = sample_costs(task, POSTERIOR, environments, Draws(3, seed=seed, shared=shared))
         assert np.array_equal(certified.values, again.values)
         assert not np.any(certified.values == looked.values)
         assert certified.draws == looked.draws == ("shared" if shared else "fresh")
@@ -349,19 +356,19 @@ def test_fresh_draws_do_not_depend_on_the_chunks(
 ):
     task = Meeting()
     environments = task.environments(1200, stream="train")[1000:]
-    expected = sample_costs(task, POSTERIOR, environments, draws=3)
+    expected = sample_costs(task, POSTERIOR, environments, 3)
     monkeypatch.setattr(jobs, "CELLS", cells)
     monkeypatch.setattr(jobs, "CHUNK", chunk)
-    actual = sample_costs(task, POSTERIOR, environments, draws=3)
+    actual = sample_costs(task, POSTERIOR, environments, 3)
     assert np.array_equal(actual.values, expected.values)
 
 
 def test_shared_draws_do_not_depend_on_the_chunks_of_environments(monkeypatch: pytest.MonkeyPatch):
     task = Meeting()
     environments = task.environments(MANY, stream="train")[37:]
-    expected = sample_costs(task, POSTERIOR, environments, draws=3, shared=True)
+    expected = sample_costs(task, POSTERIOR, environments, Draws(3, shared=True))
     monkeypatch.setattr(jobs, "CHUNK", 4 * CHUNK)
-    actual = sample_costs(task, POSTERIOR, environments, draws=3, shared=True)
+    actual = sample_costs(task, POSTERIOR, environments, Draws(3, shared=True))
     assert np.array_equal(actual.values, expected.values)
 
 
@@ -371,7 +378,7 @@ def test_shared_draws_in_several_parts_are_still_shared_and_different(
     monkeypatch.setattr(jobs, "CELLS", 10)
     task = Echo()
     environments = task.environments(20, stream="train")
-    costs = sample_costs(task, POSTERIOR, environments, draws=12, shared=True)
+    costs = sample_costs(task, POSTERIOR, environments, Draws(12, shared=True))
     assert task.shapes == [(5, 2), (5, 2), (2, 2)]
     assert np.all(costs.values == costs.values[0])
     assert np.unique(costs.values[0]).size == 12
@@ -380,15 +387,15 @@ def test_shared_draws_in_several_parts_are_still_shared_and_different(
 def test_the_first_environments_have_the_same_draws_however_many_follow():
     task = Meeting()
     many = task.environments(60, stream="train")
-    costs = sample_costs(task, POSTERIOR, many, draws=3).values
-    assert np.array_equal(costs[:20], sample_costs(task, POSTERIOR, many[:20], draws=3).values)
-    assert np.array_equal(costs[20:], sample_costs(task, POSTERIOR, many[20:], draws=3).values)
+    costs = sample_costs(task, POSTERIOR, many, 3).values
+    assert np.array_equal(costs[:20], sample_costs(task, POSTERIOR, many[:20], 3).values)
+    assert np.array_equal(costs[20:], sample_costs(task, POSTERIOR, many[20:], 3).values)
 
 
 def test_sampled_costs_say_where_they_came_from():
     task = Meeting()
     environments = task.environments(10, stream="train", seed=3)
-    costs = sample_costs(task, POSTERIOR, environments, draws=2, stream="certify 2", seed=5)
+    costs = sample_costs(task, POSTERIOR, environments, Draws(2, seed=5, stream="certify 2"))
     digest = POSTERIOR.parameters_digest
     policies = {"stream": "certify 2", "seed": 5, "posterior": digest}
     assert costs.origin == environments.origin | {"policies": policies}
@@ -403,7 +410,7 @@ def test_sampled_costs_of_zeros_and_ones_are_kept_as_bytes_and_others_not():
     for shared in (False, True):
         for task, binary in ((zeros, True), (graded, False)):
             environments = task.environments(20, stream="train")
-            assert sample_costs(task, one, environments, 1, shared=shared).binary == binary
+            assert sample_costs(task, one, environments, Draws(1, shared=shared)).binary == binary
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -420,7 +427,9 @@ def test_sampled_fractions_after_whole_numbers_are_kept(
     task = Spoilt(spoil=spoil)
     one = DiagonalGaussian([0.5], 0.01)
     draws = 10 if shared else 1
-    costs = sample_costs(task, one, task.environments(10, stream="train"), draws, shared=shared)
+    costs = sample_costs(
+        task, one, task.environments(10, stream="train"), Draws(draws, shared=shared)
+    )
     assert sorted(np.unique(costs.values)) == [0.0, 0.5]
     assert np.mean(costs.values) == 0.25
 
@@ -433,9 +442,8 @@ def test_sampling_tells_its_progress_up_to_the_total(monkeypatch: pytest.MonkeyP
         task,
         POSTERIOR,
         task.environments(10, stream="train"),
-        6,
-        shared=shared,
-        progress=lambda done, total: told.append((done, total)),
+        Draws(6, shared=shared),
+        Execution(progress=lambda now: told.append((now.done, now.total))),
     )
     assert told == ([(60, 60)] if shared else [(12, 60), (24, 60), (36, 60), (48, 60), (60, 60)])
 
@@ -460,8 +468,7 @@ def test_a_bad_cost_of_a_draw_is_an_error_that_names_its_environment(shared: boo
             task,
             DiagonalGaussian([0.5], 0.01),
             task.environments(9, stream="train"),
-            1,
-            shared=shared,
+            Draws(1, shared=shared),
         )
 
 
@@ -475,8 +482,8 @@ def test_a_task_that_does_not_take_policies_of_their_own_is_found_out():
 def test_the_vehicle_draws_fresh_and_shared_policies():
     task = Vehicle(controller=Linear())
     environments = task.environments(60, stream="train")
-    fresh = sample_costs(task, paper_prior(), environments, draws=3)
-    shared = sample_costs(task, paper_prior(), environments, draws=3, shared=True)
+    fresh = sample_costs(task, paper_prior(), environments, 3)
+    shared = sample_costs(task, paper_prior(), environments, Draws(3, shared=True))
     assert fresh.binary
     assert shared.binary
     assert fresh.origin["policy_class"] == shared.origin["policy_class"] == "linear"
@@ -507,7 +514,7 @@ def test_the_sampled_mean_is_of_draws_of_its_own():
     estimate = sampled_mean(task, POSTERIOR, environments, draws=3)
     assert estimate == sampled_mean(task, POSTERIOR, environments, draws=3)
     assert estimate != sampled_mean(task, POSTERIOR, environments, draws=3, seed=1)
-    certified = certifying_draws(task, POSTERIOR, environments, draws=3, shared=True)
+    certified = certifying_draws(task, POSTERIOR, environments, Draws(3, shared=True))
     assert estimate != pytest.approx(certified.means.mean())
 
 
@@ -519,7 +526,7 @@ def test_the_sampled_mean_tells_its_progress_and_gives_noise():
         POSTERIOR,
         environments,
         draws=2,
-        progress=lambda done, total: told.append((done, total)),
+        execution=Execution(progress=lambda now: told.append((now.done, now.total))),
     )
     assert told == [(2 * CHUNK, 2 * MANY), (4 * CHUNK, 2 * MANY), (2 * MANY, 2 * MANY)]
     assert task.given == [Noise("estimate noise", 0, "wind")] * 3
@@ -529,7 +536,7 @@ def test_the_sampled_mean_refuses_environments_that_were_seen():
     task = Meeting()
     training = task.environments(100, stream="train")
     with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
-        sampled_mean(task, POSTERIOR, training[50:60], seen=[training])
+        sampled_mean(task, POSTERIOR, training[50:60], [training])
     learnt = POSTERIOR.with_data_used(training.range)
     with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
         sampled_mean(task, learnt, training[50:60])
@@ -553,14 +560,14 @@ def test_the_true_cost_is_estimated_of_what_the_run_certifies():
     for name in ("sampling", "kl", "single-draw"):
         budget.spend(name, 0.01)
     provenance = Provenance("kl")
-    drawn = certifying_draws(task, POSTERIOR, train, draws=2)
-    certificate = issue_sampled(drawn, POSTERIOR, POSTERIOR, "kl", budget, provenance)
+    drawn = certifying_draws(task, POSTERIOR, train, Draws(2))
+    certificate = issue_sampled(Basis(drawn, POSTERIOR, POSTERIOR, budget, provenance), "kl")
     sampled = Run(certificate, drawn, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, sampled, test) == sampled_mean(task, POSTERIOR, test)
     rolled_out = evaluate(task, policies[:1], train)
     origin = {**rolled_out.origin, **single_draw(POSTERIOR)}
     one = Costs(rolled_out.values, origin=origin, parameters=policies[:1])
-    certificate = issue_single_draw(one, POSTERIOR, POSTERIOR, budget, provenance)
+    certificate = issue_single_draw(Basis(one, POSTERIOR, POSTERIOR, budget, provenance))
     single = Run(certificate, one, POSTERIOR, POSTERIOR)
     assert estimate_true_cost(task, single, test) == pytest.approx(means[0])
 
@@ -571,7 +578,7 @@ def test_the_true_cost_is_not_estimated_on_what_was_seen_nor_without_parameters(
     run = learn_finite(evaluate(task, np.eye(2), train))
     with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
         estimate_true_cost(task, run, train[10:20])
-    draws = certifying_draws(task, POSTERIOR, train, draws=2)
+    draws = certifying_draws(task, POSTERIOR, train, Draws(2))
     sampled = replace(run, costs=draws, prior=POSTERIOR, posterior=POSTERIOR)
     with pytest.raises(ValueError, match=r"stream 'train' with seed 0 was used for training"):
         estimate_true_cost(task, sampled, train[49:])
@@ -620,9 +627,11 @@ def test_noise_may_be_named_by_the_caller():
 def test_noise_of_sampled_rollouts_has_a_stream_of_its_own(shared: bool):
     task = Windy()
     environments = task.environments(20, stream="train")
-    looked = sample_costs(task, POSTERIOR, environments, 3, seed=6, shared=shared)
-    named = sample_costs(task, POSTERIOR, environments, 3, "mine", 6, shared)
-    certified = certifying_draws(task, POSTERIOR, environments, 3, 6, shared)
+    looked = sample_costs(task, POSTERIOR, environments, Draws(3, seed=6, shared=shared))
+    named = sample_costs(
+        task, POSTERIOR, environments, Draws(3, seed=6, shared=shared, stream="mine")
+    )
+    certified = certifying_draws(task, POSTERIOR, environments, Draws(3, seed=6, shared=shared))
     trained = evaluate(task, np.zeros((3, 2)), environments)
     for costs, stream in ((looked, "sample"), (named, "mine"), (certified, "certify")):
         assert costs.origin["noise"] == {"stream": f"{stream} noise", "seed": 6, "of": "wind"}
@@ -645,10 +654,10 @@ def test_noise_does_not_depend_on_the_chunks(
 ):
     task = Windy()
     environments = task.environments(50, stream="train")[10:]
-    expected = sample_costs(task, POSTERIOR, environments, 7, shared=shared)
+    expected = sample_costs(task, POSTERIOR, environments, Draws(7, shared=shared))
     assert np.unique(expected.values).size == 280
     monkeypatch.setattr(jobs, "CELLS", cells)
-    actual = sample_costs(task, POSTERIOR, environments, 7, shared=shared)
+    actual = sample_costs(task, POSTERIOR, environments, Draws(7, shared=shared))
     assert np.array_equal(actual.values, expected.values)
 
 
@@ -673,7 +682,7 @@ def test_the_mean_surrogate_is_asked_for_by_name():
     task = Smooth()
     environments = task.environments(MANY, stream="train")
     costs = mean_costs(task, thresholds(), environments)
-    surrogate = mean_costs(task, thresholds(), environments, surrogate=True)
+    surrogate = mean_costs(task, thresholds(), environments, of=Quantity(surrogate=True))
     np.testing.assert_allclose(costs, task.costs(thresholds(), environments).mean(axis=0))
     np.testing.assert_allclose(surrogate, task.surrogate(thresholds(), environments).mean(axis=0))
 
@@ -681,7 +690,7 @@ def test_the_mean_surrogate_is_asked_for_by_name():
 def test_the_surrogate_of_the_vehicle_is_checked_like_a_cost():
     task = Vehicle()
     environments = task.environments(30, stream="train")
-    actual = mean_costs(task, task.policies[:4], environments, surrogate=True)
+    actual = mean_costs(task, task.policies[:4], environments, of=Quantity(surrogate=True))
     expected = task.surrogate(task.policies[:4], environments).mean(axis=0)
     np.testing.assert_allclose(actual, expected)
 
@@ -690,7 +699,9 @@ def test_a_surrogate_outside_0_to_1_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Smooth, "surrogate", lambda self, p, e: 2 + self.costs(p, e))
     task = Smooth()
     with pytest.raises(ValueError, match="is outside"):
-        mean_costs(task, thresholds(), task.environments(9, stream="train"), surrogate=True)
+        mean_costs(
+            task, thresholds(), task.environments(9, stream="train"), of=Quantity(surrogate=True)
+        )
 
 
 def test_shared_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch):
@@ -698,7 +709,7 @@ def test_shared_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch):
 
     task = Vehicle(controller=Linear(), range_noise=0.1)
     environments = task.environments(5, stream="shared")
-    whole = sample_costs(task, paper_prior(), environments, 7, shared=True)
+    whole = sample_costs(task, paper_prior(), environments, Draws(7, shared=True))
     monkeypatch.setattr(jobs, "CELLS", 20)
-    parts = sample_costs(task, paper_prior(), environments, 7, shared=True)
+    parts = sample_costs(task, paper_prior(), environments, Draws(7, shared=True))
     assert np.array_equal(whole.values, parts.values)

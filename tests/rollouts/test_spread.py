@@ -11,12 +11,12 @@ import small_robots as robots
 from small_robots import TASKS, policies
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.learn import Settings, learn_finite, learn_gaussian
-from pacbayes_control.rollouts import evaluate, mean_costs, sample_costs, spread
+from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
+from pacbayes_control.rollouts import Execution, evaluate, mean_costs, sample_costs, spread
 from pacbayes_control.tasks import Noise
 
 PRIOR = DiagonalGaussian([0.0, 0.0], 0.5)
-QUICK = Settings(steps=3, pairs=4, natural=False)
+QUICK = SearchSettings(steps=3, pairs=4, natural=False)
 
 
 @pytest.mark.slow
@@ -24,11 +24,11 @@ QUICK = Settings(steps=3, pairs=4, natural=False)
 def test_learning_with_a_spread_task_gives_the_very_same_run(name: str, two_processes: Executor):
     task = TASKS[name]
     train = task.environments(30, stream="train")
-    alone = learn_gaussian(task, train, PRIOR, settings=QUICK, draws=5)
+    alone = learn_gaussian(task, train, PRIOR, Plan(search=QUICK, draws=5))
     with spread(task, two_processes) as shared:
         assert shared is not task
         together = learn_gaussian(
-            shared, shared.environments(30, stream="train"), PRIOR, settings=QUICK, draws=5
+            shared, shared.environments(30, stream="train"), PRIOR, Plan(search=QUICK, draws=5)
         )
     assert together.certificate == alone.certificate
     assert together.posterior.to_bytes() == alone.posterior.to_bytes()
@@ -70,9 +70,12 @@ def test_a_spread_task_may_have_its_costs_kept(tmp_path: Path):
     task = TASKS["slip"]
     train = task.environments(40, stream="train")
     with ThreadPoolExecutor(2) as executor, spread(task, executor) as shared:
-        kept = evaluate(shared, policies(5), train, out=tmp_path / "out")
-        drawn = sample_costs(shared, PRIOR, train, 3, out=tmp_path / "drawn")
-    assert kept.digests == evaluate(task, policies(5), train, out=tmp_path / "out").digests
+        kept = evaluate(shared, policies(5), train, execution=Execution(store=tmp_path / "out"))
+        drawn = sample_costs(shared, PRIOR, train, 3, Execution(store=tmp_path / "drawn"))
+    assert (
+        kept.digests
+        == evaluate(task, policies(5), train, execution=Execution(store=tmp_path / "out")).digests
+    )
     assert drawn.digests == sample_costs(task, PRIOR, train, 3).digests
 
 

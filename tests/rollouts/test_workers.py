@@ -21,6 +21,9 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import (
     CHUNK,
+    Draws,
+    Execution,
+    Quantity,
     certifying_draws,
     estimate_true_cost,
     evaluate,
@@ -62,7 +65,9 @@ def test_evaluate_gives_the_same_record_on_workers(name: str, executor: Executor
     task = TASKS[name]
     environments = task.environments(230, stream="train", seed=2)[7:]
     expected = evaluate(task, policies(9), environments)
-    assert same(evaluate(task, policies(9), environments, executor=executor), expected)
+    assert same(
+        evaluate(task, policies(9), environments, execution=Execution(workers=executor)), expected
+    )
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -71,8 +76,8 @@ def test_sampled_costs_are_the_same_on_workers(name: str, shared: bool, executor
     task = TASKS[name]
     environments = task.environments(90, stream="train")[3:]
     for draw in (sample_costs, certifying_draws):
-        expected = draw(task, POSTERIOR, environments, 6, seed=1, shared=shared)
-        actual = draw(task, POSTERIOR, environments, 6, seed=1, shared=shared, executor=executor)
+        expected = draw(task, POSTERIOR, environments, Draws(6, 1, shared))
+        actual = draw(task, POSTERIOR, environments, Draws(6, 1, shared), Execution(executor))
         assert same(actual, expected)
 
 
@@ -81,16 +86,25 @@ def test_means_on_workers_are_exactly_those_of_this_process(name: str, executor:
     task = TASKS[name]
     environments = task.environments(2 * CHUNK + 90, stream="test")[50:]
     expected = mean_costs(task, policies(3), environments)
-    assert np.array_equal(mean_costs(task, policies(3), environments, executor=executor), expected)
+    assert np.array_equal(
+        mean_costs(task, policies(3), environments, execution=Execution(workers=executor)), expected
+    )
     assert 0 < expected.min() < expected.max() < 1
 
 
 def test_means_of_a_function_of_the_costs_are_the_same_on_workers(executor: Executor):
     task = TASKS["slip"]
     environments = task.environments(CHUNK + 9, stream="test")
-    here = mean_costs(task, policies(3), environments, of=np.expm1)
+    here = mean_costs(task, policies(3), environments, of=Quantity(function=np.expm1))
     assert np.array_equal(
-        mean_costs(task, policies(3), environments, of=np.expm1, executor=executor), here
+        mean_costs(
+            task,
+            policies(3),
+            environments,
+            of=Quantity(function=np.expm1),
+            execution=Execution(workers=executor),
+        ),
+        here,
     )
     assert not np.array_equal(mean_costs(task, policies(3), environments), here)
 
@@ -99,18 +113,26 @@ def test_means_of_a_function_of_the_costs_are_the_same_on_workers(executor: Exec
 def test_estimates_on_workers_are_exactly_those_of_this_process(executor: Executor):
     task = TASKS["trip"]
     environments = task.environments(CHUNK + 40, stream="test")
-    expected = sampled_mean(task, POSTERIOR, environments, 3)
-    assert sampled_mean(task, POSTERIOR, environments, 3, executor=executor) == expected
+    expected = sampled_mean(task, POSTERIOR, environments, draws=3)
+    assert (
+        sampled_mean(task, POSTERIOR, environments, draws=3, execution=Execution(workers=executor))
+        == expected
+    )
     run = learn_finite(evaluate(task, policies(4), task.environments(100, stream="train")))
     expected = estimate_true_cost(task, run, environments)
-    assert estimate_true_cost(task, run, environments, executor=executor) == expected
+    assert estimate_true_cost(task, run, environments, Execution(workers=executor)) == expected
 
 
 def test_kept_costs_are_the_same_bytes_on_workers(tmp_path: Path, executor: Executor):
     task = TASKS["slip"]
     environments = task.environments(150, stream="train")
-    here = evaluate(task, policies(5), environments, out=tmp_path / "here")
-    there = evaluate(task, policies(5), environments, out=tmp_path / "there", executor=executor)
+    here = evaluate(task, policies(5), environments, execution=Execution(store=tmp_path / "here"))
+    there = evaluate(
+        task,
+        policies(5),
+        environments,
+        execution=Execution(store=tmp_path / "there", workers=executor),
+    )
     assert same(here, there)
     for name in ("graded.npy", "rollouts.json"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
@@ -121,7 +143,7 @@ def test_one_worker_is_this_process(name: str):
     task = TASKS[name]
     environments = task.environments(60, stream="train")
     expected = evaluate(task, policies(4), environments)
-    assert same(evaluate(task, policies(4), environments, executor=1), expected)
+    assert same(evaluate(task, policies(4), environments, execution=Execution(workers=1)), expected)
 
 
 def test_workers_are_threads_where_a_task_releases_the_lock_and_processes_otherwise():
@@ -135,7 +157,9 @@ def test_workers_are_threads_where_a_task_releases_the_lock_and_processes_otherw
         assert executor is None
     environments = task.environments(3000, stream="train")
     expected = evaluate(task, policies(4), environments)
-    assert same(evaluate(threaded, policies(4), environments, executor=2), expected)
+    assert same(
+        evaluate(threaded, policies(4), environments, execution=Execution(workers=2)), expected
+    )
 
 
 def test_the_vehicle_is_the_same_on_workers(executors: dict[str, Executor]):
@@ -143,7 +167,9 @@ def test_the_vehicle_is_the_same_on_workers(executors: dict[str, Executor]):
     environments = task.environments(120, stream="train")
     expected = evaluate(task, task.policies[:5], environments)
     for kind in ("threads", "scrambled"):
-        actual = evaluate(task, task.policies[:5], environments, executor=executors[kind])
+        actual = evaluate(
+            task, task.policies[:5], environments, execution=Execution(workers=executors[kind])
+        )
         assert same(actual, expected)
 
 
@@ -152,7 +178,7 @@ def test_a_number_of_workers_is_enough_and_every_rollout_is_run_once(tmp_path: P
     log = tmp_path / "log"
     task = robots.robot_task(log)
     environments = task.environments(60, stream="train")
-    costs = evaluate(task, policies(5), environments, executor=2)
+    costs = evaluate(task, policies(5), environments, execution=Execution(workers=2))
     assert costs.digests == evaluate(TASKS["hit"], policies(5), environments).digests
     done = robots.rolled_out(log, environments)
     assert sorted((row, number) for row, number, _ in done) == [
@@ -168,8 +194,9 @@ def test_progress_on_workers_grows_to_the_total(executor: Executor):
         task,
         policies(4),
         environments,
-        executor=executor,
-        progress=lambda done, total: told.append((done, total)),
+        execution=Execution(
+            workers=executor, progress=lambda now: told.append((now.done, now.total))
+        ),
     )
     done = [one for one, _ in told]
     assert {total for _, total in told} == {400}
@@ -182,7 +209,12 @@ def test_progress_on_workers_grows_to_the_total(executor: Executor):
 def test_at_least_one_worker_is_needed(workers: int):
     task = TASKS["miss"]
     with pytest.raises(ValueError, match=f"^{workers} workers were asked for: at least one is"):
-        evaluate(task, policies(2), task.environments(5, stream="train"), executor=workers)
+        evaluate(
+            task,
+            policies(2),
+            task.environments(5, stream="train"),
+            execution=Execution(workers=workers),
+        )
 
 
 def test_a_task_that_uses_all_cores_is_given_no_workers():
@@ -191,21 +223,28 @@ def test_a_task_that_uses_all_cores_is_given_no_workers():
 
     task = Greedy(robots.miss, robots.draw, "greedy", 2)
     with pytest.raises(ValueError, match=r"^the task greedy uses all cores by itself: leave out"):
-        evaluate(task, policies(2), task.environments(5, stream="train"), executor=2)
+        evaluate(
+            task, policies(2), task.environments(5, stream="train"), execution=Execution(workers=2)
+        )
 
 
 @pytest.mark.slow
 def test_a_call_goes_to_the_process_that_has_the_fewest():
     with ProcessPool(2) as pool:
         for _ in range(3):  # what has landed counts no longer
-            assert pool.landed(pool.submit_avoiding(1, int)) == 0
+            assert pool.finished(pool.submit_avoiding(1, int)) == 0
         waiting = pool.submit_avoiding(0, int)
-        assert pool.landed(pool.submit(int)) == 0
-        assert pool.landed(waiting) == 1
+        assert pool.finished(pool.submit(int)) == 0
+        assert pool.finished(waiting) == 1
 
 
 def test_an_executor_that_was_given_is_not_shut_down():
     task = TASKS["miss"]
     with ThreadPoolExecutor(2) as executor:
-        evaluate(task, policies(2), task.environments(5, stream="train"), executor=executor)
+        evaluate(
+            task,
+            policies(2),
+            task.environments(5, stream="train"),
+            execution=Execution(workers=executor),
+        )
         assert executor.submit(int, "7").result() == 7

@@ -168,22 +168,22 @@ def test_chunks_draw_no_block_twice():
 
 
 def test_ranges_of_one_stream_overlap_where_they_share_an_environment():
-    assert ALL.overlaps(ALL)
-    assert ALL[:100].overlaps(ALL[99:200])
-    assert ALL[50:60].overlaps(ALL)
-    assert ALL.overlaps(ALL[50:60])
-    assert not ALL[:100].overlaps(ALL[100:200])
-    assert not ALL[100:200].overlaps(ALL[:100])
+    assert ALL.range.overlaps(ALL.range)
+    assert ALL[:100].range.overlaps(ALL[99:200].range)
+    assert ALL[50:60].range.overlaps(ALL.range)
+    assert ALL.range.overlaps(ALL[50:60].range)
+    assert not ALL[:100].range.overlaps(ALL[100:200].range)
+    assert not ALL[100:200].range.overlaps(ALL[:100].range)
 
 
 def test_other_streams_and_seeds_never_overlap():
-    assert not ALL.overlaps(environments(3000, stream="test"))
-    assert not ALL.overlaps(environments(3000, seed=1))
+    assert not ALL.range.overlaps(environments(3000, stream="test").range)
+    assert not ALL.range.overlaps(environments(3000, seed=1).range)
 
 
 def test_two_tasks_that_draw_with_the_same_numbers_overlap():
     """They may share every position and differ in radii alone: that is not independent."""
-    assert ALL.overlaps(environments(3000, task="other"))
+    assert ALL.range.overlaps(environments(3000, task="other").range)
 
 
 # ---- digests and origins ------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_folder_that_others_could_have_written_to_is_not_used(
     kernel = compiled_once()(twice)
     assert kernel(3) == 6
     assert kernel.stats.cache_path is None
-    assert "kept nowhere: every process compiles anew" in capsys.readouterr().err
+    assert "kept nowhere: every process compiles them" in capsys.readouterr().err
 
 
 def test_a_shared_temporary_folder_with_the_sticky_bit_will_do(temporary: Path):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from pacbayes_control.rollouts import RolloutError, evaluate
+from pacbayes_control.rollouts import Execution, RolloutError, evaluate
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 from pacbayes_control.tasks.identity import identity
@@ -219,7 +219,12 @@ def test_one_by_one_and_in_batches_are_the_same(n: int, columns: int):
 def test_progress_is_told_after_the_first_rollout():
     told: list[int] = []
     environments = STILL.environments(50, stream="train")
-    evaluate(STILL, rows(2), environments, progress=lambda done, _: told.append(done))
+    evaluate(
+        STILL,
+        rows(2),
+        environments,
+        execution=Execution(progress=lambda now: told.append(now.done)),
+    )
     assert (told[0], told[-1]) == (1, 100)
 
 

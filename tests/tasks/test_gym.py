@@ -35,7 +35,7 @@ from torch.nn.utils import parameters_to_vector
 
 from pacbayes_control.deploy.policy import DeployedPolicy
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.rollouts import RolloutError, evaluate
+from pacbayes_control.rollouts import Execution, RolloutError, evaluate
 from pacbayes_control.tasks.gym import (
     Episode,
     FromInfo,
@@ -519,7 +519,8 @@ def test_worker_processes_give_the_costs_of_a_module(another_process: Executor):
     policy = TorchPolicy(network())
     task, rows = drift_task(policy=policy), rows_for(policy)
     np.testing.assert_array_equal(
-        evaluate(task, rows, TRAIN, executor=another_process).values, task.costs(rows, TRAIN)
+        evaluate(task, rows, TRAIN, execution=Execution(workers=another_process)).values,
+        task.costs(rows, TRAIN),
     )
 
 
@@ -732,7 +733,7 @@ def test_an_id_that_is_registered_in_this_process_alone_reaches_workers(
     task = drift_task(make=registered)
     expected = task.costs(GAINS, TRAIN)
     np.testing.assert_array_equal(
-        evaluate(task, GAINS, TRAIN, executor=another_process).values, expected
+        evaluate(task, GAINS, TRAIN, execution=Execution(workers=another_process)).values, expected
     )
 
 
@@ -813,7 +814,7 @@ def test_the_simulator_is_not_sent_to_workers(another_process: Executor):
     copy = cloudpickle.loads(cloudpickle.dumps(task))
     np.testing.assert_array_equal(copy.costs(GAINS, TRAIN), COSTS)
     np.testing.assert_array_equal(
-        evaluate(task, GAINS, TRAIN, executor=another_process).values, COSTS
+        evaluate(task, GAINS, TRAIN, execution=Execution(workers=another_process)).values, COSTS
     )
 
 

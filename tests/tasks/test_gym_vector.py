@@ -26,7 +26,7 @@ from tiny_envs import (
     x_at_the_end,
 )
 
-from pacbayes_control.rollouts import RolloutError, evaluate
+from pacbayes_control.rollouts import Execution, RolloutError, evaluate
 from pacbayes_control.tasks.gym import (
     Episode,
     FromInfo,
@@ -121,7 +121,7 @@ def test_a_vector_sent_to_workers_gives_the_same(registered: str, another_proces
     task = drift_task(make=registered, vector=2)
     expected = drift_task(make=registered).costs(GAINS, TRAIN)
     np.testing.assert_array_equal(
-        evaluate(task, GAINS, TRAIN, executor=another_process).values, expected
+        evaluate(task, GAINS, TRAIN, execution=Execution(workers=another_process)).values, expected
     )
 
 
@@ -286,10 +286,10 @@ def test_a_vector_that_resets_itself_is_refused(mode: AutoresetMode):
     with pytest.raises(
         RolloutError,
         match=r"must be made with autoreset_mode=AutoresetMode\.DISABLED: otherwise it goes on in "
-        r"environments that nobody drew$",
+        r"environments that the task has not drawn$",
     ):
         evaluate(task, GAINS, TRAIN)
-    with pytest.raises(ValueError, match="nobody drew"):
+    with pytest.raises(ValueError, match="the task has not drawn"):
         task.costs(GAINS, TRAIN)
 
 
@@ -299,7 +299,7 @@ def test_a_vector_that_does_not_say_whether_it_resets_itself_is_refused():
             super().__init__([Drift, Drift], autoreset_mode=DISABLED)
             self.metadata = {}
 
-    with pytest.raises(ValueError, match="nobody drew"):
+    with pytest.raises(ValueError, match="the task has not drawn"):
         drift_task(make=Silent).costs(GAINS, TRAIN)
 
 
@@ -337,16 +337,16 @@ def test_a_negative_number_of_places_is_refused():
 
 
 class Careless(SyncVectorEnv):
-    """It pays no heed to the mask: every place begins anew."""
+    """It pays no heed to the mask: every slot begins anew."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         rest = {name: value for name, value in (options or {}).items() if name != "reset_mask"}
         return super().reset(seed=[7 if one is None else one for one in seed], options=rest)
 
 
-def test_a_vector_that_resets_other_places_too_is_refused():
+def test_a_vector_that_resets_other_slots_too_is_refused():
     task = drift_task(make=lambda: Careless([Drift] * 3, autoreset_mode=DISABLED))
-    with pytest.raises(RolloutError, match="resets other places than the one in reset_mask"):
+    with pytest.raises(RolloutError, match="resets other slots than the one in reset_mask"):
         evaluate(task, GAINS, TRAIN)
 
 

@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.run import (
-    SIGNATURE,
-    AlteredRun,
-    Run,
-    hash_file,
-    json_bytes,
-    read_json,
-    seal,
-)
+from pacbayes_control.certify.files import hash_file, json_bytes, read_json, seal
+from pacbayes_control.certify.run import SIGNATURE, AlteredRun, Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.verify.signing import (
     LARGEST,

@@ -16,9 +16,11 @@ from origins import certifying
 from pacbayes_control.bounds import log_xi
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, Seen
-from pacbayes_control.certify.issuing import Provenance, issue_sampled, issue_single_draw
-from pacbayes_control.certify.run import Run, json_bytes, seal
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.files import json_bytes, seal
+from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
+from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
 from pacbayes_control.verify import InvalidCertificate, verify
 from pacbayes_control.verify.intervals import _log_factorial, binomial_tail, xi
@@ -104,12 +106,12 @@ def test_a_bound_lowered_by_a_hair_is_refused_even_with_all_hashes_redone(
         ({"training_cost_bound": 0.1}, "belongs to sampled policies only"),
         ({"method": "single-draw"}, "cannot certify a posterior of this kind"),
         ({"noise": "wind"}, "wrong about the noise"),
-        ({"set_aside": -1}, "are said to be set aside"),
+        ({"set_aside": -1}, "are stated as set aside"),
         ({"delta": 0.001}, "overspends"),
         ({"budget": {"kl": 0.02}}, "overspends"),
         ({"budget": {"kl": -0.02}}, "overspends"),
         ({"budget": {}}, "overspends"),
-        ({"budget": {"other": 0.01}}, "nothing for kl"),
+        ({"budget": {"other": 0.01}}, "no share for kl"),
         ({"method": "magic"}, "unknown"),
         ({"method": "occam", "budget": {"occam": 0.01}}, "cannot certify"),
         ({"policy": 2}, "cannot certify"),
@@ -217,15 +219,15 @@ def gaussian_run(
     budget, provenance = Budget(delta), Provenance("kl", "a test's")
     drawn = certifying(posterior, "single draw" if method == "single-draw" else "certify")
     origin = {**costs.origin, **drawn}
-    costs = Costs(costs.values, costs.names, origin, costs.parameters, costs.draws)
+    costs = Costs(costs.values, costs.names, origin, parameters=costs.parameters, draws=costs.draws)
     posterior = posterior.with_data_used(*([costs.range] if costs.range else []))
     if method == "single-draw":
         budget.spend(method)
-        certificate = issue_single_draw(costs, prior, posterior, budget, provenance)
+        certificate = issue_single_draw(Basis(costs, prior, posterior, budget, provenance))
     else:
         budget.spend("sampling", delta / 10)
         budget.spend(method)
-        certificate = issue_sampled(costs, prior, posterior, method, budget, provenance)
+        certificate = issue_sampled(Basis(costs, prior, posterior, budget, provenance), method)
     return Run(certificate, costs, prior, posterior)
 
 
@@ -296,7 +298,7 @@ def test_a_single_draw_that_the_prior_likes_far_better_is_verified(tmp_path: Pat
 
 def test_a_single_draw_may_have_a_name(tmp_path: Path):
     costs = costs_of_one()
-    named = Costs(costs.values, ["named"], costs.origin, costs.parameters)
+    named = Costs(costs.values, ["named"], costs.origin, parameters=costs.parameters)
     run = gaussian_run(named, "single-draw")
     assert run.certificate.policy_name == "named"
     folder = run.save(tmp_path / "run")
@@ -409,8 +411,8 @@ ANOTHER_NUMBER = "another number of environments, policies, parameters or draws"
         ({"parameters": 1}, ANOTHER_NUMBER),
         ({"parameters": None, "policies": 3}, ANOTHER_NUMBER),
         ({"policies": 4}, ANOTHER_NUMBER),
-        ({"budget": {"kl": 0.045}}, "nothing for sampling"),
-        ({"budget": {"sampling": 0.005}}, "nothing for kl"),
+        ({"budget": {"kl": 0.045}}, "no share for sampling"),
+        ({"budget": {"sampling": 0.005}}, "no share for kl"),
         ({"budget": {"kl": 0.045, "sampling": 0.0}}, "overspends"),
         ({"budget": {"kl": 0.05, "sampling": -0.01}}, "overspends"),
         ({"budget": {"kl": 0.045, "sampling": 0.05}}, "overspends"),
@@ -420,7 +422,7 @@ ANOTHER_NUMBER = "another number of environments, policies, parameters or draws"
         ({"delta": 0.01}, "overspends"),
         ({"noise": None}, "wrong about the noise"),
         ({"noise": "a breeze"}, "wrong about the noise"),
-        ({"set_aside": -1}, "are said to be set aside"),
+        ({"set_aside": -1}, "are stated as set aside"),
         ({"binary": False}, "whether all costs"),
         ({"policy": 0}, "cannot certify what the certificate names"),
         ({"policy_name": "the best"}, "is named None, not 'the best'"),
@@ -532,7 +534,7 @@ def test_a_policy_that_no_draw_is_like_is_refused_even_if_all_else_is_right(
     rehash(folder, "policies.npy")
     kl = POSTERIOR.log_ratio(PRIOR, policy)
     forge(folder, lambda record: record.update(kl=kl, bound=1.0))
-    with pytest.raises(InvalidCertificate, match="the policy is no draw from the posterior"):
+    with pytest.raises(InvalidCertificate, match="the policy is not a draw from the posterior"):
         verify(folder)
 
 
@@ -546,7 +548,7 @@ def test_a_draw_pulled_towards_the_mean_or_away_is_refused(tmp_path: Path, share
     verify(folder)
     np.save(folder / "policies.npy", posterior.mean + share * (drawn - posterior.mean))
     rehash(folder, "policies.npy")
-    with pytest.raises(InvalidCertificate, match="the policy is no draw from the posterior"):
+    with pytest.raises(InvalidCertificate, match="the policy is not a draw from the posterior"):
         verify(folder)
 
 
@@ -595,12 +597,12 @@ def test_a_single_draw_that_is_no_number_is_refused(tmp_path: Path, bad: float):
         ({"shared_draws": False}, ANOTHER_NUMBER),
         ({"training_cost_bound": 0.5}, "belongs to sampled policies only"),
         ({"budget": {"single-draw": 0.5}}, "overspends"),
-        ({"budget": {"kl": 0.05}}, "nothing for single-draw"),
+        ({"budget": {"kl": 0.05}}, "no share for single-draw"),
         ({"budget": {"single-draw": 0.01}}, "is below what"),
         ({"method": "kl", "policy": None}, "not what this kind of certificate counts"),
         ({"method": "occam"}, "cannot certify a posterior of this kind"),
         ({"noise": "wind"}, "wrong about the noise"),
-        ({"set_aside": -1}, "are said to be set aside"),
+        ({"set_aside": -1}, "are stated as set aside"),
         ({"policy_name": "x"}, "is named None, not 'x'"),
     ],
 )
@@ -665,7 +667,7 @@ def test_a_divergence_beyond_all_floats_is_refused(tmp_path: Path, tiny: float):
 
 UNSAID = '"kind": "diagonal gaussian", "mean": [0, 0, 0]'
 GAUSSIAN = f'{UNSAID}, "seen": []'
-DOES_NOT_SAY = "does not say which environments it has seen"
+DOES_NOT_SAY = "does not say which environments it depends on"
 HOSTILE = [
     (f'{{{GAUSSIAN}, "variance": [1, Infinity, 1]}}', "corrupt: it is not JSON"),
     (f'{{{GAUSSIAN}, "variance": [1, NaN, 1]}}', "corrupt: it is not JSON"),
@@ -714,7 +716,7 @@ ALL_METHODS = pytest.mark.parametrize("method", ["kl", "single-draw"])
 
 
 def run_of_seen(
-    method: str, origin: dict[str, object] | None, *seen: Seen
+    method: str, origin: dict[str, object] | None, *seen: EnvironmentRange
 ) -> Run[DiagonalGaussian]:
     """Right in every number, whatever its prior has seen."""
     costs = drawn_costs(origin=origin)
@@ -727,27 +729,33 @@ def run_of_seen(
 @pytest.mark.parametrize(
     "seen",
     [
-        [Seen("train", 2, 0, 100)],
-        [Seen("train", 2, 99, 300)],
-        [Seen("train", 2, 0, 1)],
-        [Seen("train", 2, 0, 1000)],
-        [Seen("elsewhere", 2, 0, 100), Seen("train", 2, 200, 300), Seen("train", 2, 40, 41)],
+        [EnvironmentRange("train", 2, 0, 100)],
+        [EnvironmentRange("train", 2, 99, 300)],
+        [EnvironmentRange("train", 2, 0, 1)],
+        [EnvironmentRange("train", 2, 0, 1000)],
+        [
+            EnvironmentRange("elsewhere", 2, 0, 100),
+            EnvironmentRange("train", 2, 200, 300),
+            EnvironmentRange("train", 2, 40, 41),
+        ],
     ],
 )
 def test_a_prior_that_has_seen_what_the_bound_counts_is_refused(
-    tmp_path: Path, method: str, seen: list[Seen]
+    tmp_path: Path, method: str, seen: list[EnvironmentRange]
 ):
     folder = run_of_seen(method, ORIGIN, *seen).save(tmp_path / "run")
-    with pytest.raises(InvalidCertificate, match="the prior has seen environments that the bound"):
+    with pytest.raises(
+        InvalidCertificate, match="the prior depends on environments that the bound"
+    ):
         verify(folder)
 
 
 @ALL_METHODS
 def test_a_prior_that_has_seen_others_is_verified(tmp_path: Path, method: str):
     others = [
-        Seen("train", 2, 100, 300),
-        Seen("train", 3, 0, 100),
-        Seen("elsewhere", 2, 0, 100),
+        EnvironmentRange("train", 2, 100, 300),
+        EnvironmentRange("train", 3, 0, 100),
+        EnvironmentRange("elsewhere", 2, 0, 100),
     ]
     verify(run_of_seen(method, ORIGIN, *others).save(tmp_path / "run"))
 
@@ -771,12 +779,12 @@ def test_a_prior_that_has_seen_others_is_verified(tmp_path: Path, method: str):
 def test_costs_of_unknown_environments_and_a_prior_that_saw_some_are_refused(
     tmp_path: Path, method: str, change: dict[str, object]
 ):
-    seen = Seen("elsewhere", 0, 0, 10)
+    seen = EnvironmentRange("elsewhere", 0, 0, 10)
     spoilt = {**ORIGIN, **change}
     missing = {name: value for name, value in spoilt.items() if value is not None}
     for i, origin in enumerate((spoilt, missing, None)):
         folder = run_of_seen(method, origin, seen).save(tmp_path / str(i))
-        with pytest.raises(InvalidCertificate, match="the costs do not tell their environments"):
+        with pytest.raises(InvalidCertificate, match="the costs do not record their environments"):
             verify(folder)
 
 
@@ -787,7 +795,7 @@ def test_a_prior_that_has_seen_nothing_needs_no_origin(tmp_path: Path, method: s
 
 @ALL_METHODS
 def test_what_a_prior_has_seen_cannot_be_struck_out(tmp_path: Path, method: str):
-    folder = run_of_seen(method, ORIGIN, Seen("train", 2, 0, 10)).save(tmp_path / "run")
+    folder = run_of_seen(method, ORIGIN, EnvironmentRange("train", 2, 0, 10)).save(tmp_path / "run")
     (folder / "prior.json").write_bytes(PRIOR.to_bytes())
     with pytest.raises(ValueError, match=r"prior.json was altered"):
         verify(folder)

@@ -20,8 +20,9 @@ from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.families import Beta
-from pacbayes_control.certify.issuing import Provenance, issue_sampled, issue_single_draw
-from pacbayes_control.certify.run import AlteredRun, Run, json_bytes, seal
+from pacbayes_control.certify.files import json_bytes, seal
+from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import learn_best, learn_finite
 from pacbayes_control.verify import InvalidCertificate, verify
@@ -147,12 +148,12 @@ def gaussian_run(single: bool) -> Run[DiagonalGaussian]:
     if single:
         costs = Costs(values, origin=single_draw(posterior), parameters=np.array([[0.1, -0.9]]))
         budget.spend("single-draw")
-        certificate = issue_single_draw(costs, prior, posterior, budget, provenance)
+        certificate = issue_single_draw(Basis(costs, prior, posterior, budget, provenance))
     else:
         costs = Costs(values, origin=certifying(posterior), draws="fresh")
         budget.spend("sampling", 0.005)
         budget.spend("kl")
-        certificate = issue_sampled(costs, prior, posterior, "kl", budget, provenance)
+        certificate = issue_sampled(Basis(costs, prior, posterior, budget, provenance), "kl")
     return Run(certificate, costs, prior, posterior)
 
 
@@ -294,7 +295,7 @@ def test_a_bound_without_shift_that_is_too_low_is_refused(known: Path):
         ({"budget": {"kl": 0.01, "shift": 0.001}}, "overspends"),
         (
             {"budget": {"kl": 0.01, "shift": 0.001}, "delta": 0.02},
-            "does not pay for how the size of the shift is known",
+            "share for the shift is not that of the ball",
         ),
     ],
 )
@@ -377,17 +378,20 @@ def test_the_radius_of_another_divergence_is_refused(sampled: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"budget": {"kl": 0.01}}, "does not pay for how the size of the shift is known"),
-        ({"budget": {"kl": 0.01, "shift": 0.004}}, "does not pay for how the size of the shift"),
-        ({"budget": {"kl": 0.01, "shift": 0.006}, "delta": 0.02}, "does not pay for how the size"),
-        ({"budget": {"kl": 0.01, "Shift": 0.005}}, "does not pay for how the size of the shift"),
+        ({"budget": {"kl": 0.01}}, "share for the shift is not that of the ball"),
+        ({"budget": {"kl": 0.01, "shift": 0.004}}, "share for the shift is not that of the ball"),
+        (
+            {"budget": {"kl": 0.01, "shift": 0.006}, "delta": 0.02},
+            "share for the shift is not that of the ball",
+        ),
+        ({"budget": {"kl": 0.01, "Shift": 0.005}}, "share for the shift is not that of the ball"),
         ({"budget": {"kl": 0.01, "shift": 0.0}}, "overspends"),
         ({"budget": {"kl": 0.01, "shift": -0.005}}, "overspends"),
-        ({"budget": {"shift": 0.005}}, "nothing for kl"),
+        ({"budget": {"shift": 0.005}}, "no share for kl"),
         ({"delta": 0.01}, "overspends"),
         ({"delta": 0.0149}, "overspends"),
         ({"ball": None}, "belongs to a certificate in a ball only"),
-        ({"ball": None, "bound_without_shift": None}, "pays for a shift that the certificate does"),
+        ({"ball": None, "bound_without_shift": None}, "has a share for a shift without a ball"),
     ],
 )
 def test_a_shift_that_is_not_paid_for_is_refused(sampled: Path, change: dict, message: str):
@@ -397,9 +401,9 @@ def test_a_shift_that_is_not_paid_for_is_refused(sampled: Path, change: dict, me
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"delta": 0.004}, "does not pay for how the size of the shift is known"),
-        ({"delta": 0.5}, "does not pay for how the size of the shift is known"),
-        ({"delta": 0.0, "samples": None}, "does not pay for how the size of the shift is known"),
+        ({"delta": 0.004}, "share for the shift is not that of the ball"),
+        ({"delta": 0.5}, "share for the shift is not that of the ball"),
+        ({"delta": 0.0, "samples": None}, "share for the shift is not that of the ball"),
     ],
 )
 def test_a_ball_at_another_confidence_than_was_paid_for_is_refused(
@@ -419,7 +423,7 @@ def test_more_confidence_than_the_samples_give_is_refused(sampled: Path):
 def test_a_budget_for_a_shift_without_a_ball_is_refused(tmp_path: Path, base: Run[Any]):
     folder = base.save(tmp_path / "run")
     change = {"budget": {"kl": 0.01, "shift": 0.005}, "delta": 0.015}
-    refused(folder, lambda record: record.update(change), "pays for a shift that the certificate")
+    refused(folder, lambda record: record.update(change), "has a share for a shift without a ball")
 
 
 def test_a_sentence_about_a_larger_ball_is_refused(known: Path):
@@ -502,7 +506,9 @@ def test_the_bound_that_is_recomputed_from_zero_is_not_above_the_one_stated(
     costs = Costs(np.zeros((50, 1)), origin=single_draw(posterior), parameters=prior.mean[None])
     budget = Budget(0.05)
     budget.spend("single-draw")
-    certificate = issue_single_draw(costs, prior, posterior, budget, Provenance("kl", "a test's"))
+    certificate = issue_single_draw(
+        Basis(costs, prior, posterior, budget, Provenance("kl", "a test's"))
+    )
     assert certificate.bound == 0
     run = under_shift(Run(certificate, costs, prior, posterior), Ball(name, 0.05))
     assert verify(run.save(tmp_path / "run")).recomputed <= run.certificate.bound

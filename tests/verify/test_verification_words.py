@@ -15,13 +15,15 @@ from scipy.optimize import LinearConstraint
 from origins import certifying
 from pacbayes_control.certify.certificate import Budget, Constraint, HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, Seen
-from pacbayes_control.certify.issuing import Provenance, issue_sampled
-from pacbayes_control.certify.run import AlteredRun, Run, hash_file, json_bytes, seal
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.files import hash_file, json_bytes, seal
+from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled
+from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.learn import learn_constrained, learn_finite
 from pacbayes_control.learn.gaussian import split_budget
-from pacbayes_control.rollouts import certifying_draws
+from pacbayes_control.rollouts import Draws, certifying_draws
 from pacbayes_control.tasks import FunctionTask
 from pacbayes_control.verify import InvalidCertificate, verify
 
@@ -71,7 +73,7 @@ def test_a_certificate_says_what_it_certifies(drawn: Costs, tmp_path: Path):
         ({"cost_rule": "1 for a fall"}, "wrong about the cost_rule"),
         ({"cost_rule": None}, "wrong about the cost_rule"),
         ({"distribution": "all of the world"}, "wrong about the distribution"),
-        ({"set_aside": 7}, "7 environments are said to be set aside"),
+        ({"set_aside": 7}, "7 environments are stated as set aside"),
         ({"objective": "magic"}, "the objective “magic” is not one of kl"),
         ({"objective": "occam"}, "the objective “occam” is not one of kl"),
         ({"versions": {"mujoco": "3.4"}}, "wrong about versions"),
@@ -132,7 +134,11 @@ def test_a_finite_prior_that_has_seen_these_costs_is_refused(drawn: Costs, tmp_p
         posterior = learn_finite(run.costs).posterior
         kl = run.posterior.kl(posterior)
         forged = with_prior(run, posterior, prior="given in advance", kl=kl)
-        check_refused(forged, tmp_path / str(number), r"has seen|was learnt from")
+        check_refused(
+            forged,
+            tmp_path / str(number),
+            r"depends on environments that the bound counts|was learnt from",
+        )
     silent = Categorical(first.prior.probabilities, seen=None)
     check_refused(with_prior(first, silent), tmp_path / "silent", "does not say which")
 
@@ -147,7 +153,7 @@ def test_draws_from_another_stream_than_the_one_kept_are_refused(tmp_path: Path)
     def sampled(origin: dict[str, object]) -> Run[DiagonalGaussian]:
         costs = Costs(values, origin=origin, draws="fresh")
         provenance = Provenance("kl")
-        certificate = issue_sampled(costs, gaussian, gaussian, "kl", budget, provenance)
+        certificate = issue_sampled(Basis(costs, gaussian, gaussian, budget, provenance), "kl")
         return Run(certificate, costs, gaussian, gaussian)
 
     honest = sampled(certifying(gaussian))
@@ -155,28 +161,33 @@ def test_draws_from_another_stream_than_the_one_kept_are_refused(tmp_path: Path)
     wrong: list[dict[str, object]] = [{}, {"policies": {"stream": "sample"}}, {"policies": 7}]
     wrong.append(certifying(gaussian, "sample"))
     for number, origin in enumerate(wrong):
-        with pytest.raises(ValueError, match="from the stream 'certify' alone"):
+        with pytest.raises(ValueError, match="only draws from the stream 'certify'"):
             sampled(origin)
         costs = Costs(values, origin=origin, draws="fresh")
         forged = dataclasses.replace(honest, costs=costs)
-        check_refused(forged, tmp_path / str(number), "not from the one that is kept")
+        check_refused(forged, tmp_path / str(number), "not from the one that is used")
 
 
 def test_what_a_part_of_every_policy_has_seen_is_not_counted(drawn: Costs, tmp_path: Path):
     honest = learn_finite(drawn)
-    for number, seen in enumerate((Seen("train", 0, 199, 300), Seen("train", 0, 0, 1))):
+    for number, seen in enumerate(
+        (EnvironmentRange("train", 0, 199, 300), EnvironmentRange("train", 0, 0, 1))
+    ):
         origin = {**drawn.origin, "data_used": [list(seen)]}
         costs = Costs(drawn.values, origin=origin)
         with pytest.raises(ValueError, match="a part of every policy was learnt from some"):
             learn_finite(costs)
         forged = dataclasses.replace(honest, costs=costs)
-        check_refused(forged, tmp_path / str(number), "has seen environments")
+        check_refused(forged, tmp_path / str(number), "depends on environments that")
     others = {**drawn.origin, "data_used": [["train", 0, 200, 260], ["elsewhere", 0, 0, 9]]}
     run = learn_finite(Costs(drawn.values, origin=others))
     assert verify(run.save(tmp_path / "others")).certificate.set_aside == 60
-    assert run.posterior.seen == (Seen("elsewhere", 0, 0, 9), Seen("train", 0, 0, 260))
+    assert run.posterior.seen == (
+        EnvironmentRange("elsewhere", 0, 0, 9),
+        EnvironmentRange("train", 0, 0, 260),
+    )
     unknown = Costs(drawn.values, origin={"data_used": [["elsewhere", 0, 0, 9]]})
-    with pytest.raises(ValueError, match="the costs do not tell theirs"):
+    with pytest.raises(ValueError, match="the costs do not record theirs"):
         learn_finite(unknown)
 
 
@@ -208,15 +219,15 @@ def test_draws_of_another_posterior_are_refused(tmp_path: Path):
     )
     train = task.environments(40, stream="train")
     prior, good = DiagonalGaussian([0.0, 0.0], 1.0), DiagonalGaussian([0.1, 0.1], 0.01)
-    costs = certifying_draws(task, good, train, 5)
+    costs = certifying_draws(task, good, train, Draws(5))
     budget = split_budget(0.05, "kl")
     with pytest.raises(ValueError, match="not drawn from the posterior that is to be certified"):
-        issue_sampled(costs, prior, prior, "kl", budget, Provenance("kl"))
+        issue_sampled(Basis(costs, prior, prior, budget, Provenance("kl")), "kl")
     told = good.with_data_used(train.range)
-    certificate = issue_sampled(costs, prior, told, "kl", budget, Provenance("kl"))
+    certificate = issue_sampled(Basis(costs, prior, told, budget, Provenance("kl")), "kl")
     verify(Run(certificate, costs, prior, told).save(tmp_path / "honest"))
     silent = Run(
-        issue_sampled(costs, prior, good, "kl", budget, Provenance("kl")), costs, prior, good
+        issue_sampled(Basis(costs, prior, good, budget, Provenance("kl")), "kl"), costs, prior, good
     )
     check_refused(silent, tmp_path / "silent", "does not say that it was learnt from these")
 
@@ -239,7 +250,7 @@ def test_an_estimate_on_the_training_set_is_refused(drawn: Costs, tmp_path: Path
     same = restated(run, test_estimate=HeldOutEstimate(0.1, 500, "train", 0))
     check_refused(same, tmp_path / "same", "environments that were seen in training")
     for estimate in (HeldOutEstimate(0.1, -5, "test", 0), HeldOutEstimate(0.1, 5, "test", -3)):
-        with pytest.raises(ValueError, match="bad test estimate"):
+        with pytest.raises(ValueError, match="bad test_estimate: a cost in"):
             verify(restated(run, test_estimate=estimate).save(tmp_path / "bad", overwrite=True))
 
 
@@ -258,7 +269,8 @@ def test_limits_that_are_no_numbers_are_refused_in_a_line(binary_costs: Costs, t
 
 def test_environments_that_cannot_be_are_refused(binary_costs: Costs, tmp_path: Path):
     origin = TRAIN | {"start": 10**30, "stop": 10**30 + 200}
-    check_refused(learn_finite(Costs(binary_costs.values, origin=origin)), tmp_path / "r", "cannot")
+    run = learn_finite(Costs(binary_costs.values, origin=origin))
+    check_refused(run, tmp_path / "r", "names an impossible range of environments")
 
 
 @pytest.mark.slow

@@ -1,11 +1,11 @@
-"""Divergences between a shifted distribution D' and the one of training, D, by name.
+"""Divergences between a shifted distribution D' and the training distribution D, by name.
 
 An f-divergence is D_f(D'‖D) = E_D[f(dD'/dD)] for a convex f with f(1) = 0 (paper: Definition 1, eq.
 27). Adding a multiple of x - 1 to f changes nothing, so each is given here by
 
     g(t) = f(1+t) - f'(1) t ≥ 0,
 
-and D_f = E_D[g(dD'/dD - 1)]: a sum of terms that are never negative, in which nothing cancels.
+and D_f = E_D[g(dD'/dD - 1)]: a sum of terms of at least 0, without cancellation.
 
 name               f(x)                   D_f(D'‖D)
 kl                 x ln x                 KL(D'‖D), the paper's
@@ -15,7 +15,7 @@ chi-squared        (x-1)²                 E_D[(dD'/dD)²] - 1
 hellinger          (√x-1)²/2              squared Hellinger distance, 1 - E_D √(dD'/dD), in [0, 1]
 renyi-α            x^α, and a logarithm   ln E_D[(dD'/dD)^α]/(α-1), for α from 0.01 to 100 or inf
 
-Rényi's divergences are increasing functions of an f-divergence, which is all that is asked of them.
+Rényi's divergences are increasing functions of an f-divergence, which suffices here.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from pacbayes_control.bounds.kl import in_unit_interval, log1p_minus
 Floats = NDArray[np.float64]
 
 NAMES = ("kl", "reverse-kl", "total-variation", "chi-squared", "hellinger", "renyi-ORDER")
-ORDERS = (0.01, 100.0)  # of Rényi's divergences; beyond, and within 0.01 of 1, digits are lost
+ORDERS = (0.01, 100.0)  # of Rényi's divergences; outside, and within 0.01 of 1, digits are lost
 RENYI = re.compile(r"renyi-(inf|[0-9]+(?:\.[0-9]+)?)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A divergence D(D'‖D): what it adds up, and what it makes of the sum."""
+    """A divergence D(D'‖D): the terms of the sum E_D[g], and the divergence as a function of it."""
 
     name: str
     excess: Callable[[Floats, Floats], Floats]  # g, given t and 1+t, to full relative precision
-    growth: float  # lim g(t)/t: the weight of what D' does where D never is
+    growth: float  # lim g(t)/t: the weight of the mass of D' where D has none
     conjugate: Callable[[Floats], Floats] | None = None  # f*(y) = sup_{x ≥ 0} xy - f(x)
-    order: float = 1.0  # Rényi's, and 1 for the rest
+    order: float = 1.0  # of a Rényi divergence; 1 for the others
     smallest: float = 1e-300  # positive probabilities below it are raised to it
 
     @property
     def largest(self) -> float:
-        """The largest sum E_D[g]: that of distributions that never meet."""
+        """The largest sum E_D[g]: that of distributions with disjoint supports."""
         with np.errstate(all="ignore"):
             return float(self.excess(np.array(-1.0), np.array(0.0))) + self.growth
 
     def of_sum(self, total: ArrayLike) -> Floats:
-        """The divergence that a sum E_D[g] stands for."""
+        """The divergence as a function of the sum E_D[g]."""
         total = np.asarray(total, float)
         if self.order in (1.0, math.inf):
             return total
@@ -68,15 +68,15 @@ class Divergence:
             return self._binary(p, rest, gap, (p + gap) / p, np.maximum(rest - gap, 0) / rest)
 
     def _binary(self, p: Floats, rest: Floats, gap: Floats, up: Floats, down: Floats) -> Floats:
-        """The same, given the ratios of both probabilities, which p + gap may have lost."""
+        """The same, given the ratios of both probabilities, which p + gap may have rounded away."""
         if self.order == math.inf:
             return np.maximum(np.log1p(gap / p), np.log1p(-gap / rest))
-        outside = np.where(gap > 0, gap * self.growth, 0.0)  # where D never is
+        outside = np.where(gap > 0, gap * self.growth, 0.0)  # where D has no mass
         inside = np.where(p > 0, p * self.excess(gap / p, up), outside)
         value = self.of_sum(inside + rest * self.excess(-gap / rest, down))
         if self.order == 1:
             return value
-        # Powers overflow long before their logarithms: far from p these are added instead.
+        # Powers overflow long before their logarithms: far from p, logarithms are added instead.
         a = self.order
         logs = a * np.log(up) + np.log(p), a * np.log(down) + np.log(rest)
         far = np.logaddexp(*logs) / (a - 1)
@@ -84,7 +84,7 @@ class Divergence:
 
 
 def named_divergence(name: str | Divergence) -> Divergence:
-    """The divergence of this name.
+    """The divergence with this name; a `Divergence` is returned unchanged.
 
     >>> named_divergence("renyi-2").order
     2.0
@@ -102,21 +102,21 @@ def named_divergence(name: str | Divergence) -> Divergence:
             f"a Rényi divergence of order {match[1]}: give one from {ORDERS[0]:g} to "
             f"{ORDERS[1]:g}, or inf; that of order 1 is kl"
         )
-    if name != f"renyi-{order:g}":  # one name for each: a certificate shows it as it is written
+    if name != f"renyi-{order:g}":  # one name for each divergence, as certificates show it
         raise ValueError(f"divergence {name!r}: write renyi-{order:g}")
     growth = order / (1 - order) if order < 1 else math.inf
     return Divergence(name, _power(order), growth, order=order)
 
 
 def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergence) -> Floats:
-    """D(Bern(q)‖Bern(p)): what a shift must be at least to move a failure rate from p to q.
+    """D(Bern(q)‖Bern(p)): the smallest shift that can change a failure rate from p to q.
 
     >>> round(float(divergence_bernoulli(0.2, 0.1, "kl")), 6)
     0.044403
     """
     chosen = named_divergence(divergence)
     q, p = np.broadcast_arrays(in_unit_interval(q, "q"), in_unit_interval(p, "p"))
-    mirrored = p == 1  # where the coin's other side never shows, look at that one
+    mirrored = p == 1  # then exchange the two outcomes
     q, p = np.where(mirrored, 1 - q, q), np.where(mirrored, 0.0, p)
     p = np.where(p > 0, np.maximum(p, chosen.smallest), 0.0)
     with np.errstate(all="ignore"):
@@ -124,7 +124,7 @@ def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergenc
     return np.maximum(np.where(q == p, 0.0, value), 0.0)
 
 
-# ---- the six, by g and by f* --------------------------------------------------------------------
+# ---- g and f* of each ---------------------------------------------------------------------------
 
 
 def _kl_excess(t: Floats, x: Floats) -> Floats:

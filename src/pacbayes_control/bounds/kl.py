@@ -1,24 +1,24 @@
-"""Divergences, and the inverses of the Bernoulli kl on the safe side.
+"""KL divergences, and inverses of the Bernoulli kl that are rounded to the safe side.
 
-Every inverse here errs outwards: `kl_inverse` is never below the exact supremum, and
-`kl_inverse_lower` never above the exact infimum. A bound computed with them can only be looser than
-the theorem, by less than 10⁻¹², and never tighter.
+`kl_inverse` is never below the exact supremum, and `kl_inverse_lower` never above the exact
+infimum. So a bound computed with them can be looser than the theorem by less than 10⁻¹², and is
+never tighter.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import scipy  # whose parts load when first used: a worker of rollouts needs none
+import scipy  # its submodules load when first used: rollout workers need none of them
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-RELATIVE_ERROR = 1e-14  # several times what `_excess` loses to rounding
+RELATIVE_ERROR = 1e-14  # several times the rounding error of `_excess`
 # Smaller arguments are raised to these, so that no square underflows. The inverses widen with c
 # and move with q, so this is safe; it changes them by less than 1e-69.
 SMALLEST_Q = 1e-300
 SMALLEST_C = 1e-140
-BLOCK = 1 << 14  # elements worked on at a time: their temporaries stay in the cache
+BLOCK = 1 << 14  # elements computed at a time, so that temporary arrays stay in the cache
 
 
 def kl_bernoulli(q: ArrayLike, p: ArrayLike) -> Floats:
@@ -57,16 +57,18 @@ def kl_inverse_lower(q: ArrayLike, c: ArrayLike) -> Floats:
 
 
 def kl_categorical(posterior: ArrayLike, prior: ArrayLike) -> float:
-    """KL(P‖P₀) of two probability vectors (paper: eq. 3), infinite where P has mass and P₀ none.
+    """KL(P‖P₀) of two probability vectors (paper: eq. 3); infinite if P > 0 where P₀ = 0.
 
     >>> kl_categorical([1.0, 0.0], [0.5, 0.5])
     0.6931471805599453
     """
     posterior, prior = np.asarray(posterior, float), np.asarray(prior, float)
     if posterior.shape != prior.shape:
-        raise ValueError(f"a posterior over {posterior.size} policies, a prior over {prior.size}")
+        raise ValueError(
+            f"the posterior is over {posterior.size} policies and the prior over {prior.size}"
+        )
     if not (np.all(posterior >= 0) and np.all(prior >= 0)):
-        raise ValueError("probabilities must be numbers of at least 0")
+        raise ValueError("probabilities must be at least 0, and not NaN")
     return _at_least_zero(float(np.sum(scipy.special.rel_entr(posterior, prior))))
 
 
@@ -81,7 +83,7 @@ def kl_gaussian(
     mean, prior_mean = np.asarray(mean, float), np.asarray(prior_mean, float)
     variance, prior_variance = np.asarray(variance, float), np.asarray(prior_variance, float)
     if not (np.all(variance > 0) and np.all(prior_variance > 0)):
-        raise ValueError("variances must be positive: a Gaussian without width has no density")
+        raise ValueError("variances must be positive: a Gaussian of variance 0 has no density")
     if not all(np.all(np.isfinite(x)) for x in (mean, prior_mean, variance, prior_variance)):
         raise ValueError("means and variances must be finite numbers")
     ratio = variance / prior_variance
@@ -107,28 +109,30 @@ def kl_beta(alpha: float, beta: float, prior_alpha: float, prior_beta: float) ->
             (prior_alpha - alpha + prior_beta - beta) * scipy.special.digamma(alpha + beta),
         ]
     )
-    # The terms cancel, and so do the logarithms of Γ in those of B: what each may have lost to
-    # rounding is added.
+    # The terms cancel, and so do the logarithms of Γ within those of B: a bound on the rounding
+    # error of each is added.
     inside = np.abs(scipy.special.gammaln([alpha + beta, prior_alpha + prior_beta])).sum()
     return _at_least_zero(float(terms.sum() + 1e-14 * (np.abs(terms).sum() + inside)))
 
 
 def _at_least_zero(divergence: float) -> float:
-    """Rounding may leave a divergence of zero just below it; NaN must not pass for zero."""
+    """The divergence, or 0 if rounding made it slightly negative; an error for NaN."""
     if not divergence > -1e-6:
-        raise ValueError(f"the divergence came out as {divergence}: are these distributions?")
+        raise ValueError(
+            f"the divergence is {divergence}: both arguments must be probability distributions"
+        )
     return max(0.0, divergence)
 
 
 def _checked(q: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:
     q, c = np.broadcast_arrays(in_unit_interval(q, "q"), np.asarray(c, float))
     if not np.all(c >= 0):
-        raise ValueError("c must be at least 0")
+        raise ValueError("c must be at least 0, and not NaN")
     return q, c
 
 
 def in_unit_interval(value: ArrayLike, name: str) -> Floats:
-    """Numbers that lie in [0, 1], or an error that calls them by their name."""
+    """The value as floats; an error with the name if any is outside [0, 1]."""
     value = np.asarray(value, float)
     if not np.all((value >= 0) & (value <= 1)):
         raise ValueError(f"{name} must lie in [0, 1]")
@@ -150,10 +154,10 @@ def _gap(q: Floats, rest: Floats, c: Floats) -> Floats:
 def _gap_block(q: Floats, rest: Floats, c: Floats) -> Floats:
     """Newton's method on the convex function kl(q‖q+d) - c, from a point right of its root.
 
-    From there it falls monotonically to the root, so that but for rounding it stays on the safe
-    side. Rounding is dealt with at the end: d grows until the kl computed there exceeds c by more
-    than its relative error, and then by the effect of the rounding in q + rest = 1, which is
-    below one unit in the last place of 1.
+    From there it decreases monotonically to the root, so without rounding it stays on the safe
+    side. At the end d is increased until the computed kl exceeds c by more than its relative error,
+    and then by the effect of the rounding in q + rest = 1, which is below one unit in the last
+    place of 1.
     """
     # kl(q‖q+d) = ∫₀ᵈ s/(t(1-t)) ds at t = q+s, so by Jensen's inequality it is at least
     # (d²/2)/(t(1-t)) at t = q+2d/3: the root is at most that of a quadratic.
@@ -162,7 +166,7 @@ def _gap_block(q: Floats, rest: Floats, c: Floats) -> Floats:
     # And kl(q‖p) ≥ q ln q + (1-q) ln((1-q)/(1-p)), which can be solved for p.
     log_q = np.where(rest < 0.5, np.log1p(-rest), np.log(q))
     d = np.fmin(d, rest * -np.expm1((q * log_q - c) / rest))
-    last = rest * (1 - 1e-13)  # beyond it p is 1 for all practical purposes, and returned as 1
+    last = rest * (1 - 1e-13)  # beyond it, p is returned as 1
     d = np.minimum(d, last)
     for _ in range(60):
         step = (_excess(q, rest, d) - c) * (q + d) * (rest - d) / d

@@ -1,9 +1,9 @@
-"""How far an estimate over sampled policies can be off.
+"""Bounds on the training cost of a continuous posterior, from rollouts of sampled policies.
 
-The expected cost C_S(P) of a continuous posterior on the training environments has no closed form:
-it is estimated by rollouts of sampled policies, whose mean cost is `estimate` (Ĉ_S), and bounded
-with probability at least 1 - δ' over the samples. The posterior was fixed before they were drawn.
-Where rollouts have noise of their own, it is drawn afresh for each and is part of the sample.
+The expected cost C_S(P) of a continuous posterior on the training environments has no closed form.
+It is estimated by rollouts of sampled policies, whose mean cost is `estimate` (Ĉ_S), and bounded
+with probability at least 1 - δ' over the samples. The posterior must be fixed before the policies
+are drawn. If rollouts are noisy, the noise is drawn independently for each rollout.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.theorems import chernoff_kl_holdout
+from pacbayes_control.bounds.theorems import check_delta, chernoff_kl_holdout
 
 Floats = NDArray[np.float64]
 
 
 def fresh_draws(estimate: ArrayLike, rollouts: int, delta: float) -> Floats:
-    """A policy of its own for every rollout, equally many rollouts in each environment.
+    """A new policy for every rollout, with equally many rollouts in each environment.
 
     C_S(P) ≤ kl⁻¹(Ĉ_S, ln(1/δ')/M) for M rollouts in all. Given the environments, the M costs are
-    independent, with different means whose average is C_S(P); the kl form of the Chernoff-Hoeffding
-    bound asks for no more, since ln E e^{tX} summed over them is at most M ln(1 + C_S(P)(eᵗ - 1)).
+    independent, with different means whose average is C_S(P). This is all that the kl form of the
+    Chernoff-Hoeffding bound needs: Σ ln E e^{tX} is at most M ln(1 + C_S(P)(eᵗ - 1)).
 
     >>> round(float(fresh_draws(0.08, 30_000, 0.001)), 4)
     0.086
@@ -33,7 +33,7 @@ def shared_draws(estimate: ArrayLike, policies: int, delta: float) -> Floats:
     """The same L sampled policies in every environment.
 
     C_S(P) ≤ kl⁻¹(Ĉ_S, ln(1/δ')/L): only the L mean costs over the environments are independent, so
-    the number of environments does not help, however many rollouts it makes.
+    more environments do not tighten it.
 
     >>> round(float(shared_draws(0.08, 30_000, 0.001)), 4)
     0.086
@@ -44,11 +44,10 @@ def shared_draws(estimate: ArrayLike, policies: int, delta: float) -> Floats:
 def langford_caruana(estimate: ArrayLike, policies: int, delta: float) -> Floats:
     """The sample convergence bound as the paper states it (eq. 23), for shared draws.
 
-    C_S(P) ≤ kl⁻¹(Ĉ_S, ln(2/δ')/L): `shared_draws` at δ'/2, as if both sides were asked for.
+    C_S(P) ≤ kl⁻¹(Ĉ_S, ln(2/δ')/L): `shared_draws` at δ'/2, the two-sided version.
 
     >>> round(float(langford_caruana(0.08, 30_000, 0.001)), 4)
     0.0862
     """
-    if not 0 < delta < 1:
-        raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
+    check_delta(delta)
     return shared_draws(estimate, policies, float(delta) / 2)

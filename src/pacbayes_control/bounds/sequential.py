@@ -1,11 +1,12 @@
-"""Tests of a promised cost against what happened, once or at every step.
+"""Tests of a certified bound against observed costs, once or after every outcome.
 
-Outcomes c₁, c₂, … in [0, 1] arrive one after another. The promise is that the mean of each, given
-those before, is at most b: so it is where every outcome is from a new environment.
+Outcomes c₁, c₂, … in [0, 1] arrive one after another. The null hypothesis is that the mean of each,
+given those before, is at most b. It holds if every outcome comes from a new environment, drawn as
+the certificate says.
 
-`binomial_p_value` and `chernoff_p_value` may be looked at once, at an n fixed in advance. `wager`
-and `confidence_sequence` hold at every n at once: they may be watched, and watching may stop at
-will.
+`binomial_p_value` and `chernoff_p_value` are for one look, at an n fixed in advance.
+`update_wealth` and `confidence_sequence` hold at every n at once: they may be computed after each
+outcome, and the data collection may stop at any time.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from pacbayes_control.bounds.kl import in_unit_interval, kl_bernoulli, kl_invers
 
 Floats = NDArray[np.float64]
 
-SMALLEST_BOUND = 1e-9  # lower ones are raised to it, which only makes the test more cautious
-AT_ONCE, LATER = 0.8, 0.2  # of the wealth: staked before the first outcome, and after it
-STEPS, ROWS = 32, 64  # outcomes multiplied up before a check for overflow; at a time
+SMALLEST_BOUND = 1e-9  # lower bounds are raised to it, which makes the test more conservative
+AT_ONCE, LATER = 0.8, 0.2  # shares of the wealth: bet from the first outcome on, and later
+STEPS, ROWS = 32, 64  # outcomes multiplied before a check for overflow; such groups at a time
 
 
-# ---- once ---------------------------------------------------------------------------------------
+# ---- one look -----------------------------------------------------------------------------------
 
 
 def binomial_p_value(failures: ArrayLike, n: ArrayLike, bound: float) -> Floats:
-    """P(Bin(n, b) ≥ k): how likely so many failures are, if each has probability b at most.
+    """P(Bin(n, b) ≥ k): the probability of k or more failures if each has probability b.
 
-    >>> round(float(binomial_p_value(2, 20, 0.114)), 4)  # the paper's drone: 18 of 20 flights
+    >>> round(float(binomial_p_value(2, 20, 0.114)), 4)  # 18 of 20 trials succeed
     0.6825
     """
     k, n = np.broadcast_arrays(np.asarray(failures, float), np.asarray(n, float))
@@ -54,15 +55,15 @@ def chernoff_p_value(mean: ArrayLike, n: ArrayLike, bound: float) -> Floats:
     return np.exp(-exponent * (1 - 1e-12))
 
 
-# ---- at every step ------------------------------------------------------------------------------
+# ---- after every outcome ------------------------------------------------------------------------
 
 
 def bets(bound: float) -> tuple[Floats, Floats]:
-    """Stakes λ in (0, 1/b) and the share of the wealth that is on each; shapes (bets,).
+    """Bets λ in (0, 1/b), and the share of the wealth on each; shapes (bets,).
 
-    λ√(b(1-b)) is the rise of the failure rate, in standard deviations of an outcome, that a stake
-    suits best. Nearly all of the wealth is spread evenly on a logarithmic scale from 0.08 to 2 of
-    them; a twentieth is below, for rises that take thousands of outcomes to show.
+    The bet λ is best against a failure rate that exceeds b by λ√(b(1-b)) standard deviations of an
+    outcome. 95 % of the wealth is on 18 bets, evenly spaced on a logarithmic scale from 0.08 to 2
+    standard deviations; 5 % is on smaller bets, for increases that need thousands of outcomes.
     """
     b = max(float(in_unit_interval(bound, "a bound")), SMALLEST_BOUND)
     if b >= 1:  # nothing can exceed it
@@ -75,88 +76,90 @@ def bets(bound: float) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Purse:
-    """What somebody holds who bets against a promise: she began with 1."""
+class BettingState:
+    """Wealth of the test martingale, initially 1."""
 
-    wealth: Floats  # on each bet, for each unit of its share; times e^scale
+    wealth: Floats  # of each bet, divided by its share and by e^scale
     scale: float  # at least 0
     trials: int  # outcomes so far
 
     @classmethod
-    def full(cls, bound: float) -> Purse:
-        """Before the first outcome."""
+    def initial(cls, bound: float) -> BettingState:
+        """The state before the first outcome."""
         return cls(np.full(len(bets(bound)[0]), AT_ONCE), 0.0, 0)
 
     def log_value(self, bound: float) -> float:
-        """ln of all that she has: the e-value of the outcomes so far."""
-        cash = LATER / max(self.trials, 1) * math.exp(-self.scale)
-        return math.log(float(bets(bound)[1] @ self.wealth) + cash) + self.scale
+        """ln of the total wealth: the e-value of the outcomes so far."""
+        reserve = LATER / max(self.trials, 1) * math.exp(-self.scale)
+        return math.log(float(bets(bound)[1] @ self.wealth) + reserve) + self.scale
 
 
-def wager(purse: Purse, costs: Floats, bound: float) -> tuple[Purse, Floats]:
-    """The purse after `costs`, and ln of the e-value after each; shape (costs,).
+def update_wealth(state: BettingState, costs: Floats, bound: float) -> tuple[BettingState, Floats]:
+    """The state after `costs`, and ln of the e-value after each of them; shape (costs,).
 
-    Most of the wealth is on the bets from the beginning, and a fifth follows later, the share
-    1/(s(s+1)) of it after s outcomes. So it is
+    The wealth is
 
-    Wₙ = Σⱼ wⱼ Σₛ vₛ Πₜ₌ₛ₊₁…ₙ (1 + λⱼ(cₜ - b)) + what has not been staked,    Σⱼ wⱼ = Σₛ vₛ = 1,
+    Wₙ = Σⱼ wⱼ Σₛ vₛ Πₜ₌ₛ₊₁…ₙ (1 + λⱼ(cₜ - b)) + reserve,    Σⱼ wⱼ = Σₛ vₛ = 1,
 
-    with stakes λⱼ ≥ 0 and all shares fixed in advance. While the promise holds that is a
-    non-negative supermartingale from 1, so by Ville's inequality it ever reaches 1/α with
-    probability at most α. It is an e-value at every n. What is staked late finds a change after a
-    long time in which all was well, when the first bets have lost nearly everything.
+    with bets λⱼ ≥ 0 and all shares fixed in advance: v₀ = 0.8 is bet before the first outcome, and
+    vₛ = 0.2/(s(s+1)) after s outcomes; the reserve is the part that is not bet yet. Under the null
+    hypothesis Wₙ is a non-negative supermartingale that starts at 1, so it is an e-value at every
+    n, and by Ville's inequality it ever reaches 1/α with probability at most α. The later shares
+    detect a change after a long time without one, when the first bets have lost nearly everything.
     """
-    stakes, shares = bets(bound)
+    lambdas, shares = bets(bound)
     b = max(float(bound), SMALLEST_BOUND)
     log_e = np.empty(len(costs))
-    wealth, scale = purse.wealth, purse.scale
+    wealth, scale = state.wealth, state.scale
     for start in range(0, len(costs), ROWS * STEPS):
         chunk = costs[start : start + ROWS * STEPS]
-        rows, first = -(-len(chunk) // STEPS), purse.trials + start
+        rows, first = -(-len(chunk) // STEPS), state.trials + start
         padded = np.full(rows * STEPS, b)  # an outcome of b changes nothing
         padded[: len(chunk)] = chunk
         before = np.arange(first, first + rows * STEPS).reshape(rows, STEPS, 1)  # trials
         late = np.where(before > 0, LATER / (np.maximum(before, 1) * (before + 1.0)), 0.0)
-        growth = np.cumprod(1 + stakes * (padded.reshape(rows, STEPS, 1) - b), axis=1)
-        # What follows later, in units of the wealth at the start of its row: (rows, steps, bets).
+        growth = np.cumprod(1 + lambdas * (padded.reshape(rows, STEPS, 1) - b), axis=1)
+        # Later shares, in units of the wealth at the start of their row: (rows, steps, bets).
         added = np.empty_like(growth)
         added[:, 0] = late[:, 0]
         np.divide(late[:, 1:], growth[:, :-1], out=added[:, 1:])
         np.cumsum(added, axis=1, out=added)
-        at_start, scales = np.empty((rows, len(stakes))), np.empty((rows, 1))
+        at_start, scales = np.empty((rows, len(lambdas))), np.empty((rows, 1))
         for row in range(rows):
             at_start[row], scales[row] = wealth, scale
             complete = min(STEPS, len(chunk) - row * STEPS) - 1
             wealth = growth[row, complete] * (wealth + added[row, complete] * math.exp(-scale))
             wealth, scale = _rescaled(wealth, scale)
-        cash = LATER / (before[..., 0] + 1.0) * np.exp(-scales)
+        reserve = LATER / (before[..., 0] + 1.0) * np.exp(-scales)
         if scales.any():
             added *= np.exp(-scales)[..., None]
         added += at_start[:, None]
         added *= growth
-        path = np.log(added @ shares + cash) + scales
+        path = np.log(added @ shares + reserve) + scales
         log_e[start : start + len(chunk)] = path.reshape(-1)[: len(chunk)]
-    return Purse(wealth, scale, purse.trials + len(costs)), log_e
+    return BettingState(wealth, scale, state.trials + len(costs)), log_e
 
 
-def wager_on_counts(purse: Purse, failures: int, trials: int, bound: float) -> Purse:
-    """The same for 0/1 outcomes of which only the numbers are known.
+def update_wealth_by_counts(
+    state: BettingState, failures: int, trials: int, bound: float
+) -> BettingState:
+    """The state after 0/1 outcomes of which only the numbers are known.
 
-    What would have been staked during them is given up. So she never has more than after the same
-    outcomes one by one, in whatever order, and nothing is gained by when they are reported.
+    The shares that would be bet during these outcomes are given up. So the wealth is at most that
+    after the same outcomes one by one, in any order, and the time of a report changes nothing.
     """
-    stakes, _ = bets(bound)
-    b, before = max(float(bound), SMALLEST_BOUND), purse.trials
+    lambdas, _ = bets(bound)
+    b, before = max(float(bound), SMALLEST_BOUND), state.trials
     due = LATER / (before * (before + 1)) if before else 0.0
     with np.errstate(divide="ignore"):
-        logs = np.log(purse.wealth + due * math.exp(-purse.scale)) + purse.scale
-    logs += failures * np.log1p(stakes * (1 - b)) + (trials - failures) * np.log1p(-stakes * b)
+        logs = np.log(state.wealth + due * math.exp(-state.scale)) + state.scale
+    logs += failures * np.log1p(lambdas * (1 - b)) + (trials - failures) * np.log1p(-lambdas * b)
     scale = max(float(logs.max()), 0.0)
-    return Purse(np.exp(logs - scale), scale, before + trials)
+    return BettingState(np.exp(logs - scale), scale, before + trials)
 
 
 def _rescaled(wealth: Floats, scale: float) -> tuple[Floats, float]:
-    """The same wealth with numbers that neither overflow nor vanish."""
+    """The same wealth in numbers that neither overflow nor underflow."""
     top = float(wealth.max())
     if top < 1e100 and (scale == 0 or top > 1e-100):
         return wealth, scale
@@ -171,7 +174,7 @@ def confidence_sequence(total: ArrayLike, n: ArrayLike, alpha: float) -> tuple[F
     supermartingale for each q (the factor is convex in cₜ, and its mean is 1 at the ends), and so
     is its mixture over q ∼ Beta(½, ½). The m for which that stays below 1/α are those with
     kl(c̄‖m) ≤ [ln(1/α) + ln B(½,½) - ln B(S+½, n-S+½)]/n - H(c̄), S the sum and c̄ the mean of the
-    outcomes, H the entropy. For graded costs it is cautious.
+    outcomes, H the entropy. For graded costs it is conservative.
 
     >>> [round(float(limit), 3) for limit in confidence_sequence(2, 20, 0.05)]
     [0.004, 0.409]

@@ -2,8 +2,8 @@
 
 D is the distribution that the training environments come from, and D' any other with
 D_f(D'‖D) ≤ B. The costs lie in [0, 1]. The posterior P may depend on the training environments, but
-not on D'. `bound` is any certificate U with C_D(P) ≤ U: what is said here adds nothing to its
-probability of error, and holds for all B, and for all divergences, at once.
+not on D'. `bound` is any certificate U with C_D(P) ≤ U: the statements here do not increase its
+probability of error, and hold for all B, and for all divergences, at once.
 """
 
 from __future__ import annotations
@@ -13,20 +13,15 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.divergences import (
-    Divergence,
-    divergence_bernoulli,
-    named_divergence,
-)
+from pacbayes_control.bounds.divergences import Divergence, divergence_bernoulli, named_divergence
 from pacbayes_control.bounds.kl import in_unit_interval
 from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root, maurer, maurer_xi
 
 Floats = NDArray[np.float64]
 
-WIDENING = 1e-12  # relative; more than what the divergences lose to rounding
-E = math.e
-SMALLEST_TILT = 0.01  # below, B/λ is all that the bound says
-LARGEST_TILT = 30.0  # beyond, e^{λC} says nothing that a few million environments could show
+WIDENING = 1e-12  # relative; more than the rounding error of the divergences
+SMALLEST_TILT = 0.01  # below, the bound is little more than B/λ
+LARGEST_TILT = 30.0  # beyond, millions of environments would not suffice to estimate E e^{λC}
 
 # ---- exactly ------------------------------------------------------------------------------------
 
@@ -36,11 +31,11 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
 
     C_D'(P) ≤ max{q ≥ U : D(Bern(q)‖Bern(U)) ≤ B}.
 
-    Toss a coin that shows heads with probability C(w, E), w ∼ P: its law is Bern(C_D(P)) if E ∼ D
-    and Bern(C_D'(P)) if E ∼ D', and no processing of E increases a divergence. The right-hand side
-    does not fall with U, since D(Bern(q)‖Bern(·)) is convex and zero at q. It is attained, by costs
-    of 0 and 1: nothing better can be said from U and B alone. Never below it, and within 1e-9 for
-    bounds of 0 and of 1e-300 and more (1e-150 for chi-squared).
+    Let a coin show heads with probability C(w, E), w ∼ P: its law is Bern(C_D(P)) if E ∼ D and
+    Bern(C_D'(P)) if E ∼ D', and no processing of E increases a divergence. The right-hand side does
+    not decrease with U, since D(Bern(q)‖Bern(·)) is convex and zero at q. It is attained by costs
+    of 0 and 1: no better bound follows from U and B alone. The result is never below it, and within
+    1e-9 for bounds of 0 and of 1e-300 and more (1e-150 for chi-squared).
 
     >>> [round(float(shift_inverse(0.1, 0.05, name)), 4) for name in ("kl", "total-variation")]
     [0.2067, 0.15]
@@ -60,13 +55,13 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
         if not np.any(high - low > 1e-14 * high):
             break
     q = np.where(inside, np.nextafter(p + (high + 4e-16), 2), 1.0)
-    if math.isinf(chosen.growth):  # D' must not be where D never is, so a cost of zero stays zero
+    if math.isinf(chosen.growth):  # D' has no mass where D has none, so a cost of zero stays zero
         q = np.where(u == 0, 0.0, q)
     return np.where((radius == 0) | (u == 1), u, np.minimum(q, 1.0))
 
 
 def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Divergence) -> Floats:
-    """The largest radius B at which the promise on every D' in the ball stays below `limit`.
+    """The largest radius B at which the bound on every D' in the ball stays below `limit`.
 
     >>> radius = tolerable_shift(0.1, 0.5, "kl")
     >>> round(float(radius), 4), round(float(shift_inverse(0.1, radius, "kl")), 4)
@@ -91,28 +86,32 @@ def f_divergence_inequality(
 ) -> float:
     """The variational inequality for any f (paper: Corollary 2, eq. 29).
 
-    C_D'(P) ≤ B + ν + E_D E_P[f*(C - ν)], for any number ν fixed in advance, 0 in the paper.
+    C_D'(P) ≤ B + ν + E_D E_P[f*(C - ν)], for any number ν fixed in advance, 0 in the paper. The
+    expectation is over the distribution D, not over a sample of it.
 
-    costs: the values that C takes under D and P; weights: with what probability, equal ones unless
-    given. This is about the distribution, not about a sample of it. f* of `reverse-kl` is infinite
-    at costs that are not negative: there ν must exceed them.
+    Args:
+        costs: the values that C takes under D and P.
+        radius: B.
+        divergence: its name, of an f-divergence.
+        offset: ν; for `reverse-kl`, larger than every cost, as f* is infinite at 0 and above.
+        weights: the probability of each cost; equal by default.
 
     >>> round(f_divergence_inequality([0, 1], 0.01, "kl", -1, [0.9, 0.1]), 4)  # eq. 30
     0.1818
     """
     chosen = named_divergence(divergence)
     if chosen.conjugate is None:
-        raise ValueError(f"{chosen.name} is no f-divergence, so that it has no conjugate")
+        raise ValueError(f"{chosen.name} has no conjugate f*: choose an f-divergence")
     costs = in_unit_interval(costs, "a cost")
     shares = np.full(costs.shape, 1 / costs.size) if weights is None else np.asarray(weights, float)
     if shares.shape != costs.shape or not np.all(shares >= 0) or abs(shares.sum() - 1) > 1e-9:
         raise ValueError("the weights must be probabilities, one for each cost")
     if not math.isfinite(offset):
-        raise ValueError(f"an offset of {offset} is no number")
+        raise ValueError(f"the offset is {offset}: it must be a finite number")
     shares = shares / shares.sum()
-    met = shares > 0
+    positive = shares > 0
     with np.errstate(divide="ignore"):
-        mean = float(shares[met] @ chosen.conjugate(costs[met] - offset))
+        mean = float(shares[positive] @ chosen.conjugate(costs[positive] - offset))
     return _at_most_one(float(checked_radius(radius)) + offset + mean)
 
 
@@ -150,14 +149,15 @@ def robust_c_pac(
     0.3091
     """
     penalty = math.sqrt(float(complexity(kl, log_two_root(n), n, delta)) / 2)
-    return donsker_varadhan(min(_exponential(empirical_exponential) + (E - 1) * penalty, E), radius)
+    mean = _exponential(empirical_exponential) + (math.e - 1) * penalty
+    return donsker_varadhan(min(mean, math.e), radius)
 
 
 def robust_maurer(empirical_cost: float, kl: float, n: int, delta: float, radius: float) -> float:
-    """The paper's final bound on the robust policy (eq. 37), two inversions in a row.
+    """The paper's final bound on the robust policy (eq. 37), by two inversions.
 
-    max c' subject to kl(r̂‖c) ≤ (KL(P‖P₀) + ln(2√N/δ)) / N and kl(c'‖c) ≤ B: the largest c comes
-    first, since the largest c' grows with it.
+    max c' subject to kl(r̂‖c) ≤ (KL(P‖P₀) + ln(2√N/δ)) / N and kl(c'‖c) ≤ B: the largest c' grows
+    with c, so the largest c is computed first.
 
     >>> round(robust_maurer(0.08, 1.0, 1000, 0.01, 0.08), 4)
     0.2721
@@ -169,22 +169,17 @@ def robust_maurer(empirical_cost: float, kl: float, n: int, delta: float, radius
 
 
 def tilted_maurer(
-    empirical_tilted: ArrayLike,
-    kl: ArrayLike,
-    n: int,
-    delta: float,
-    radius: float,
-    tilt: float,
+    empirical_tilted: ArrayLike, kl: ArrayLike, n: int, delta: float, radius: float, tilt: float
 ) -> Floats:
     """Donsker and Varadhan's inequality for λC, with Maurer's bound on the mean of e^{λC}.
 
     C_D'(P) ≤ (B + ln(1 + (e^λ - 1) kl⁻¹(r̂_λ, (KL(P‖P₀) + ln(ξ(N)/δ)) / N))) / λ for all P, all B
     and all D' with KL(D'‖D) ≤ B, where r̂_λ is the mean of (e^{λC} - 1)/(e^λ - 1) over P and the
-    environments, and the tilt λ > 0 was fixed in advance: a family of k pays δ/k for each.
+    environments, and the tilt λ > 0 was fixed in advance: for the best of k tilts, use δ/k.
 
     At λ = 1 it is the paper's eq. 33 without Pinsker's relaxation. For 0/1 costs r̂_λ is r̂, and the
-    smallest over λ is `shift_inverse` of Maurer's bound. Graded costs that vary little vary little
-    under D' too: there it can be far smaller, because e^{λC} knows the spread of C.
+    smallest over λ is `shift_inverse` of Maurer's bound. For graded costs of small variance it can
+    be far smaller, because E e^{λC} depends on the spread of C.
 
     >>> half = math.expm1(2 * 0.5) / math.expm1(2)  # every cost is one half, and λ = 2
     >>> round(float(tilted_maurer(half, 1.0, 1000, 0.01, 0.02, 2.0)), 3)
@@ -199,7 +194,7 @@ def tilted_maurer(
 
 
 def checked_radius(radius: ArrayLike) -> Floats:
-    """B, if it can be the radius of a ball."""
+    """B as floats; an error unless every radius is finite and at least 0."""
     radius = np.asarray(radius, float)
     if not np.all((radius >= 0) & np.isfinite(radius)):
         shown = f"{radius:g}" if radius.ndim == 0 else "given"
@@ -208,7 +203,7 @@ def checked_radius(radius: ArrayLike) -> Floats:
 
 
 def check_tilt(tilt: float) -> None:
-    """An error unless e^{λC} can be told apart from its rounding and from infinity."""
+    """An error unless λ is in the range in which e^{λC} is computed accurately."""
     if not SMALLEST_TILT <= tilt <= LARGEST_TILT:
         raise ValueError(
             f"a tilt of {tilt:g} must lie between {SMALLEST_TILT:g} and {LARGEST_TILT:g}"
@@ -216,9 +211,10 @@ def check_tilt(tilt: float) -> None:
 
 
 def _exponential(mean: float) -> float:
-    if not 1 - 1e-9 <= mean <= E + 1e-9:
+    """The mean of e^C, clipped to [1, e]; an error if it is outside by more than rounding."""
+    if not 1 - 1e-9 <= mean <= math.e + 1e-9:
         raise ValueError(f"the mean of e^C = {mean:g} must lie in [1, e]")
-    return min(max(float(mean), 1.0), E)
+    return min(max(float(mean), 1.0), math.e)
 
 
 def _at_most_one(value: float) -> float:

@@ -15,11 +15,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.kl import kl_inverse
+from pacbayes_control.bounds.kl import in_unit_interval, kl_inverse
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-12  # relative; far above what the few operations of a formula lose
+ROUNDING = 1e-12  # relative; far above the rounding error of the few operations of a formula
 EXACT_XI_UP_TO = 10_000_000_000
 
 # ---- PAC-Bayes: for every posterior P at once ---------------------------------------------------
@@ -40,7 +40,7 @@ def maurer(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Fl
 
 
 def maurer_xi(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
-    """Maurer's bound with his own constant ξ(N) ≤ 2√N: tighter, at no price.
+    """Maurer's bound with his own constant ξ(N) ≤ 2√N: tighter, under the same assumptions.
 
     C_D(P) ≤ kl⁻¹(r̂, (KL(P‖P₀) + ln(ξ(N)/δ)) / N) for all P.
 
@@ -59,7 +59,7 @@ def mcallester_pinsker(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: 
     0.1498
     """
     penalty = np.sqrt(complexity(kl, log_two_root(n), n, delta) / 2)
-    return _at_most_one(_checked_cost(empirical_cost) + penalty)
+    return _at_most_one(in_unit_interval(empirical_cost, "the empirical cost") + penalty)
 
 
 def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floats:
@@ -70,21 +70,22 @@ def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) ->
     >>> round(float(quadratic(0.08, 1.0, 1000, 0.01)), 4)
     0.1304
     """
+    cost = in_unit_interval(empirical_cost, "the empirical cost")
     b = complexity(kl, log_two_root(n), n, delta) / 2
-    return _at_most_one((np.sqrt(_checked_cost(empirical_cost) + b) + np.sqrt(b)) ** 2)
+    return _at_most_one((np.sqrt(cost + b) + np.sqrt(b)) ** 2)
 
 
 def thiemann(
     empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float, lam: ArrayLike | None = None
 ) -> Floats:
-    """The λ-bound of Thiemann et al., uniform over λ in (0, 2); the best λ where none is given.
+    """The λ-bound of Thiemann et al., uniform over λ in (0, 2); by default, the best λ.
 
     C_D(P) ≤ r̂/(1-λ/2) + (KL(P‖P₀) + ln(2√N/δ)) / (λ(1-λ/2)N) for all P and λ.
 
     >>> round(float(thiemann(0.08, 1.0, 1000, 0.01)), 4)  # the quadratic bound
     0.1304
     """
-    cost = _checked_cost(empirical_cost)
+    cost = in_unit_interval(empirical_cost, "the empirical cost")
     c = complexity(kl, log_two_root(n), n, delta)
     lam = thiemann_lambda(cost, c) if lam is None else np.asarray(lam, float)
     if not np.all((lam > 0) & (lam < 2)):
@@ -102,7 +103,7 @@ def complexity(kl: ArrayLike, log_constant: float, n: int, delta: float) -> Floa
     """(KL + ln(constant/δ)) / N, the right-hand side of the kl theorems."""
     kl = np.asarray(kl, float)
     if not np.all(kl >= 0):
-        raise ValueError("KL(P‖P₀) must be a number of at least 0")
+        raise ValueError("KL(P‖P₀) must be a number of at least 0, and not NaN")
     n = _check(n, delta)
     return (kl + log_constant - np.log(float(delta))) / n * (1 + ROUNDING)
 
@@ -111,9 +112,9 @@ def complexity(kl: ArrayLike, log_constant: float, n: int, delta: float) -> Floa
 def log_xi(n: int) -> float:
     """ln ξ(N), ξ(N) = Σₖ C(N,k) (k/N)ᵏ (1-k/N)ᴺ⁻ᵏ, the constant in Maurer's proof.
 
-    It is summed as Σⱼ N(N-1)…(N-j+1)/Nʲ, which is the same by an identity of Cauchy's, and of which
+    It is computed as Σⱼ N(N-1)…(N-j+1)/Nʲ, which is equal by an identity of Cauchy's, and of which
     only about √N terms matter. Beyond 10¹⁰ environments, Maurer's own upper bound
-    e^{1/(12N)} √(πN/2) + 2 takes its place, which is less than 0.002 % above ξ there.
+    e^{1/(12N)} √(πN/2) + 2 is used, which is less than 0.002 % above ξ there.
 
     >>> round(float(np.exp(log_xi(100))), 2), round(float(np.exp(log_xi(1000))), 2)
     (13.21, 40.3)
@@ -122,7 +123,7 @@ def log_xi(n: int) -> float:
     if n > EXACT_XI_UP_TO:
         return float(np.log(np.exp(1 / (12 * n)) * np.sqrt(np.pi * n / 2) + 2))
     count = min(n, int(12 * np.sqrt(n)) + 1)
-    # The j-th term is at most exp(-j(j-1)/(2N)): those left out add less than 1e-28 to ξ.
+    # The j-th term is at most exp(-j(j-1)/(2N)): the omitted ones add less than 1e-28 to ξ.
     terms = np.cumprod(1 - np.arange(count) / n)
     return float(np.log1p(terms.sum())) + 1e-15 * count
 
@@ -148,12 +149,12 @@ def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     failures, delta = np.broadcast_arrays(np.asarray(failures, float), np.asarray(delta, float))
     if np.any(failures != np.floor(failures)) or np.any(failures < 0) or np.any(failures > n):
         raise ValueError(f"failures must be whole numbers from 0 to {n}")
-    below = np.minimum(failures, n - 1)  # a stand-in where every rollout failed; overwritten
+    below = np.minimum(failures, n - 1)  # a placeholder where every rollout failed; overwritten
     shape = below + 1, n - below
     p = np.asarray(scipy.special.betainccinv(*shape, delta))
-    # Where the inverse gives up, at levels below about 1e-100, Chernoff's bound is as good.
+    # Where the inverse fails, at levels below about 1e-100, Chernoff's bound is as tight.
     p = np.where(np.isnan(p), chernoff_kl_holdout(below / n, n, delta), p)
-    # Move outwards until the tail computed at p is below δ by more than its own error.
+    # Increase p until the tail computed at p is below δ by more than its own error.
     step = 1e-15
     while np.any(short := (scipy.special.betaincc(*shape, p) > delta * (1 - 1e-11)) & (p < 1)):
         p = np.where(short, np.minimum(p + step * (1 - p), 1.0), p)
@@ -176,8 +177,8 @@ def chernoff_kl_holdout(empirical_cost: ArrayLike, n: int, delta: ArrayLike) -> 
 def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: float) -> Floats:
     """Occam's bound with the exact binomial tail, for 0/1 costs and every policy h at once.
 
-    C_D(h) ≤ BetaInv(1 - π(h)δ; k_h+1, N-k_h), weights π fixed in advance with Σπ ≤ 1: so the
-    policy may be chosen by looking at the same environments. No √N is paid.
+    C_D(h) ≤ BetaInv(1 - π(h)δ; k_h+1, N-k_h), weights π fixed in advance with Σπ ≤ 1. The policy
+    may be chosen by its costs on the same environments. There is no term ln √N.
 
     >>> round(float(occam_exact_tail([80, 400], 1000, [0.5, 0.5], 0.01)[0]), 4)
     0.1047
@@ -185,7 +186,7 @@ def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: flo
     weights = _checked_weights(weights, failures)
     n = _check(n, delta)
     levels = weights * float(delta)
-    exact = levels > 1e-290  # below, where π(h)δ underflows, Chernoff's bound takes over
+    exact = levels > 1e-290  # below, where π(h)δ underflows, Chernoff's bound is used
     tail = clopper_pearson(failures, n, np.where(exact, levels, delta))
     return np.where(exact, tail, occam_kl(np.asarray(failures) / n, n, weights, delta))
 
@@ -206,21 +207,21 @@ def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float
 
 
 def single_draw(empirical_cost: ArrayLike, log_ratio: ArrayLike, n: int, delta: float) -> Floats:
-    """The disintegrated bound of Rivasplata et al.: one policy h drawn from P and kept for good.
+    """The disintegrated bound of Rivasplata et al.: for one policy h drawn from P and then fixed.
 
     C_D(h) ≤ kl⁻¹(r̂(h), (ln(P(h)/P₀(h)) + ln(ξ(N)/δ)) / N), with probability at least 1 - δ over the
     draw of the environments and of h together. P may depend on the environments; h must be the
-    first and only draw. Where the right-hand side is negative, 0 takes its place, which is weaker.
+    first and only draw. A negative right-hand side is replaced by 0, which is weaker.
 
     >>> round(float(single_draw(0.08, 1.0, 1000, 0.01)), 4)
     0.1222
     """
     ratio = np.asarray(log_ratio, float)
     if np.any(np.isnan(ratio)):
-        raise ValueError("the logarithm of the densities' ratio is NaN")
+        raise ValueError("the logarithm of the ratio of the densities is NaN")
     n = _check(n, delta)
     constant = log_xi(n) - np.log(float(delta))
-    # The terms may cancel: what their sum may have lost to rounding is added.
+    # The terms may cancel: a bound on the rounding error of their sum is added.
     loss = 1e-14 * (np.where(np.isfinite(ratio), np.abs(ratio), 0.0) + constant)
     excess = np.maximum(ratio + constant + loss, 0.0)
     return kl_inverse(empirical_cost, excess / n * (1 + ROUNDING))
@@ -236,15 +237,14 @@ def _checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
     return weights / max(1.0, total)  # a sum above 1 by rounding must not overspend δ
 
 
-def _checked_cost(empirical_cost: ArrayLike) -> Floats:
-    cost = np.asarray(empirical_cost, float)
-    if not np.all((cost >= 0) & (cost <= 1)):
-        raise ValueError("the empirical cost must lie in [0, 1]")
-    return cost
+def check_delta(delta: ArrayLike, name: str = "delta") -> None:
+    """An error unless a probability of error lies strictly between 0 and 1."""
+    if not np.all((np.asarray(delta) > 0) & (np.asarray(delta) < 1)):
+        raise ValueError(f"{name} = {delta} must lie strictly between 0 and 1")
 
 
 def _check_n(n: int) -> int:
-    """N as Python's own integer: NumPy's small ones would compute in half precision."""
+    """N as a Python integer: arithmetic with small NumPy integers would be in half precision."""
     if not (n >= 1 and n == int(n)):
         raise ValueError(f"N = {n}: a whole number of environments, at least one, is needed")
     return int(n)
@@ -252,8 +252,7 @@ def _check_n(n: int) -> int:
 
 def _check(n: int, delta: ArrayLike) -> int:
     n = _check_n(n)
-    if not np.all((np.asarray(delta) > 0) & (np.asarray(delta) < 1)):
-        raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
+    check_delta(delta)
     return n
 
 

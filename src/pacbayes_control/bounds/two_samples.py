@@ -1,4 +1,4 @@
-"""How far apart two distributions can be that are known by samples only."""
+"""Upper confidence bounds on a divergence between two distributions, from a sample of each."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.bounds.divergences import Divergence, named_divergence
-from pacbayes_control.bounds.theorems import clopper_pearson
+from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-9  # relative; far above what limits and sums lose
+ROUNDING = 1e-9  # relative; far above the rounding error of limits and sums
 
 
 def divergence_of_samples(
@@ -21,26 +21,29 @@ def divergence_of_samples(
     With probability at least 1 - δ over both samples, D(p'‖p) is at most the maximum of
     Σᵢ h(p'ᵢ, pᵢ), h(x, y) = y g(x/y - 1), over all probabilities p' and p whose every entry lies
     between its exact binomial limits at level δ/(4k), k cells: a union bound over 4k limits. h is
-    convex, so it lies below its chords between corners; under the chords the maximum over p' with
+    convex, so it lies below its chords between corners; for the chords the maximum over p' with
     Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
 
-    The limits do not depend on the divergence: for the same cells and δ, all divergences hold at
-    once. The cells must not depend on either sample. A cell that the training sample never met
-    leaves kl, chi-squared and Rényi's divergences of order 1 and more unbounded, and one that the
-    shifted sample never met reverse-kl; total-variation and hellinger stay finite.
+    The limits do not depend on the divergence: for the same cells and δ, the bounds on all
+    divergences hold at once. The cells must not depend on either sample. With a cell that does not
+    occur in the training sample, kl, chi-squared and Rényi's divergences of order 1 and more are
+    unbounded; with one that does not occur in the shifted sample, reverse-kl is. Total-variation
+    and hellinger stay finite.
 
     >>> round(divergence_of_samples([210, 390, 400], [200, 400, 400], 0.01), 3)
     0.048
     """
     chosen = named_divergence(divergence)
     if chosen.order == np.inf:
-        raise ValueError("renyi-inf is no sum over cells: choose another divergence")
+        raise ValueError("renyi-inf is not a sum over cells: choose another divergence")
     counts = checked_counts(shifted, "shifted"), checked_counts(training, "training")
     cells = len(counts[0])
     if len(counts[1]) != cells:
-        raise ValueError(f"{cells} cells of the shifted sample, {len(counts[1])} of the training")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta = {delta} must lie strictly between 0 and 1")
+        raise ValueError(
+            f"the shifted sample has {cells} cells and the training sample {len(counts[1])}: "
+            "count both in the same cells"
+        )
+    check_delta(delta)
     if cells == 1:
         return 0.0
     level = float(delta) / (4 * cells)
@@ -60,7 +63,7 @@ def divergence_of_samples(
 
 
 def checked_counts(counts: ArrayLike, name: str) -> NDArray[np.int64]:
-    """How often each cell was met, if these are such numbers."""
+    """The number of environments in each cell; an error unless these are whole numbers."""
     array = np.asarray(counts)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biuf":
         raise ValueError(f"the {name} sample needs one count for each cell")

@@ -1,16 +1,15 @@
-"""Balls of distributions: how far D', where a robot is sent, may be from D, where it was trained.
+"""Balls of distributions: how far D', of deployment, may be from D, of training.
 
-The size of a ball is an assumption (`Ball`), follows from how environments are drawn
-(`ball_between`), or is estimated from samples of both (`ball_of_samples`).
+The radius of a ball is an assumption (`Ball`), or computed from two known distributions
+(`ball_between`), or estimated from a sample of each (`ball_of_samples`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.bounds.divergences import named_divergence
 from pacbayes_control.bounds.shift import checked_radius
 from pacbayes_control.bounds.two_samples import checked_counts, divergence_of_samples
+from pacbayes_control.certify.files import check_record
+from pacbayes_control.certify.text import round_down
 
 SYMBOLS = {
     "kl": "KL(D′‖D)",
@@ -26,7 +27,7 @@ SYMBOLS = {
     "chi-squared": "χ²(D′‖D)",
     "hellinger": "H²(D′, D)",
 }
-Counts = tuple[int, ...]  # how often each cell was met
+Counts = tuple[int, ...]  # the number of environments in each cell
 MOST_CELLS, MOST_COUNTED = 200, 10_000_000  # of a sample: more would take long to verify
 
 
@@ -50,14 +51,14 @@ class Ball:
         named_divergence(self.divergence)
         radius = float(checked_radius(self.radius)) + 0.0  # no minus zero
         if (self.samples is not None) != (self.delta > 0) or not 0 <= self.delta < 1:
-            raise ValueError("a ball that was estimated has samples, and a delta that pays for it")
+            raise ValueError("a ball has samples and a delta above 0, or neither")
         for counts in self.samples or ():
             if len(counts) > MOST_CELLS or sum(counts) > MOST_COUNTED:
                 raise ValueError(
                     f"a sample has at most {MOST_CELLS} cells and {MOST_COUNTED:,} environments"
                 )
         if not self.origin or not self.origin.isprintable():
-            raise ValueError("the ball does not say in plain words how its size is known")
+            raise ValueError("the ball does not say in plain words how its radius is known")
         object.__setattr__(self, "radius", radius)
 
     @classmethod
@@ -78,22 +79,15 @@ class Ball:
 
     @classmethod
     def from_record(cls, record: Any) -> Ball:
-        """Read what `to_record` wrote; a stranger's file may hold anything."""
-        kinds = {"divergence": str, "radius": float, "origin": str, "delta": float}
-        if not isinstance(record, Mapping) or set(record) != {*kinds, "samples"}:
-            raise ValueError("a ball has other fields")
-        if any(type(record[name]) is not kind for name, kind in kinds.items()):
-            raise ValueError("a ball's fields are of other kinds")
+        """Read the result of `to_record`, from a file that may hold anything."""
+        check_record(record, get_type_hints(cls), "ball")
         samples = record["samples"]
+        if type(record["radius"]) is not float:
+            raise ValueError("bad ball.radius: expected float")  # as `to_record` writes it
         if samples is not None:
-            if not isinstance(samples, list) or len(samples) != 2:
-                raise ValueError("a ball has two samples, or none")
-            if any(type(k) is not int for part in samples for k in _listed(part)):
-                raise ValueError("a ball's samples are counts")
-            pair = tuple(tuple(checked_counts(part, "a").tolist()) for part in samples)
-            if len(pair[0]) != len(pair[1]):
-                raise ValueError("a ball's samples have different cells")
-            samples = pair
+            samples = tuple(tuple(checked_counts(part, "ball's").tolist()) for part in samples)
+            if len(samples[0]) != len(samples[1]):
+                raise ValueError("bad ball.samples: they have different cells")
         return cls(**{**record, "samples": samples})
 
     def to_record(self) -> dict[str, Any]:
@@ -110,18 +104,8 @@ class Ball:
         return f"{self.symbol} ≤ {round_down(self.radius)}"
 
 
-def round_down(radius: float) -> str:
-    """Four digits, rounded downwards: nothing is promised for a ball that is larger.
-
-    >>> round_down(0.0818507503), round_down(0.05)
-    ('0.08185', '0.05')
-    """
-    floor = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(radius))))
-    return format(floor.normalize(), "f")
-
-
 class Comparable(Protocol):
-    """A distribution that knows how far it is from another of its kind: those of `families`."""
+    """A distribution whose divergence from another is known, such as those of `families`."""
 
     def divergence_from(self, training: Any, divergence: str = "kl") -> float:
         """D(self‖training)."""
@@ -129,7 +113,7 @@ class Comparable(Protocol):
 
 
 def ball_between(shifted: Comparable, training: Any, divergence: str = "kl") -> Ball:
-    """The smallest ball around `training` that holds `shifted`, by closed forms.
+    """The smallest ball around `training` that contains `shifted`, by closed forms.
 
     >>> from pacbayes_control.certify.families import Beta
     >>> print(ball_between(Beta(1, 1), Beta(0.8, 1.25)))  # the paper's
@@ -138,8 +122,8 @@ def ball_between(shifted: Comparable, training: Any, divergence: str = "kl") -> 
     radius = shifted.divergence_from(training, divergence)
     if not math.isfinite(radius):
         raise ValueError(
-            f"the {divergence} divergence is infinite: {shifted} is often where {training} hardly "
-            "ever or never is; choose another divergence, such as total-variation"
+            f"the {divergence} divergence is infinite: {shifted} has mass where {training} has "
+            "little or none; choose another divergence, such as total-variation"
         )
     return Ball(divergence, radius, f"that of {shifted} from {training}")
 
@@ -149,17 +133,24 @@ def ball_of_samples(
     training: ArrayLike,
     delta: float,
     divergence: str = "kl",
+    *,
     cells: Sequence[Any] | None = None,
     edges: Sequence[float] | None = None,
 ) -> Ball:
-    """A ball that holds D' with probability at least 1 - δ, from a feature of sampled environments.
+    """A ball that contains D' with probability at least 1 - δ, from a feature of the environments.
 
-    shifted, training: the feature of each environment. cells: all values that it can take, met or
-    not; or edges: where to cut a number into cells. Neither may depend on the samples, which are
-    independent of each other, and each i.i.d. For D' and D to be no further apart than their cells
-    are, they must differ in nothing but how often each cell occurs: within a cell, environments are
-    drawn alike. For the same cells and δ all divergences hold at once, so the best of them may be
-    chosen, even after a look at the samples.
+    The two samples are independent, each i.i.d., and the cells must not depend on them. D' and D
+    must differ only in how often each cell occurs: within a cell, environments are drawn alike. For
+    the same cells and δ the balls of all divergences hold at once, so the best may be chosen after
+    a look at the samples.
+
+    Args:
+        shifted: the feature of each environment from D'.
+        training: the feature of each environment from D.
+        delta: the probability that D' is outside of the ball.
+        divergence: the divergence of the ball.
+        cells: all values that the feature can take, including those that do not occur.
+        edges: instead of `cells`, the numbers that separate the cells of a number.
 
     >>> rng = np.random.default_rng(0)
     >>> city, country = rng.choice(["dry", "wet"], 500), rng.choice(["dry", "wet"], 2000)
@@ -167,25 +158,25 @@ def ball_of_samples(
     KL(D′‖D) ≤ 0.04346
     """
     if (cells is None) == (edges is None):
-        raise ValueError("give the cells that a feature can fall in, or the edges between them")
+        raise ValueError("give either the cells of the feature, or the edges between them")
     samples = [np.asarray(sample) for sample in (shifted, training)]
     for name, sample in zip(("shifted", "training"), samples, strict=True):
         if sample.ndim != 1 or sample.size == 0:
-            raise ValueError(f"the {name} sample is empty, or not one feature an environment")
+            raise ValueError(f"the {name} sample is empty, or not one feature per environment")
     if cells is not None:
         there, here = (_in_cells(sample, cells) for sample in samples)
     else:
         cuts = np.asarray(edges, float)
         finite = cuts.ndim == 1 and cuts.size > 0 and bool(np.all(np.isfinite(cuts)))
         if not finite or not np.all(np.diff(cuts) > 0):
-            raise ValueError("edges must be rising numbers: the cells are between and beside them")
+            raise ValueError("edges must be increasing numbers: cells are between and beside them")
         there, here = (_between_edges(sample, cuts) for sample in samples)
     radius = divergence_of_samples(there, here, delta, divergence)
     if not math.isfinite(radius):
         raise ValueError(
-            f"a cell was never met in one of the samples, or too rarely, so that {divergence} may "
+            f"a cell never occurs in one of the samples, or too rarely, so that {divergence} may "
             "be infinite: choose total-variation or hellinger, which hold at once with it; other "
-            "cells need new samples, as these have been seen"
+            "cells need new samples, as these have been looked at"
         )
     words = f"estimated from {sum(there)} and {sum(here)} environments in {len(here)} cells"
     return Ball(divergence, radius, words, float(delta), (there, here))
@@ -194,13 +185,13 @@ def ball_of_samples(
 def _in_cells(sample: NDArray, cells: Sequence[Any]) -> Counts:
     known = {str(cell): 0 for cell in cells}
     if len(known) != len(cells) or not known:
-        raise ValueError("the cells must be told apart by their names")
+        raise ValueError("the cells must have different names, and there must be at least one")
     labels, counts = np.unique(sample.astype(str), return_counts=True)
     for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
         if label not in known:
             raise ValueError(
-                f"{label!r} is none of the cells that were declared: correct it if it is misspelt; "
-                "other cells need new samples, as these have been seen"
+                f"{label!r} is not one of the declared cells: correct it if it is misspelt; other "
+                "cells need new samples, as these have been looked at"
             )
         known[label] = count
     return tuple(known.values())
@@ -208,12 +199,6 @@ def _in_cells(sample: NDArray, cells: Sequence[Any]) -> Counts:
 
 def _between_edges(sample: NDArray, cuts: NDArray[np.float64]) -> Counts:
     if sample.dtype.kind not in "biuf" or not np.all(np.isfinite(sample)):
-        raise ValueError("edges cut finite numbers, and a sample holds something else")
+        raise ValueError("edges separate finite numbers, and a sample has another value")
     counts = np.bincount(np.searchsorted(cuts, sample), minlength=len(cuts) + 1)
     return tuple(counts.tolist())
-
-
-def _listed(part: Any) -> list[Any]:
-    if not isinstance(part, list):
-        raise ValueError("a ball's samples are lists of counts")
-    return part

@@ -2,71 +2,65 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.bounds import kl_categorical, kl_gaussian
+from pacbayes_control.certify.files import sha256
+from pacbayes_control.certify.ranges import EnvironmentRange, merged_ranges, ranges_from
 
-MASS_TOLERANCE = 1e-9  # how far from 1 a vector's sum may be and still be taken as rounding
+MASS_TOLERANCE = 1e-9  # how far from 1 a sum of probabilities may be by rounding
 
 
-class Seen(NamedTuple):
-    """Environments that a distribution depends on: a range of a stream."""
+class _Recorded:
+    """A distribution with a JSON record, in which every bit of it is kept."""
 
-    stream: str
-    seed: int
-    start: int
-    stop: int
+    def record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        raise NotImplementedError
 
-    def overlaps(self, other: Seen) -> bool:
-        """Whether any environment was drawn by the same random numbers as one of the other's."""
-        same = (self.stream, self.seed) == (other.stream, other.seed)
-        return same and self.start < other.stop and other.start < self.stop
+    def to_bytes(self) -> bytes:
+        """JSON text, from which `from_record` recovers every bit."""
+        return (json.dumps(self.record()) + "\n").encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that `to_bytes` makes."""
+        return sha256(self.to_bytes())
 
 
 @dataclass(frozen=True, eq=False)
-class Categorical:
+class Categorical(_Recorded):
     """A probability for each of finitely many policies.
 
-    The vector is checked and scaled to sum to one; what rounding is left is part of the meaning:
-    the distribution is `probabilities` divided by their exact sum. It carries with it which
-    environments it depends on, into files too: as a prior, it may only be used for others.
+    The vector is checked and scaled to sum to one. Its sum may still differ from 1 by rounding: the
+    distribution is defined as `probabilities` divided by their exact sum. It records which
+    environments it depends on, also in files: as a prior, it may be used only with others.
 
     >>> Categorical.uniform(4).probabilities
     array([0.25, 0.25, 0.25, 0.25])
     """
 
     probabilities: NDArray[np.float64]  # (policies,), at least 0
-    seen: tuple[Seen, ...] | None = ()  # environments that it depends on; None if nobody tells
+    seen: (
+        tuple[EnvironmentRange, ...] | None
+    ) = ()  # environments that it depends on; None if unknown
     rows: frozenset[str] = frozenset()  # the same for rows of tables, by their digests
 
     def __init__(
         self,
         probabilities: ArrayLike,
         name: str = "distribution",
-        seen: Iterable[Seen] | None = (),
+        seen: Iterable[EnvironmentRange] | None = (),
         rows: Iterable[str] = (),
     ) -> None:
-        try:
-            raw = np.asarray(probabilities)
-        except ValueError:  # rows of different lengths
-            raise ValueError(f"the {name} is not a row of numbers") from None
-        if raw.dtype.kind not in "biuf":
-            raise ValueError(f"the {name} is not a row of numbers")
-        p = raw.astype(float)
-        if p.ndim != 1 or p.size == 0:
-            raise ValueError(f"the {name} must be one row of numbers, not of shape {p.shape}")
-        if not np.all(np.isfinite(p)):
-            raise ValueError(
-                f"the {name} has a NaN or infinite entry at policy {_first(~np.isfinite(p))}"
-            )
+        p = _row_of_numbers(probabilities, name, "policy")
         if np.any(p < 0):
             at = _first(p < 0)
             raise ValueError(f"the {name} is negative ({p[at]:g}) at policy {at}")
@@ -86,9 +80,9 @@ class Categorical:
 
     @classmethod
     def uniform_over_distinct(cls, policies: NDArray) -> Categorical:
-        """The same probability for each distinct row, shared among rows that are equal.
+        """The same probability for each distinct row, divided among equal rows.
 
-        Equal policies cost the same everywhere, so nothing is gained by paying for each of them.
+        Equal policies have equal costs, so a bound is not tighter with a full share for each.
 
         >>> Categorical.uniform_over_distinct(np.array([[1.0], [2.0], [2.0]])).probabilities
         array([0.5 , 0.25, 0.25])
@@ -98,7 +92,7 @@ class Categorical:
 
     @classmethod
     def project(cls, raw: ArrayLike) -> Categorical:
-        """The nearest distribution by clipping and scaling: for what a solver returned.
+        """A distribution by clipping and scaling, for the result of a solver.
 
         >>> Categorical.project([-1e-9, 1.0 + 1e-5]).probabilities
         array([0., 1.])
@@ -116,7 +110,7 @@ class Categorical:
         return cls(p)
 
     def single(self) -> int:
-        """The policy that has all the mass; an error where it is shared.
+        """The policy that has all the mass; an error if there is more than one.
 
         >>> Categorical.one(2, 4).single()
         2
@@ -130,22 +124,22 @@ class Categorical:
         return self.probabilities.size
 
     def with_data_used(
-        self, ranges: Iterable[Seen] | None = (), rows: Iterable[str] = ()
+        self, ranges: Iterable[EnvironmentRange] | None = (), rows: Iterable[str] = ()
     ) -> Categorical:
-        """The same distribution, which depends on further environments; None if on unknown ones."""
+        """The same distribution with more environments that it depends on; None if unknown."""
         known = None if ranges is None or self.seen is None else (*self.seen, *ranges)
         return Categorical(self.probabilities, seen=known, rows=self.rows.union(rows))
 
     def kl(self, prior: Categorical) -> float:
-        """KL(self‖prior); an error, not infinity, where the prior has no mass and this has.
+        """KL(self‖prior); an error if the prior is zero where this distribution is not.
 
         >>> Categorical.one(0, 4).kl(Categorical.uniform(4)) == np.log(4)
         np.True_
         """
-        orphan = (self.probabilities > 0) & (prior.probabilities == 0)
-        if np.any(orphan):
+        infinite = (self.probabilities > 0) & (prior.probabilities == 0)
+        if np.any(infinite):
             raise ValueError(
-                f"the prior is zero at policy {_first(orphan)}, where the posterior is not: "
+                f"the prior is zero at policy {_first(infinite)}, where the posterior is not: "
                 "the divergence is infinite and nothing can be certified"
             )
         return kl_categorical(self.probabilities, prior.probabilities)
@@ -154,26 +148,18 @@ class Categorical:
         """Draw the indices of policies."""
         return rng.choice(len(self), size=size, p=self.probabilities)
 
-    def to_bytes(self) -> bytes:
-        """JSON text, from which `from_record` recovers every bit."""
-        record: dict[str, Any] = {
-            "kind": "categorical",
-            "probabilities": self.probabilities.tolist(),
-        }
+    def record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        record = {"kind": "categorical", "probabilities": self.probabilities.tolist()}
         if self.seen is not None:
             record |= {"seen": [list(part) for part in self.seen], "rows": sorted(self.rows)}
-        return (json.dumps(record) + "\n").encode()
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file that `to_bytes` makes."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return record
 
     @classmethod
     def from_record(cls, record: Any, name: str = "distribution") -> Categorical:
-        """The distribution that `to_bytes` wrote, from its JSON record.
+        """The distribution from its JSON record.
 
-        Earlier versions did not write which environments it has seen: that stays unknown.
+        In records of earlier versions, the environments that it depends on are unknown.
         """
         known = isinstance(record, dict) and record.get("kind") == "categorical"
         probabilities = record.get("probabilities") if known else None
@@ -183,16 +169,16 @@ class Categorical:
             return cls(probabilities, name=name, seen=None)
         rows = record.get("rows")
         if not isinstance(rows, list) or not all(_is_digest(row) for row in rows):
-            raise ValueError(f"the {name} does not say which rows of a table it has seen")
+            raise ValueError(f"the {name} does not say which rows of a table it depends on")
         return cls(probabilities, name, ranges_from(record.get("seen"), f"the {name}"), rows)
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalGaussian:
+class DiagonalGaussian(_Recorded):
     """Independent normal distributions of a policy's parameters, N(μ, diag(s)).
 
-    It carries with it which environments it depends on, into files too: as a prior, it may only be
-    used where the bound counts others.
+    It records which environments it depends on, also in files: as a prior, it may be used only with
+    others.
 
     >>> DiagonalGaussian([1.0, 2.0], 0.01).variance
     array([0.01, 0.01])
@@ -200,20 +186,20 @@ class DiagonalGaussian:
 
     mean: NDArray[np.float64]  # (parameters,)
     variance: NDArray[np.float64]  # (parameters,), positive
-    seen: tuple[Seen, ...] = ()  # sorted, and joined where ranges meet
+    seen: tuple[EnvironmentRange, ...] = ()  # environments that it depends on
 
     def __init__(
         self,
         mean: ArrayLike,
         variance: ArrayLike,
         name: str = "Gaussian distribution",
-        seen: Iterable[Seen] = (),
+        seen: Iterable[EnvironmentRange] = (),
     ) -> None:
-        mean = _numbers(mean, f"mean of the {name}")
+        mean = _row_of_numbers(mean, f"mean of the {name}", "parameter")
         variance = np.asarray(variance)
         if variance.ndim == 0:
             variance = np.full(mean.shape, variance)
-        variance = _numbers(variance, f"variance of the {name}")
+        variance = _row_of_numbers(variance, f"variance of the {name}", "parameter")
         if variance.shape != mean.shape:
             raise ValueError(
                 f"the {name} has {mean.size} means and {variance.size} variances: give one each"
@@ -223,8 +209,8 @@ class DiagonalGaussian:
             raise ValueError(
                 f"the {name} has variance {variance[at]:g} at parameter {at}: it must be positive"
             )
-        for array in (mean, variance):
-            array.setflags(write=False)
+        variance.setflags(write=False)
+        mean.setflags(write=False)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "variance", variance)
         object.__setattr__(self, "seen", merged_ranges(seen))
@@ -237,11 +223,11 @@ class DiagonalGaussian:
 
     @property
     def parameters_digest(self) -> str:
-        """SHA-256 of the means and the variances alone: which distribution it is."""
-        return hashlib.sha256(self.mean.tobytes() + self.variance.tobytes()).hexdigest()
+        """SHA-256 of the means and the variances alone."""
+        return sha256(self.mean.tobytes() + self.variance.tobytes())
 
-    def with_data_used(self, *more: Seen) -> DiagonalGaussian:
-        """The same distribution, which depends on further environments."""
+    def with_data_used(self, *more: EnvironmentRange) -> DiagonalGaussian:
+        """The same distribution with more environments that it depends on."""
         return DiagonalGaussian(self.mean, self.variance, seen=(*self.seen, *more))
 
     def kl(self, prior: DiagonalGaussian) -> float:
@@ -281,24 +267,18 @@ class DiagonalGaussian:
         """Draw policies; shape (size, parameters)."""
         return self.mean + np.sqrt(self.variance) * rng.standard_normal((size, len(self)))
 
-    def to_bytes(self) -> bytes:
-        """JSON text, from which `from_record` recovers every bit."""
-        record = {
+    def record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
             "kind": "diagonal gaussian",
             "mean": self.mean.tolist(),
             "variance": self.variance.tolist(),
             "seen": [list(part) for part in self.seen],
         }
-        return (json.dumps(record) + "\n").encode()
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file that `to_bytes` makes."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @classmethod
     def from_record(cls, record: Any, name: str = "Gaussian distribution") -> DiagonalGaussian:
-        """The distribution that `to_bytes` wrote, from its JSON record."""
+        """The distribution from its JSON record."""
         known = isinstance(record, dict) and record.get("kind") == "diagonal gaussian"
         mean = record.get("mean") if known else None
         variance = record.get("variance") if known else None
@@ -307,50 +287,23 @@ class DiagonalGaussian:
         return cls(mean, variance, name, ranges_from(record.get("seen"), f"the {name}"))
 
 
+D = TypeVar("D", Categorical, DiagonalGaussian)
+
+
 def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGaussian:
-    """Either kind of distribution, from its JSON record."""
+    """A distribution of either kind, from its JSON record."""
     if isinstance(record, dict) and record.get("kind") == "diagonal gaussian":
         return DiagonalGaussian.from_record(record, name)
     return Categorical.from_record(record, name)
 
 
-def merged_ranges(ranges: Iterable[Seen]) -> tuple[Seen, ...]:
-    """The same environments, in as few ranges as possible."""
-    merged: list[Seen] = []
-    for part in sorted(ranges):
-        last = merged[-1] if merged else None
-        if last and last[:2] == part[:2] and part.start <= last.stop:
-            merged[-1] = last._replace(stop=max(last.stop, part.stop))
-        else:
-            merged.append(part)
-    return tuple(merged)
-
-
-def ranges_from(record: Any, name: str) -> tuple[Seen, ...]:
-    """The environments that a record says something has seen; an error where it does not say."""
-    if not isinstance(record, list) or not all(_is_range(part) for part in record):
-        raise ValueError(
-            f"{name} does not say which environments it has seen: add "
-            '"seen", a list of [stream, seed, start, stop]; empty only if it has learnt from none'
-        )
-    return tuple(Seen(*part) for part in record)
-
-
 def _is_digest(row: Any) -> bool:
-    """Whether it is a digest of a row as `Costs.rows` makes them: a kind and 16 hex digits."""
+    """Whether it is a digest as in `Costs.rows`: a letter for the kind and 16 hex digits."""
     return isinstance(row, str) and re.fullmatch("[nvs][0-9a-f]{16}", row) is not None
 
 
-def _is_range(part: Any) -> bool:
-    return (
-        isinstance(part, list)
-        and [type(value) for value in part] == [str, int, int, int]
-        and 0 <= part[2] <= part[3]
-    )
-
-
 def check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:
-    """An error if the two are not over as many parameters."""
+    """An error unless both have the same number of parameters."""
     if len(posterior) != len(prior):
         raise ValueError(
             f"the posterior has {len(posterior)} parameters and the prior {len(prior)}: "
@@ -358,17 +311,18 @@ def check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> No
         )
 
 
-def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """A row of finite numbers, copied."""
+def _row_of_numbers(values: ArrayLike, name: str, entry: str) -> NDArray[np.float64]:
+    """A row of finite numbers, copied; an error calls its entries by the word `entry`."""
     try:
         raw = np.asarray(values)
     except ValueError:  # rows of different lengths
-        raw = np.empty(0)
+        raw = np.empty((), object)
     if raw.dtype.kind not in "biuf" or raw.ndim != 1 or raw.size == 0:
-        raise ValueError(f"the {what} is not a row of numbers")
+        found = f"an array of shape {raw.shape} and type {raw.dtype}"
+        raise ValueError(f"the {name} is not a row of numbers, but {found}")
     row = raw.astype(float)
     if not np.all(np.isfinite(row)):
-        raise ValueError(f"the {what} is NaN or infinite at parameter {_first(~np.isfinite(row))}")
+        raise ValueError(f"the {name} is NaN or infinite at {entry} {_first(~np.isfinite(row))}")
     return row
 
 

@@ -1,11 +1,11 @@
-"""Families that environments are drawn from, and how far one member is from another, exactly.
+"""Families of distributions of environments, and the divergence between two members, exactly.
 
-Each has `sample(rng, size)` and `divergence_from(training, name)`: D(self‖training), self being the
-shifted one, in closed form and rounded upwards; the names are those of `bounds.divergences`. It is
-infinite if self can be where training never is, unless the divergence allows for it.
+Each has `sample(rng, size)` and `divergence_from(training, name)`: D(self‖training), where self is
+the shifted one, in closed form and rounded upwards; the names are those of `bounds.divergences`. It
+is infinite if self has mass where training has none, unless the divergence allows for it.
 
-For all families but for total variation, one formula serves every divergence: that of
-ln E_D[(dD'/dD)^α], from which Rényi's, chi-squared (α = 2) and Hellinger's (α = ½) follow.
+Each family has formulas for kl, for total variation, and for ln E_D[(dD'/dD)^α], from which
+Rényi's, chi-squared (α = 2) and Hellinger's (α = ½) divergences follow.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pacbayes_control.bounds.divergences import named_divergence
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-12  # relative, and of each term where terms cancel
-TINY = 1e-15  # absolute, for what a few operations on numbers near 1 lose
-FAR = 690.0  # logits beyond it are of probabilities that underflow
+ROUNDING = 1e-12  # relative, and of each term if terms cancel
+TINY = 1e-15  # absolute rounding error of a few operations on numbers near 1
+FAR = 690.0  # logits beyond it belong to probabilities that underflow
 
 
 class Family(ABC):
@@ -125,7 +125,7 @@ class Beta(Family):
             return math.inf
         constant = float(scipy.special.betaln(a, b))
         terms = constant, -order * self._constant, (order - 1) * training._constant
-        # A logarithm of B loses digits of those of Γ that it is made of.
+        # A logarithm of B is a sum of logarithms of Γ, which cancel.
         largest = max(a + b, self.alpha + self.beta, training.alpha + training.beta)
         lost = 1 + 0.1 * (1 + order) * abs(math.lgamma(largest))
         lost *= 1 + _cancelled(order * self.alpha, (1 - order) * training.alpha)
@@ -134,12 +134,12 @@ class Beta(Family):
 
     def _total_variation(self, training: Beta) -> float:
         if max(self.alpha + self.beta, training.alpha + training.beta) > 1e7:
-            # There the logarithms of B are too coarse to tell where the densities cross.
+            # There the logarithms of B are too coarse to find where the densities cross.
             distance = self.divergence_from(training, "hellinger")
             return math.sqrt(distance * (2 - distance))
-        # By s = ln(x/(1-x)), so that both ends are told apart as finely as the middle. The ratio of
-        # the densities has at most one extremum, so it is 1 at most twice. More points than that
-        # do no harm: they add to what the sum has missed, and it is never above the truth.
+        # By s = ln(x/(1-x)), so that both ends are as finely resolved as the middle. The ratio of
+        # the densities has at most one extremum, so it is 1 at most twice. Further points do no
+        # harm: the sum grows towards the exact value, and never exceeds it.
         a, b = self.alpha - training.alpha, self.beta - training.beta
         constant = training._constant - self._constant
 
@@ -155,7 +155,7 @@ class Beta(Family):
                 points.add(cast(float, root))
         cuts = np.array(sorted(points))
         difference = np.diff(self._below(cuts) - training._below(cuts))
-        beyond = self._beyond() + training._beyond()  # counted as if all of it differed
+        beyond = self._beyond() + training._beyond()  # counted as if all of this mass differed
         return float(np.abs(difference).sum() / 2) + beyond + 1e-12
 
     def _below(self, s: Floats) -> Floats:
@@ -165,7 +165,7 @@ class Beta(Family):
         return np.where(s < 0, lower, 1 - scipy.special.betainc(self.beta, self.alpha, rest))
 
     def _beyond(self) -> float:
-        """The mass at both ends that no logit up to FAR reaches."""
+        """The mass at both ends that is beyond logits of ±FAR."""
         end = math.exp(-FAR)
         low = scipy.special.betainc(self.alpha, self.beta, end)
         return float(low + scipy.special.betainc(self.beta, self.alpha, end))
@@ -192,7 +192,7 @@ class Gaussian(Family):
 
     def _log_moment(self, training: Gaussian, order: float) -> float:
         s, t = self.std**2, training.std**2
-        mixed = order * t + (1 - order) * s  # the variance of the product, but for a factor
+        mixed = order * t + (1 - order) * s  # proportional to the variance of the product
         if not mixed > 0:
             return math.inf
         moved = order * (order - 1) * (self.mean - training.mean) ** 2 / (2 * mixed)
@@ -231,7 +231,7 @@ class Uniform(Family):
         return rng.uniform(self.low, self.high, size)
 
     def _overlap(self, training: Uniform) -> tuple[float, float, float]:
-        """Widths of both ranges, and of what they share."""
+        """Widths of both ranges, and of their intersection."""
         shared = min(self.high, training.high) - max(self.low, training.low)
         return self.high - self.low, training.high - training.low, max(shared, 0.0)
 
@@ -300,7 +300,7 @@ class Discrete(Family):
 
 @dataclass(frozen=True)
 class Product(Family):
-    """Independent parts, each of a family: an environment is drawn part by part."""
+    """Independent parts, each of a family."""
 
     parts: tuple[Family, ...]
 
@@ -316,7 +316,9 @@ class Product(Family):
     def _check_comparable(self, training: Any) -> None:
         super()._check_comparable(training)
         if len(self.parts) != len(training.parts):
-            raise ValueError(f"{len(self.parts)} parts in one product, {len(training.parts)}")
+            raise ValueError(
+                f"{len(self.parts)} parts in one product, {len(training.parts)} in the other"
+            )
         for part, other in zip(self.parts, training.parts, strict=True):
             part._check_comparable(other)
 
@@ -336,13 +338,13 @@ class Product(Family):
 
 
 def _cancelled(x: float, y: float) -> float:
-    """How many rounding errors of x + y the sum is off by, relatively; in units of ROUNDING."""
+    """A bound on the relative rounding error of x + y, in units of ROUNDING."""
     return 1e-3 * (abs(x) + abs(y)) / abs(x + y)
 
 
 def _check_range(low: float, high: float) -> None:
     if not (low < high and math.isfinite(low) and math.isfinite(high - low)):
-        raise ValueError(f"a range from {low} to {high} is none: two finite numbers, rising")
+        raise ValueError(f"the range from {low} to {high} is not two increasing finite numbers")
 
 
 def _outwards(terms: tuple[float, ...], order: float, more: float = 0.0) -> float:

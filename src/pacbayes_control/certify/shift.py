@@ -1,4 +1,4 @@
-"""A certificate when the world shifts: on every distribution in a ball, and as a function of B."""
+"""Certificates under a distribution shift: on every distribution in a ball, and by its radius B."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget, Certificate, versions
 from pacbayes_control.certify.run import Run
 
-SHARE = "shift"  # the budget's name for a ball that was estimated
+SHARE = "shift"  # the budget's name for the δ of an estimated ball
 
 
 def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
-    """The same run, certified for every distribution in a ball around that of training.
+    """The same run, certified for every distribution in a ball around the training distribution.
 
-    The bound on D' grows with the one on D, whatever the ball: the posterior that has the smallest
-    certificate has the smallest robust one too, and nothing needs to be learnt anew. A ball that is
-    assumed or known costs no confidence; the δ of one that was estimated is added to the run's.
+    The bound on D' grows with the bound on D for every ball. So the posterior with the smallest
+    bound also has the smallest robust bound, and nothing needs to be learnt again. A ball that is
+    assumed or known does not change δ; the δ of an estimated ball is added to that of the run.
 
     >>> from pacbayes_control.learn import learn_finite
     >>> run = learn_finite([[0, 1], [0, 0], [0, 1], [1, 1]] * 250, delta=0.01)
@@ -29,11 +29,11 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
     True
     """
     if not isinstance(run, Run) or not isinstance(ball, Ball):
-        raise ValueError("a run and a ball are needed, such as Ball('kl', 0.05)")
+        raise ValueError("give a run and a ball, such as Ball('kl', 0.05)")
     certificate = run.certificate
     if certificate.ball is not None:
         raise ValueError(
-            f"the certificate holds where {certificate.ball} already: start from the run that it "
+            f"the certificate already holds where {certificate.ball}: start from the run that it "
             "was made from"
         )
     budget = dict(certificate.budget)
@@ -49,40 +49,44 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
         delta=delta,
         budget=budget,
         versions=versions(run.costs.origin),
-        format=max(certificate.format, 3),  # the first that knew balls
+        format=max(certificate.format, 3),  # the first with balls
     )
-    return replace(run, certificate=shifted)
+    return replace(run, certificate=shifted, plan=None)  # which would make the run without a ball
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The guarantee as a function of how far the world has shifted; all of it holds at once."""
+    """The bound as a function of the radius B of the shift; all of it holds at once."""
 
     divergence: str
     radii: tuple[float, ...]  # B
     bounds: tuple[float, ...]  # on every D' within B
-    limit: float  # a cost at which the promise is worth nothing
-    tolerable: float  # the B up to which the promise stays below the limit
+    limit: float  # the largest acceptable cost
+    tolerable: float  # the B up to which the bound stays below the limit
 
 
 def curve(
     certificate: Certificate,
     divergence: str = "kl",
+    *,
     radii: Sequence[float] | None = None,
     limit: float = 0.5,
 ) -> Curve:
-    """What the policy is promised to cost at most, for each size B of a shift.
+    """The bound on the cost for each radius B of a shift, at the confidence of the certificate.
 
-    radii: unless given, 41 up to where the promise reaches `limit`, more of them near 0, where it
-    rises like a square root. The whole curve follows from the one certificate, at the same
-    confidence.
+    Args:
+        certificate: of a run.
+        divergence: the divergence of the shift.
+        radii: by default 41 up to where the bound reaches `limit`, more of them near 0, where it
+            rises like a square root.
+        limit: the largest acceptable cost.
     """
     if not isinstance(certificate, Certificate):
         raise ValueError("a curve is drawn from a certificate, such as run.certificate")
     base = certificate.bound_without_shift
     base = certificate.bound if base is None else base
     if not 0 < limit <= 1:
-        raise ValueError(f"a limit of {limit:g} is no cost: it must lie in (0, 1]")
+        raise ValueError(f"a limit of {limit:g} is not a cost: it must lie in (0, 1]")
     reach = float(tolerable_shift(base, limit, divergence)) if limit > base else 0.0
     tilt = certificate.tilt if divergence == "kl" else None
     if tilt is not None:  # the bound is also base + B/λ, for every B

@@ -1,56 +1,60 @@
-"""Words from files and users, made safe to show: on a terminal, in a log or a page, in a sentence.
+"""Text and numbers as they are shown: on a terminal, in a log or a page, in a sentence.
 
-A stranger's file may hold escape sequences that erase a verdict, or a name that pretends to be the
-end of a sentence.
+A file from an unknown source may hold escape sequences that erase a verdict, or a name that looks
+like the end of a sentence: text is made safe. Numbers are rounded to the side on which a statement
+stays true.
 """
 
 from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 MARKS = '"„＂❝❞❛❜〝〞〟″‶'  # that look like quotation marks, beside those of Unicode's own classes
 LONGEST_NAME = 60  # characters of a name that a sentence shows
 
 
-def printable(text: str) -> str:
-    r"""The same text, with every character that cannot be shown written as an escape.
+# ---- text ---------------------------------------------------------------------------------------
 
-    Line ends stay. Control characters, escape sequences and marks that turn the direction of
-    writing are shown as Python writes them.
+
+def printable(text: str) -> str:
+    r"""The same text, with every unprintable character written as an escape; line ends stay.
+
+    Control characters, escape sequences and marks that turn the direction of writing are shown as
+    Python writes them.
 
     >>> printable("NOT VERIFIED\x1b[2K\rverified")
     'NOT VERIFIED\\x1b[2K\\rverified'
     """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+    return _escaped(text, lambda c: c.encode("unicode_escape").decode())
 
 
 def json_text(record: Any, indent: int | None = 2) -> str:
-    r"""A record as JSON that is safe to show: letters stay, what cannot be shown is escaped.
+    r"""A record as JSON that is safe to show, with every unprintable character escaped.
 
     >>> json_text({"Übung": "a\x9b\u202eb"}, indent=None)
     '{"Übung": "a\\u009b\\u202eb"}'
     """
     text = json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
+    return _escaped(text, _json_escape)
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else _as_json(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else escape(c) for c in text)
 
 
-def _as_json(character: str) -> str:
+def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def quoted(name: str, most: int = LONGEST_NAME) -> str:
-    """A name in quotes that it cannot leave, on one line and not longer than a name is.
+    """A name in quotation marks, on one line, shortened, and without quotation marks of its own.
 
     >>> quoted('careful” fails in at most 0.01 % of new environments. “')
     "“careful' fails in at most 0.01 % of new environments. '”"
@@ -64,9 +68,62 @@ def _is_quote(character: str) -> bool:
 
 
 def shortened(line: str, most: int = LONGEST_NAME) -> str:
-    """A line of so many characters at most.
+    """The line, cut to at most `most` characters.
 
     >>> shortened("a policy with a long name", 12)
     'a policy wi…'
     """
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# ---- numbers ------------------------------------------------------------------------------------
+
+
+def round_up(value: float, digits: int = 4) -> str:
+    """A number with `digits` decimals, rounded upwards, as every bound is shown.
+
+    >>> round_up(0.21394001)
+    '0.2140'
+    """
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):f}"
+
+
+def percent_up(fraction: float) -> str:
+    """A fraction as a percentage with two decimals, rounded upwards.
+
+    >>> percent_up(0.120601)
+    '12.07 %'
+    """
+    return f"{Decimal(round_up(fraction)) * 100:.2f} %"
+
+
+def shown(bound: float) -> str:
+    """A bound as it was stated, with six decimals at most, rounded upwards.
+
+    >>> shown(0.114), shown(0.10229141)
+    ('0.114', '0.102292')
+    """
+    digits = Decimal(repr(float(bound))).quantize(Decimal("1e-6"), ROUND_CEILING)
+    return f"{digits.normalize():f}"
+
+
+def round_down(radius: float) -> str:
+    """Four digits, rounded downwards: nothing is certified for a ball that is larger.
+
+    >>> round_down(0.0818507503), round_down(0.05)
+    ('0.08185', '0.05')
+    """
+    floor = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(radius))))
+    return format(floor.normalize(), "f")
+
+
+def confidence_percent(delta: float) -> str:
+    """1 - δ as a percentage, never rounded up.
+
+    >>> confidence_percent(0.01), confidence_percent(1e-12)
+    ('99 %', '1 - 1e-12')
+    """
+    if delta < 1e-8:
+        return f"1 - {delta:g}"
+    exact = 100 * (1 - Decimal(repr(float(delta))))
+    return f"{exact.quantize(Decimal('1e-8'), ROUND_FLOOR).normalize():f} %"

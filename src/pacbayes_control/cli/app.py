@@ -1,4 +1,4 @@
-"""The application that the commands join, and its one way of failing."""
+"""The Typer application, its robots' commands, and its handling of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROBOTS = "pacbayes_control.commands"  # entry points: a robot's name, and its Ty
 
 
 class RobotCommands(TyperGroup):
-    """The commands of one robot, loaded when one of them is wanted."""
+    """The commands of one robot, loaded when one of them is needed."""
 
     def __init__(self, entry: EntryPoint) -> None:
         super().__init__(name=entry.name, help=f"Commands of the robot {entry.name}.")
@@ -49,7 +49,7 @@ class Commands(TyperGroup):
         return [*super().list_commands(ctx), *sorted(entry_points(group=ROBOTS).names)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of them; an error that tells where a command is that is a robot's own."""
+        """One of them; for a command of a robot, an error that says what to write."""
         if own := super().get_command(ctx, cmd_name):
             return own
         robots = [RobotCommands(entry) for entry in entry_points(group=ROBOTS)]
@@ -72,7 +72,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-# Some versions of Typer stand on Click and some carry a copy: its base class of errors, either way.
+# The base class of Click's errors: some versions of Typer use Click, some contain a copy of it.
 USAGE_ERRORS: Any = tuple(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
@@ -83,11 +83,11 @@ def main() -> None:
     """Run `pbc`: one clear line and exit code 2 for bad input, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no error
+            stream.reconfigure(errors="replace")  # a terminal may lack some characters
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _interrupt)  # to be stopped is to be interrupted
+        signal.signal(signal.SIGTERM, _interrupt)  # handled as Ctrl-C is
     warnings.showwarning = _show_warning
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that a home cannot be written to
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no warning for a read-only home
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
@@ -109,7 +109,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _complain_of(error: Exception) -> int:
-    """One line for bad input; a traceback for a fault of the program, without escape sequences."""
+    """One line for bad input; a traceback for a bug, without escape sequences."""
     if isinstance(error, BAD_INPUT):
         return complain(str(error) or type(error).__name__)
     sys.stderr.write(printable("".join(traceback.format_exception(error))))

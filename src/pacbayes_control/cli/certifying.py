@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from pacbayes_control.cli.app import app
+from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.cli.options import (
     METHODS,
     BallOption,
@@ -19,23 +21,27 @@ from pacbayes_control.cli.options import (
     write_json,
 )
 
+Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
 
-@app.command()
-def certify(
+
+@dataclass(frozen=True)
+class CertifyOptions:
+    """A table of costs, and how to certify it."""
+
     costs_file: Annotated[
         Path,
         typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
-    ],
-    delta: Delta = 0.01,
+    ]
+    delta: Delta = 0.01
     method: Annotated[
-        str | None,
+        Method | None,
         typer.Option(
             help=f"The certificate to use, decided on beforehand: {METHODS} "
             "With --ball kl:B and graded costs, tilted. Default: occam where the table has a "
             "single policy, kl otherwise."
         ),
-    ] = None,
-    prior: Prior = None,
+    ] = None
+    prior: Prior = None
     at_least: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,26 +49,26 @@ def certify(
             help="Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 "
             "such as 3,7-9 (repeatable).",
         ),
-    ] = None,
+    ] = None
     at_most: Annotated[
         list[str] | None,
         typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
-    ] = None,
+    ] = None
     solver: Annotated[
         str | None,
         typer.Option(
             help="Minimise by the paper's relative entropy programmes with this solver: clarabel "
             "(the default for constraints), scs, ecos, mosek."
         ),
-    ] = None,
-    ball: BallOption = None,
+    ] = None
+    ball: BallOption = None
     header: Annotated[
         bool | None,
         typer.Option(
             "--header/--no-header",
             help="Whether the first line is a header, where the table does not tell.",
         ),
-    ] = None,
+    ] = None
     graded: Annotated[
         bool,
         typer.Option(
@@ -70,13 +76,17 @@ def certify(
             help="The few rows with fractions in a table of 0 and 1 are environments, not a "
             "header or a summary.",
         ),
-    ] = False,
+    ] = False
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
-    ] = None,
-    force: Force = False,
-    json_file: JsonFile = None,
-) -> None:
+    ] = None
+    force: Force = False
+    json_file: JsonFile = None
+
+
+@app.command()
+@takes_record
+def certify(asked: CertifyOptions) -> None:
     """Certify a matrix of costs by every method that applies.
 
     One row an environment, one column a policy, costs from 0 (success) to 1 (failure). A CSV file
@@ -90,37 +100,39 @@ def certify(
     from pacbayes_control.certify.tables.campaigns import read_campaign, read_prior
     from pacbayes_control.learn import compare
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
+    from pacbayes_control.report.console import say
     from pacbayes_control.report.environments import hardest_records
-    from pacbayes_control.report.terminal import say, show_comparison
+    from pacbayes_control.report.terminal import show_comparison
 
-    check_json(json_file, costs_file)
-    if out_folder:
-        check_free(out_folder, force)
-    campaign = read_campaign(costs_file, header=header, graded=graded)
-    costs, weights = campaign.costs, campaign.prior
-    if prior and weights:
-        raise ValueError(f"{costs_file.name} has a prior of its own: give one, not two")
-    if prior:
-        weights = read_prior(prior, costs.names or costs.policies)
-    limits = [at_least_on(text, costs) for text in at_least or []]
-    limits += [at_most_on(text, costs) for text in at_most or []]
-    where = Ball.parse(ball) if ball is not None else None
-    comparison = compare(costs, delta, weights, method, limits, solver, where)
-    say(f"{costs_file}: {campaign.reading}.")
+    file, out = asked.costs_file, asked.out_folder
+    check_json(asked.json_file, file)
+    if out:
+        check_free(out, asked.force)
+    table = read_campaign(file, header=asked.header, graded=asked.graded)
+    costs, weights = table.costs, table.prior
+    if asked.prior and weights:
+        raise ValueError(f"{file.name} has a prior of its own: give one, not two")
+    if asked.prior:
+        weights = read_prior(asked.prior, costs.names or costs.policies)
+    limits = [at_least_on(text, costs) for text in asked.at_least or []]
+    limits += [at_most_on(text, costs) for text in asked.at_most or []]
+    ball = Ball.parse(asked.ball) if asked.ball is not None else None
+    comparison = compare(costs, asked.delta, weights, asked.method, limits, asked.solver, ball)
+    chosen = comparison.chosen
+    say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")
-    show_comparison(comparison, method or comparison.chosen.certificate.method)
-    if out_folder:
-        comparison.chosen.save(out_folder, overwrite=force)
-        say(f"\nThe run is in {out_folder}.")
-    posterior = comparison.chosen.posterior.probabilities
-    shares = {costs.name(i): float(posterior[i]) for i in range(costs.policies)}
+    show_comparison(comparison, asked.method or chosen.certificate.method)
+    if out:
+        chosen.save(out, overwrite=asked.force)
+        say(f"\nThe run is in {out}.")
+    posterior = chosen.posterior.probabilities
     write_json(
-        json_file,
+        asked.json_file,
         {
             "certificates": [run.certificate.to_dict() for run in comparison.runs],
-            "chosen": comparison.chosen.certificate.to_dict(),
-            "posterior": shares,
-            "hardest": hardest_records(comparison.chosen),
+            "chosen": chosen.certificate.to_dict(),
+            "posterior": {costs.name(i): float(posterior[i]) for i in range(costs.policies)},
+            "hardest": hardest_records(chosen),
         },
     )

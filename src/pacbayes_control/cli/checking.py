@@ -30,14 +30,15 @@ def check(
 
     Same seed, same cost; costs in [0, 1]; environments that look independent and make a difference;
     no global random state; the same in other processes; and how fast it is. Exit code 0 if all are
-    kept, 1 if not. A WARNING is no failure: read it.
+    kept, 1 if not. A WARNING is not a failure, but read it.
 
     Example: pbc check examples/cartpole.py:task
     """
     from pacbayes_control.certify.tables.campaigns import read_policies
-    from pacbayes_control.cli.loading import load_task
-    from pacbayes_control.report.terminal import say, show_checks
+    from pacbayes_control.report.console import say
+    from pacbayes_control.report.terminal import show_checks
     from pacbayes_control.rollouts.conformance import check_task, passed
+    from pacbayes_control.tasks.loading import load_task
 
     check_json(json_file, *([policies] if policies else []))
     rows = read_policies(Path(policies))[0] if policies else None
@@ -45,7 +46,7 @@ def check(
     show_checks(checks)
     good, warned = passed(checks), any(check.warning for check in checks)
     if not good:
-        say("A certificate for this task would be worth nothing: mend it first.")
+        say("A certificate for this task would be worth nothing: fix it first.")
     elif warned:
         say("No promise that was tried is broken. Read the WARNING before you rely on it.")
     else:

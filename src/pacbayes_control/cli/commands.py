@@ -1,6 +1,6 @@
-"""All commands, put together."""
+"""All commands: importing this module registers them."""
 
-from pacbayes_control.cli import (  # each joins the application
+from pacbayes_control.cli import (  # each adds its commands to the application
     certifying,
     checking,
     deploying,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pacbayes_control.cli.app import app
+from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.cli.options import (
     MOST,
     BallOption,
@@ -19,7 +20,7 @@ from pacbayes_control.cli.options import (
     check_json,
     check_picture,
     check_writable,
-    refuse_given,
+    refuse_set,
     run_folder,
     verified,
     write_json,
@@ -27,6 +28,7 @@ from pacbayes_control.cli.options import (
 
 if TYPE_CHECKING:
     from pacbayes_control.certify.balls import Ball
+    from pacbayes_control.deploy.monitor import Monitor
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Column = Annotated[
@@ -35,182 +37,240 @@ Column = Annotated[
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture: .svg or .png.")]
 
 
-@app.command()
-def shift(
-    context: typer.Context,
-    run: RunFolder,
-    ball: BallOption = None,
+@dataclass(frozen=True)
+class ShiftOptions:
+    """A run, and a ball of distributions, given or estimated."""
+
+    run: RunFolder
+    ball: BallOption = None
     shifted: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Or estimate B: a feature of environments out there."),
-    ] = None,
+    ] = None
     training: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
-    ] = None,
+    ] = None
     cells: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,…", help="All values that it can take, declared before the samples."
         ),
-    ] = None,
+    ] = None
     edges: Annotated[
         str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
-    ] = None,
+    ] = None
     shift_delta: Annotated[
-        float, typer.Option(help="Probability that the estimate of B may be too small.")
-    ] = 0.005,
+        float | None,
+        typer.Option(help="Probability that the estimate of B may be too small; default 0.005."),
+    ] = None
     divergence: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="kl, reverse-kl, total-variation, chi-squared, hellinger or renyi-ORDER."
+            help="kl (the default), reverse-kl, total-variation, chi-squared, hellinger or "
+            "renyi-ORDER."
         ),
-    ] = "kl",
-    limit: Annotated[
-        float, typer.Option(help="A cost at which the promise is worth nothing.")
-    ] = 0.5,
-    column: Column = None,
-    plot: Plot = None,
+    ] = None
+    limit: Annotated[float, typer.Option(help="A cost at which the promise is worth nothing.")] = (
+        0.5
+    )
+    column: Column = None
+    plot: Plot = None
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the run as certified in the ball.")
-    ] = None,
-    force: Force = False,
-    json_file: JsonFile = None,
-) -> None:
+    ] = None
+    force: Force = False
+    json_file: JsonFile = None
+
+
+@app.command()
+@takes_record
+def shift(asked: ShiftOptions) -> None:
     """How much a promise is worth when the world shifts.
 
     Shows the guarantee as a function of the shift B. With --ball, or with two samples to estimate
     one from, it is certified for every distribution in that ball. The run is verified first: exit
     code 1 if it does not hold.
 
-    Example: pbc shift runs/vehicle --ball kl:0.08 --out runs/vehicle-robust
+    Example: pbc shift runs/braking --ball kl:0.08 --out runs/braking-robust
     """
+    from pacbayes_control.certify.shift import curve, under_shift
+    from pacbayes_control.report.console import say
+    from pacbayes_control.report.terminal import show_certificate, show_curve
+
+    ball = _ball(asked)
+    run, out, plot = run_folder(asked.run), asked.out_folder, asked.plot
+    source = verified(run, asked.json_file)
+    divergence = ball.divergence if ball else asked.divergence or "kl"
+    result = curve(source.certificate, divergence, limit=asked.limit)
+    reach = result.tolerable if math.isfinite(result.tolerable) else None
+    record = {**asdict(result), "bound": result.bounds[0], "tolerable": reach}
+    robust = under_shift(source, ball) if ball else None
+    show_curve(result)
+    if robust:
+        show_certificate(robust)
+        record["certificate"] = robust.certificate.to_dict()
+        if out:
+            picture = run / "picture.svg"
+            attached = {"picture.svg": picture.read_bytes()} if picture.exists() else {}
+            robust.save(out, asked.force, attached)
+            say(f"\nThe run is in {out}.")
+    if plot:
+        from pacbayes_control.report.shift_pictures import draw_curve
+
+        certified = (ball.radius, robust.certificate.bound) if ball and robust else None
+        draw_curve(result, plot, certified)
+        say(f"Picture: {plot}")
+    write_json(asked.json_file, record)
+
+
+def _ball(asked: ShiftOptions) -> Ball | None:
+    """The given ball, or one estimated from two files; an error for options that do not fit."""
     from pacbayes_control.certify.balls import Ball
     from pacbayes_control.certify.run import check_free
-    from pacbayes_control.certify.shift import curve, under_shift
-    from pacbayes_control.report.terminal import say, show_certificate, show_curve
 
-    sampled = shifted is not None or training is not None
-    if ball is not None and sampled:
+    run, out = run_folder(asked.run), asked.out_folder
+    sampled = asked.shifted is not None or asked.training is not None
+    if asked.ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
     unused = {}
     if not sampled:
         for_samples = "is for samples: give --shifted and --training too"
         unused |= dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
-    if ball is not None:
+    if asked.ball is not None:
         unused["divergence"] = "has no use: the ball has one"
-    refuse_given(context, unused)
-    if out_folder and ball is None and not sampled:
+    refuse_set(asked, unused)
+    if out and asked.ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
-    run = run_folder(run)
-    inputs = [run, *(file for file in (shifted, training) if file)]
-    check_json(json_file, *inputs)
-    check_picture(plot, *inputs)
-    if out_folder:
-        check_free(out_folder, force)
-        if run.resolve() in (out_folder.resolve(), *out_folder.resolve().parents):
-            raise ValueError(
-                f"{out_folder} is the run itself, or in it: keep the new one elsewhere"
-            )
-    where = Ball.parse(ball) if ball is not None else None
+    inputs = [run, *(file for file in (asked.shifted, asked.training) if file)]
+    check_json(asked.json_file, *inputs)
+    check_picture(asked.plot, *inputs)
+    if out:
+        check_free(out, asked.force)
+        if run.resolve() in (out.resolve(), *out.resolve().parents):
+            raise ValueError(f"{out} is the run itself, or in it: keep the new one elsewhere")
     if sampled:
-        where = _estimated(shifted, training, shift_delta, divergence, cells, edges, column)
-    source = verified(run, json_file)
-    result = curve(source.certificate, where.divergence if where else divergence, limit=limit)
-    reach = result.tolerable if math.isfinite(result.tolerable) else None
-    record = {**asdict(result), "bound": result.bounds[0], "tolerable": reach}
-    robust = under_shift(source, where) if where else None
-    show_curve(result)
-    if robust:
-        show_certificate(robust)
-        record["certificate"] = robust.certificate.to_dict()
-        if out_folder:
-            picture = run / "picture.svg"
-            attached = {"picture.svg": picture.read_bytes()} if picture.exists() else {}
-            robust.save(out_folder, force, attached)
-            say(f"\nThe run is in {out_folder}.")
-    if plot:
-        from pacbayes_control.report.shift_pictures import draw_curve
-
-        certified = (where.radius, robust.certificate.bound) if where and robust else None
-        draw_curve(result, plot, certified)
-        say(f"Picture: {plot}")
-    write_json(json_file, record)
+        return _estimated(asked)
+    return Ball.parse(asked.ball) if asked.ball is not None else None
 
 
-def _estimated(
-    shifted: Path | None,
-    training: Path | None,
-    delta: float,
-    divergence: str,
-    cells: str | None,
-    edges: str | None,
-    column: str | None,
-) -> Ball:
-    """A ball from two files of a feature."""
+def _estimated(asked: ShiftOptions) -> Ball:
+    """A ball estimated from two files with values of a feature."""
     from pacbayes_control.certify.balls import ball_of_samples
     from pacbayes_control.certify.tables.columns import numbers, read_feature
 
-    if shifted is None or training is None:
+    cells, edges, column = asked.cells, asked.edges, asked.column
+    if asked.shifted is None or asked.training is None:
         raise ValueError("an estimate needs both samples: --shifted and --training")
     if (cells is None) == (edges is None):
         raise ValueError("say what the feature can be: either --cells A,B,… or --edges X,Y,…")
-    if shifted.resolve() == training.resolve():
-        raise ValueError(f"{shifted} cannot be both samples: they are of different environments")
+    if asked.shifted.resolve() == asked.training.resolve():
+        raise ValueError(
+            f"{asked.shifted} cannot be both samples: they are of different environments"
+        )
     numeric = edges is not None
-    there, here = (read_feature(file, column, numeric) for file in (shifted, training))
+    files = (asked.shifted, asked.training)
+    there, here = (read_feature(file, column, numeric) for file in files)
     names = [name.strip() for name in cells.split(",")] if cells is not None else None
     for sample in (there, here) if names else ():
         if str(sample[0]) not in (names or ()) and column is None:
             raise ValueError(
-                f"{sample[0]!r} is none of the cells; if it is a header, say --column {sample[0]}"
+                f"{sample[0]!r} is not one of the cells; if it is a header, say --column "
+                f"{sample[0]}"
             )
     cuts = numbers(edges.split(","), "--edges") if edges is not None else None
-    return ball_of_samples(there, here, delta, divergence, names, cuts)
+    delta = 0.005 if asked.shift_delta is None else asked.shift_delta
+    return ball_of_samples(there, here, delta, asked.divergence or "kl", cells=names, edges=cuts)
 
 
-@app.command()
-def monitor(
+@dataclass(frozen=True)
+class MonitorOptions:
+    """A promise, and outcomes to compare with it."""
+
     run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder of a run; or give --bound.")
-    ] = None,
+        Path | None, typer.Argument(metavar="RUN", help="Folder of a run; or give --promise.")
+    ] = None
     outcomes: Annotated[
         Path | None,
         typer.Argument(metavar="[OUTCOMES]", help="CSV file of costs, in order: 0/1, or between."),
-    ] = None,
-    outcome: Annotated[list[float] | None, typer.Option(help="A single cost (repeatable).")] = None,
+    ] = None
+    outcomes_file: Annotated[
+        Path | None, typer.Option("--outcomes", metavar="FILE", help="The same, as an option.")
+    ] = None
+    outcome: Annotated[list[float] | None, typer.Option(help="A single cost (repeatable).")] = None
     failures: Annotated[
         int | None,
         typer.Option(min=0, max=MOST, help="Failures, where only their number is known."),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")
-    ] = None,
-    bound: Annotated[
-        float | None, typer.Option(help="Without a run: the cost that was promised at most.")
-    ] = None,
+    ] = None
+    trials: Annotated[int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")] = (
+        None
+    )
+    promise: Annotated[
+        float | None,
+        typer.Option(metavar="COST", help="Without a run: the cost that was promised at most."),
+    ] = None
     delta: Annotated[
         float | None,
-        typer.Option(help="With --bound: its probability of error; 0.01 unless given."),
-    ] = None,
+        typer.Option(help="With --promise: its probability of error; 0.01 unless given."),
+    ] = None
     alpha: Annotated[
         float | None,
         typer.Option(help="Rate of false alarms, fixed from the start; 0.05 unless given."),
-    ] = None,
+    ] = None
     state: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File that keeps the outcomes so far, to append to."),
-    ] = None,
+    ] = None
     again: Annotated[
         bool, typer.Option("--again", help="Count all of a file, also if it looks familiar.")
-    ] = False,
+    ] = False
     grown: Annotated[
         bool, typer.Option("--grown", help="Count what a file has beyond an earlier state of it.")
-    ] = False,
-    column: Column = None,
-    plot: Plot = None,
-    json_file: JsonFile = None,
-) -> None:
+    ] = False
+    column: Column = None
+    plot: Plot = None
+    json_file: JsonFile = None
+    bound: Annotated[float | None, typer.Option(hidden=True)] = None
+
+    def __post_init__(self) -> None:
+        if self.bound is not None:
+            raise ValueError(f"--bound is --promise now: write --promise {self.bound:g}")
+        if self.again and self.grown:
+            raise ValueError("--again counts all of a file, --grown a part: give one of them")
+        if (self.failures is None) != (self.trials is None):
+            raise ValueError("--failures and --trials belong together")
+        if self.promise is None and self.delta is not None:
+            raise ValueError("--delta is for --promise: a run knows its own")
+        if self.promise is None and self.run is None:
+            raise ValueError("give the folder of a run, or --promise if there is none")
+        if self.promise is not None and self.outcomes is not None:
+            raise ValueError("give a run or --promise, not both")
+        if self.promise is not None and self.run is not None:
+            raise ValueError(
+                f"with --promise there is no run: if {self.run} holds outcomes, give it as "
+                f"--outcomes {self.run}"
+            )
+        if self.outcomes is not None and self.outcomes_file is not None:
+            raise ValueError("give the outcomes once, after the run or as --outcomes")
+        if self.run and self.outcomes and self.run.is_file() and self.outcomes.is_dir():
+            raise ValueError(f"the run comes first: pbc monitor {self.outcomes} {self.run}")
+        if self.file is None and (self.again or self.grown or self.column is not None):
+            raise ValueError("--again, --grown and --column are for a file of outcomes: give one")
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run, if one is given."""
+        return run_folder(self.run) if self.run else None
+
+    @property
+    def file(self) -> Path | None:
+        """The file of outcomes, if one is given."""
+        return self.outcomes or self.outcomes_file
+
+
+@app.command()
+@takes_record
+def monitor(asked: MonitorOptions) -> None:
     """Is the promise still holding out there?
 
     Weighs the outcomes of a deployment against a certificate. The verdict and the interval may be
@@ -218,68 +278,69 @@ def monitor(
     run is verified first: exit code 1 if it does not hold. The state tells which run was verified,
     so that this is not repeated for as long as the run stays the same.
 
-    Example: pbc monitor runs/vehicle flights.csv --state vehicle.json --plot vehicle.svg
-    """
-    from pacbayes_control.certify.tables.columns import checked_outcomes, read_outcomes
-    from pacbayes_control.deploy.monitor import Monitor, Promise
-    from pacbayes_control.deploy.monitor.state import fingerprint, read_state
-    from pacbayes_control.report.terminal import say, show_report
+    Example: pbc monitor runs/braking trials.csv --state braking.json --plot braking.svg
 
-    if again and grown:
-        raise ValueError("--again counts all of a file, --grown a part: give one of them")
-    if (failures is None) != (trials is None):
-        raise ValueError("--failures and --trials belong together")
-    if bound is not None:  # then the one file is of outcomes
-        if outcomes:
-            raise ValueError("give a run or --bound, not both")
-        run, outcomes = None, run
-    elif delta is not None:
-        raise ValueError("--delta is for --bound: a run knows its own")
-    elif run is None:
-        raise ValueError("give the folder of a run, or --bound if there is none")
-    elif outcomes and run.is_file() and outcomes.is_dir():
-        raise ValueError(f"the run comes first: pbc monitor {outcomes} {run}")
-    if outcomes is None and (again or grown or column is not None):
-        raise ValueError("--again, --grown and --column are for a file of outcomes: give one")
-    run = run_folder(run) if run else None
-    check_apart(plot, json_file)
-    inputs = [path for path in (run, outcomes, state) if path]
-    check_json(json_file, *inputs)
+    Example: pbc monitor --promise 0.114 --failures 2 --trials 20
+    """
+    from pacbayes_control.deploy.monitor import Monitor
+    from pacbayes_control.deploy.monitor.state import fingerprint
+    from pacbayes_control.report.console import say
+    from pacbayes_control.report.terminal import show_report
+
+    run, plot, state = asked.folder, asked.plot, asked.state
+    check_apart(plot, asked.json_file)
+    inputs = [path for path in (run, asked.file, state) if path]
+    check_json(asked.json_file, *inputs)
     check_picture(plot, *inputs)
-    check_writable(state, *(path for path in (run, outcomes) if path))
-    if bound is not None:
-        certificate = Promise(bound, 0.01 if delta is None else delta)
-    else:
-        assert run is not None
-        known = read_state(state)["verified"] if state and state.exists() else None
-        certificate = verified(run, json_file, known).certificate
+    check_writable(state, *(path for path in (run, asked.file) if path))
+    certificate = _promised(asked)
     if state and state.exists():
-        watched = Monitor.load(state, certificate, alpha)
+        watched = Monitor.load(state, certificate, asked.alpha)
     else:
-        watched = Monitor(certificate, 0.05 if alpha is None else alpha)
+        watched = Monitor(certificate, 0.05 if asked.alpha is None else asked.alpha)
     before = watched.trials, watched.verified
     watched.verified = fingerprint(run) if run else None
-    if outcomes:
-        costs = read_outcomes(outcomes, column)
-        repeated = "again" if again else "grown" if grown else None
-        watched.observe_file(outcomes.name, costs, repeated)
-    if outcome:
-        watched.observe(checked_outcomes(outcome, "--outcome"))
-    if failures is not None and trials is not None:
-        watched.observe_counts(failures, trials)
-    if watched.trials == 0:
-        raise ValueError(
-            "there are no outcomes: give a file, --outcome, or --failures and --trials"
-        )
+    _observe(watched, asked)
     report = watched.report()
-    show_report(report, drawn_afresh=getattr(certificate, "policy", 0) is None)
+    show_report(report, drawn_afresh=run is not None and certificate.policy is None)
     if plot:
         from pacbayes_control.report.shift_pictures import draw_monitor
 
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")
-    write_json(json_file, report.to_dict())
+    write_json(asked.json_file, report.to_dict())
     if state and before != (watched.trials, watched.verified):
-        watched.save(state)  # last: what fails before it can be repeated
+        watched.save(state)  # last, so that the command can be repeated after an earlier error
     if state:
         say(f"{state}: {watched.trials - before[0]:,} outcomes added, {watched.trials:,} in all.")
+
+
+def _promised(asked: MonitorOptions) -> Any:
+    """The verified certificate of a run, or the given promise."""
+    from pacbayes_control.deploy.monitor import Promise
+    from pacbayes_control.deploy.monitor.state import read_state
+
+    run, state = asked.folder, asked.state
+    if run is None:
+        assert asked.promise is not None
+        return Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
+    known = read_state(state)["verified"] if state and state.exists() else None
+    return verified(run, asked.json_file, known).certificate
+
+
+def _observe(watched: Monitor, asked: MonitorOptions) -> None:
+    """Add the given outcomes; an error if there are none at all."""
+    from pacbayes_control.certify.tables.columns import checked_outcomes, read_outcomes
+
+    if asked.file:
+        costs = read_outcomes(asked.file, asked.column)
+        repeated = "again" if asked.again else "grown" if asked.grown else None
+        watched.observe_file(asked.file.name, costs, repeated)
+    if asked.outcome:
+        watched.observe(checked_outcomes(asked.outcome, "--outcome"))
+    if asked.failures is not None and asked.trials is not None:
+        watched.observe_counts(asked.failures, asked.trials)
+    if watched.trials == 0:
+        raise ValueError(
+            "there are no outcomes: give a file, --outcome, or --failures and --trials"
+        )

@@ -1,6 +1,6 @@
-"""Ctrl-C in the command: one line and exit code 130, whenever it comes.
+"""Ctrl-C in the command: one line and exit code 130, at any moment.
 
-Only light modules are imported here: the command imports it first.
+Only light modules are imported here, because the command imports this module first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.working = False  # whether a command can put things in order
+        self.working = False  # whether a command runs, which can stop its workers
         self.came = False
-        self.told = False  # whether the one line has been said
+        self.told = False  # whether the line was printed
 
     def install(self) -> None:
         """Handle SIGINT from now on, unless the process was started to ignore it."""
@@ -40,7 +40,7 @@ class Interruption:
         raise KeyboardInterrupt
 
     def end(self) -> None:
-        """Say so, and end the process at once."""
+        """Print the line, and end the process at once."""
         if os.isatty(2):
             os.write(2, SHOW_CURSOR)
         if not self.told:
@@ -48,7 +48,7 @@ class Interruption:
         os._exit(INTERRUPTED)
 
     def _unraisable(self, lost: sys.UnraisableHookArgs) -> None:
-        """An interruption that nothing could pass on, as in a finaliser, still ends the process."""
+        """End the process also if KeyboardInterrupt was raised in a finaliser, which loses it."""
         if issubclass(lost.exc_type, KeyboardInterrupt):
             self.end()
         sys.__unraisablehook__(lost)

@@ -1,9 +1,10 @@
-"""Options that several commands have, and what they write."""
+"""Options that several commands share, checks of them, and JSON output."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,12 +39,6 @@ WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, max=4096, help="Processes to roll out in; default all cores."),
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler", metavar="ADDRESS", help="Roll out on the Dask cluster with this scheduler."
-    ),
-]
 BallOption = Annotated[
     str | None,
     typer.Option(
@@ -52,7 +47,7 @@ BallOption = Annotated[
         help="Certify for every distribution this close to the training's, such as kl:0.08.",
     ),
 ]
-MOST = 1_000_000_000  # of anything that is counted
+MOST = 1_000_000_000  # largest number of environments, trials or rollouts
 Draws = Annotated[
     int,
     typer.Option(
@@ -71,7 +66,7 @@ METHODS = (
 
 
 def check_writable(json_file: Path | None, *inputs: Path) -> None:
-    """An error for a file that cannot be written, or is an input: before the work, not after it."""
+    """Raise ValueError, before the work, if a file cannot be written or is an input."""
     for path in inputs:
         if json_file and json_file.resolve() == path.resolve():
             raise ValueError(f"{json_file} is the input: write to another file")
@@ -84,43 +79,43 @@ def check_writable(json_file: Path | None, *inputs: Path) -> None:
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
-    """The same for JSON; where that goes to standard output, all words go to standard error."""
-    from pacbayes_control.report.terminal import out
+    """As `check_writable`; if JSON goes to standard output, all other text goes to stderr."""
+    from pacbayes_control.report.console import out
 
     out.stderr = str(json_file) == "-"
     check_writable(json_file, *inputs)
 
 
 def check_picture(picture: Path | None, *inputs: Path) -> None:
-    """The same for a picture, whose name tells its format."""
+    """As `check_writable`, for a picture; the suffix of its name is its format."""
     if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
         raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
     check_writable(picture, *inputs)
 
 
 def check_apart(picture: Path | None, json_file: Path | None) -> None:
-    """An error for one file that is to be both."""
+    """Raise ValueError if the picture and the JSON would be the same file."""
     if picture and json_file and picture.resolve() == json_file.resolve():
         raise ValueError(f"{picture} cannot be both the picture and the JSON")
 
 
 def beside(folder: Path, suffix: str) -> Path:
-    """A name next to a run's folder, however that was named: as . or with a slash at its end."""
+    """A path next to a run's folder, also if that is given as `.` or `..`."""
     whole = folder.resolve()
     plain = folder.name not in ("", "..")
     return (folder if plain else whole).with_name(f"{whole.name}{suffix}")
 
 
-def refuse_given(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """An error for an option that was given and has no effect, with the reason: none is ignored."""
+def refuse_set(asked: Any, unused: Mapping[str, str]) -> None:
+    """Raise ValueError if an option differs from its default and has no effect."""
+    usual = {each.name: each.default for each in fields(asked)}
     for name, reason in unused.items():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if getattr(asked, name) != usual[name]:
             raise ValueError(f"--{name.replace('_', '-')} {reason}")
 
 
 def write_json(json_file: Path | None, record: Any) -> None:
-    """The result of a command, for machines, where it was asked for."""
+    """Write the result of a command as JSON, if a file was given."""
     if json_file is None:
         return
     text = json_text(record) + "\n"
@@ -131,7 +126,7 @@ def write_json(json_file: Path | None, record: Any) -> None:
 
 
 def run_folder(path: Path) -> Path:
-    """The folder of a run, given as that or as the path of its certificate.json."""
+    """The folder of a run, from its path or that of its certificate.json."""
     folder = path.parent if path.name == "certificate.json" and path.is_file() else path
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {path}")
@@ -141,9 +136,9 @@ def run_folder(path: Path) -> Path:
 def verified(
     folder: Path, json_file: Path | None, known: Mapping[str, str] | None = None
 ) -> Run[Any]:
-    """A run, if it holds; otherwise the reason in a line, and exit code 1.
+    """A verified run; if verification fails, print the reason and exit with code 1.
 
-    known: the fingerprint of a run that was verified before, for which no bound is recomputed.
+    known: the fingerprint of a run that was verified before; its bound is not recomputed.
     """
     from pacbayes_control.certify.run import AlteredRun, Run
     from pacbayes_control.deploy.monitor.state import fingerprint
@@ -152,7 +147,7 @@ def verified(
 
     try:
         if known is not None:
-            run = Run.load(folder)  # first: its files are plain ones, and whole
+            run = Run.load(folder)  # first: it checks that the files are regular and complete
             if known == fingerprint(folder):
                 return run
         with working("verifying"):

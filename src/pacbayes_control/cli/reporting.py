@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -38,7 +38,7 @@ def report(
         str | None, typer.Option("--format", help="Of the plots: svg (the default), pdf or png.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is no page of this command.")
+        bool, typer.Option("--force", help="Replace a file that this command did not write.")
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -46,9 +46,9 @@ def report(
 
     The run is verified first. Exit code 1 if it does not hold, as for `pbc verify`.
 
-    Example: pbc report runs/vehicle --out vehicle.html
+    Example: pbc report runs/braking --out braking.html
     """
-    from pacbayes_control.report.terminal import say, working
+    from pacbayes_control.report.console import say, working
 
     folder = run_folder(run)
     check_json(json_file, folder)
@@ -60,11 +60,11 @@ def report(
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
     loaded = verified(folder, json_file)
 
-    from pacbayes_control.cli.loading import load_task
     from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.page import write_page
-    from pacbayes_control.report.plots import write_plots
-    from pacbayes_control.report.replay import not_reproduced
+    from pacbayes_control.report.plots import PlotFormat, write_plots
+    from pacbayes_control.report.words import not_reproduced
+    from pacbayes_control.tasks.loading import load_task
     from pacbayes_control.tasks.registry import recorded_environments
 
     own = load_task(task) if task else None
@@ -76,7 +76,7 @@ def report(
     if warning := not_reproduced(written.again):
         say(f"NOT REPRODUCED: {warning}", style="bold red")
     if plots:
-        for file in write_plots(loaded, plots, plot_format or "svg"):
+        for file in write_plots(loaded, plots, cast(PlotFormat, plot_format or "svg")):
             say(f"Plot: {file}")
     write_json(
         json_file,
@@ -103,7 +103,7 @@ def _pictures(folder: Path) -> dict[str, bytes]:
 
 
 def _check_page(page: Path, folder: Path, force: bool) -> None:
-    """An error for a page that cannot be written, or would replace what is not a page."""
+    """Raise ValueError if the page cannot be written, or would replace another kind of file."""
     if folder.resolve() in page.resolve().parents:
         raise ValueError(f"{page} lies in {folder}, whose files are sealed: write elsewhere")
     if page.is_dir():
@@ -115,7 +115,9 @@ def _check_page(page: Path, folder: Path, force: bool) -> None:
         from pacbayes_control.report.page import is_page
 
         if not is_page(page):
-            raise ValueError(f"{page} is no page of pbc report: choose another name, or --force")
+            raise ValueError(
+                f"{page} was not written by pbc report: choose another name, or --force"
+            )
 
 
 def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> None:

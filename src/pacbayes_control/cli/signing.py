@@ -44,9 +44,9 @@ def sign(
 
     The signature is kept in the run, as manifest.json.sig. Exit code 1 if the run does not hold.
 
-    Example: pbc sign runs/vehicle --key ~/.ssh/id_ed25519
+    Example: pbc sign runs/braking --key ~/.ssh/id_ed25519
     """
-    from pacbayes_control.report.terminal import say
+    from pacbayes_control.report.console import say
     from pacbayes_control.verify.signing import needs_touch
     from pacbayes_control.verify.signing import sign as sign_run
 

@@ -47,14 +47,14 @@ def verify(
     Exit code 0 if it holds, 1 if it does not, a file was altered, the key did not sign it, or
     rollouts or a table are not those that it rests on; 2 if the run cannot be read.
 
-    Example: pbc verify runs/vehicle
+    Example: pbc verify runs/braking
 
-    Example: pbc verify runs/vehicle --again 100
+    Example: pbc verify runs/braking --again 100
 
     Example: pbc verify runs/campaign --costs examples/campaign.csv
     """
     from pacbayes_control.certify.run import AlteredRun
-    from pacbayes_control.report.terminal import say, working
+    from pacbayes_control.report.console import say, working
     from pacbayes_control.verify import InvalidCertificate
     from pacbayes_control.verify import verify as verify_run
 
@@ -105,9 +105,9 @@ def verify(
 
 
 def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
-    """Some of a run's rollouts, run again with a task of the user's or one of ours."""
-    from pacbayes_control.cli.loading import load_task
+    """Some of a run's rollouts, run again with the given task or the recorded one."""
     from pacbayes_control.rollouts.again import roll_out_again
+    from pacbayes_control.tasks.loading import load_task
     from pacbayes_control.tasks.registry import recorded_environments, recorded_task
 
     if place is not None:
@@ -124,10 +124,10 @@ def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
 
 
 def _check_table(run: Run[Any], file: Path) -> str:
-    """Raise unless a run rests on this very table: its bytes, its costs and its names."""
+    """Raise InvalidCertificate unless a run rests on this table: bytes, costs and names."""
     import numpy as np
 
-    from pacbayes_control.certify.run import hash_file
+    from pacbayes_control.certify.files import hash_file
     from pacbayes_control.certify.tables.campaigns import read_campaign
     from pacbayes_control.verify import InvalidCertificate
 

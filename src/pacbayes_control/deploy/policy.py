@@ -1,4 +1,4 @@
-"""A certified policy on the robot: drawn once an episode, as the certificate means it."""
+"""A certified policy on the robot, drawn once per episode, as the certificate assumes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pacbayes_control.verify import verify
 
 
 class DeployedPolicy:
-    """What a run certifies, with the `predict` that everyone knows.
+    """The certified policy of a run, with a method `predict` as in Stable-Baselines3.
 
     A certificate for a posterior is about policies drawn from it, one for each environment: call
-    `reset` when an episode begins, and a policy is drawn and kept until the next. The mean of the
-    posterior is another policy, for which nothing was proved.
+    `reset` when an episode begins to draw a policy, which is used until the next reset. The mean of
+    the posterior is another policy, for which nothing is certified.
 
-    The draws come from a seed of the system's, another one after each restart: the promise is about
-    fresh draws. It is kept as `seed`: note it down to repeat the draws by giving it again.
+    By default the draws come from a seed of the operating system, a new one after each restart, as
+    the certificate is about fresh draws. It is kept as `seed`: pass it again to repeat the draws.
 
     >>> import pacbayes_control as pbc
-    >>> from pacbayes_control.robots import Vehicle
-    >>> task = Vehicle()
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> task = Stopping()
     >>> costs = pbc.evaluate(task, task.policies, task.environments(100, stream="train"))
     >>> robot = DeployedPolicy(pbc.learn_finite(costs), task)
     >>> robot.reset()
-    >>> action, _ = robot.predict(np.full(20, 5.0))  # depths along the rays: turn or go straight
+    >>> action, _ = robot.predict(np.array([0.3]))  # how far it has come: how far to go on
     """
 
     def __init__(self, run: Run[Any] | str | Path, task: Task, seed: int | None = None) -> None:
-        """Deploy a run, or the run in a folder; a seed of an earlier one repeats its draws."""
+        """Deploy a run, or the run in a folder; the seed of an earlier one repeats its draws."""
         self.run = run if isinstance(run, Run) else verify(run).run
         self.task = as_task(task, needed=())
         if self.task.act is None and self.task.actor is None:
@@ -46,7 +46,7 @@ class DeployedPolicy:
         if mine is not None and trained != mine:
             raise ValueError(f"the run is about {trained} policies, and the task has {mine} ones")
         if isinstance(self.run.posterior, Categorical) and self.run.costs.parameters is None:
-            raise ValueError("the run holds no parameters of its policies: nothing can be deployed")
+            raise ValueError("the run has no parameters of its policies: nothing can be deployed")
         self.seed: Any = np.random.SeedSequence().entropy if seed is None else seed
         self._rng = np.random.default_rng(self.seed)
         self._policy: NDArray | None = None
@@ -67,7 +67,7 @@ class DeployedPolicy:
         return self._policy
 
     def reset(self) -> None:
-        """Begin an episode: draw a policy from the posterior, and keep it until the next."""
+        """Begin an episode: draw a policy from the posterior, and use it until the next reset."""
         run = self.run
         if run.certificate.policy is not None:
             self._policy = run.costs.parameters[run.certificate.policy]  # type: ignore[index]
@@ -83,13 +83,17 @@ class DeployedPolicy:
     def predict(
         self,
         observation: NDArray,
-        state: None = None,  # noqa: ARG002 - for the habit: nothing is carried between steps
+        state: None = None,  # noqa: ARG002 - as in Stable-Baselines3; policies have no state
         episode_start: bool = False,
         deterministic: bool = False,
     ) -> tuple[NDArray, None]:
-        """The action for an observation; `episode_start` draws a new policy first.
+        """The action for an observation.
 
-        deterministic: an error unless the certificate is for one policy.
+        Args:
+            observation: of the robot.
+            state: ignored.
+            episode_start: draw a new policy first.
+            deterministic: raise an error unless the certificate is for one policy.
         """
         if deterministic and not self.deterministic:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Every certificate that applies to the same costs, side by side, and one chosen in advance."""
+"""All certificates that apply to the same costs, side by side, and the one chosen in advance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import Costs, prior_for
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import METHODS, PAC_BAYES, TILTED
+from pacbayes_control.certify.priors import prior_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn.finite import learn_best, learn_finite, usual_method
@@ -22,7 +23,7 @@ BEST = "best"  # the smallest of several certificates, each at its share of δ
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs that are each valid on their own, and the one that was chosen before the costs."""
+    """Runs that are each valid on their own, and the one chosen before the costs were seen."""
 
     runs: tuple[Run[Categorical], ...]
     chosen: Run[Categorical]
@@ -39,11 +40,18 @@ def compare(
 ) -> Comparison:
     """Certify the same costs by every method that applies.
 
-    `method` is the one that counts, chosen without a look at the costs: a name, or "best" for the
-    smaller of kl and occam with δ shared between them; as for `learn_finite` where none is given.
-    A solver, or constraints on the posterior, lead through the paper's relative entropy programmes;
-    constraints leave the methods for distributions only. ball: certify on every distribution in it;
-    for graded costs and kl balls there is then one method more, "tilted".
+    Args:
+        costs: (environments, policies)
+        delta: probability that the certificate may be wrong
+        prior: over the policies; by default uniform over those that differ
+        method: of the certificate that counts, chosen before the costs were seen: a name, or "best"
+            for the smaller of kl and occam, with δ shared between them; by default as for
+            `learn_finite`
+        constraints: on the posterior; only methods for distributions apply then
+        solver: of the paper's relative entropy programmes, which are used if a solver or
+            constraints are given
+        ball: certify for every distribution in it; for graded costs and kl balls one more method
+            applies, "tilted"
     """
     method = method or ("kl" if constraints or solver else usual_method(costs.policies))
     if method == TILTED and (ball is None or constraints or solver):

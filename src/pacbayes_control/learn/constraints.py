@@ -1,4 +1,4 @@
-"""Linear constraints on a posterior: from words, in words, as rows, and whether they are kept."""
+"""Linear constraints on a posterior: read from text, recorded, and checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound de
 
 
 def at_least_on(text: str, costs: Costs) -> LinearConstraint:
-    """A lower limit on the mass of some policies, from words such as 0.2:slow,careful or 0.2:3,7-9.
+    """A lower limit on the mass of some policies, from text such as 0.2:slow,careful or 0.2:3,7-9.
 
     >>> at_least_on("0.2:0-1", Costs([[0, 1, 1], [0, 0, 1]])).A.tolist()
     [[1.0, 1.0, 0.0]]
@@ -53,7 +53,7 @@ def rows_of(
 
 
 def check_feasible(p: NDArray[np.float64], constraints: Sequence[LinearConstraint]) -> None:
-    """An error if a posterior breaks a constraint by more than a solver's tolerance."""
+    """Raise ValueError if a posterior violates a constraint by more than a solver's tolerance."""
     for number, constraint in enumerate(constraints):
         for row, lower, upper in rows_of(constraint, len(p)):
             violation = max(lower - row @ p, row @ p - upper)

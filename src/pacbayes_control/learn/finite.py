@@ -3,7 +3,7 @@
 Any bound that grows with r̂ and with KL(P‖P₀) is minimised, over all distributions on L policies,
 by one on the Gibbs path p_β ∝ p₀ exp(-β c̄), where c̄ are the mean costs: among all P with the same
 r̂, the one on the path has the smallest KL. So an L-dimensional problem becomes a search over one
-number. The theorems hold for all P at once, so that the search costs nothing in confidence.
+number. The theorems hold for all P at once, so that the search needs no share of δ.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import METHODS, Provenance, issue, occam_bounds
+from pacbayes_control.certify.issuing import METHODS, Basis, Provenance, issue, occam_bounds
+from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.objectives import OBJECTIVES
 
@@ -36,13 +37,18 @@ def learn_finite(
 ) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
-    method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the best
-    single policy); where none is given, "kl", and "occam" for a single policy, of which both
-    promise the same. objective: the same names, "quadratic", "lambda" and "robust-pinsker" (the
-    paper's C_PAC' for shifted distributions); where none is given, the method's own. The paper
-    minimises "pinsker" and certifies by "kl-maurer". The prior, and the
-    policies, must have been chosen before the costs were seen; unless one is given, the prior is
-    uniform over the policies that differ. origin: words for where it came from, for the record.
+    The prior and the policies must have been chosen before the costs were seen. The paper minimises
+    "pinsker" and certifies by "kl-maurer".
+
+    Args:
+        costs: (environments, policies)
+        delta: probability that the certificate may be wrong
+        method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the
+            best single policy); by default "kl", and "occam" for a single policy
+        objective: the names of methods, "quadratic", "lambda" and "robust-pinsker" (the paper's
+            C_PAC' for shifted distributions); by default the method
+        prior: over the policies; by default uniform over those that differ
+        origin: where the prior came from, for the record
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
@@ -54,12 +60,12 @@ def learn_finite(
     budget = Budget(delta)
     budget.spend(method)
     prior = prior_for(costs, prior)
-    provenance = Provenance(objective or method, origin or prior_words(prior, costs))
+    provenance = Provenance(objective or method, origin or describe_prior(prior, costs))
     return _learn(costs, budget, method, prior, provenance)
 
 
 def usual_method(policies: int) -> str:
-    """The theorem where none is chosen: for one policy there is nothing to mix."""
+    """The default method: for one policy there is no distribution to learn."""
     return "kl" if policies > 1 else "occam"
 
 
@@ -71,7 +77,8 @@ def learn_best(
 ) -> Run[Categorical]:
     """The smallest of several certificates, each computed at its share of δ: a union bound.
 
-    To compare methods and keep the best at full δ would be choosing by the data at no charge.
+    Computing each method at full δ and keeping the best would be a choice by the data, which voids
+    the confidence.
     """
     for method in methods:
         check_method(method)
@@ -79,7 +86,7 @@ def learn_best(
     for method in methods:
         budget.spend(method, delta / len(methods))
     prior = prior_for(costs, prior)
-    words = prior_words(prior, costs)
+    words = describe_prior(prior, costs)
     runs = [_learn(costs, budget, method, prior, Provenance(method, words)) for method in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
@@ -96,13 +103,13 @@ def _learn(
         exponential = OBJECTIVES[provenance.objective].exponential
         means = costs.exponential_means if exponential else costs.means
         posterior = minimise(means, costs.environments, prior, delta, provenance.objective)
-    posterior = learnt_from(posterior, prior, costs)
-    certificate = issue(costs, prior, posterior, method, budget, provenance)
+    posterior = with_costs_used(posterior, prior, costs)
+    certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
     return Run(certificate, costs, prior, posterior)
 
 
 def check_method(method: str, objective: str | None = None) -> None:
-    """An error that says what to choose from if a name is unknown or does not fit."""
+    """Raise ValueError if a name is unknown or the objective does not fit the method."""
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join(METHODS)}")
     if method == "occam" and objective not in (None, "occam"):
@@ -119,8 +126,8 @@ def minimise(
 ) -> Categorical:
     """The posterior that minimises a bound over the whole simplex, for mean costs over n rollouts.
 
-    Along the path dKL = -β dr̂: at a minimum, β is the bound's rate of exchange between the two. The
-    bound along log β can have several minima: a grid finds the lowest, and the root of the
+    Along the path dKL = -β dr̂: at a minimum, β is (∂bound/∂r̂) / (∂bound/∂KL). The bound as a
+    function of log β can have several minima: a grid finds the lowest, and the root of the
     condition for a stationary point between its neighbours gives β to full precision.
     """
     chosen = OBJECTIVES[objective]

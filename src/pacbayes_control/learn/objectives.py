@@ -1,4 +1,4 @@
-"""What a learner may minimise: bounds as functions of r̂ and KL, and their slopes in closed form."""
+"""Objectives to minimise: bounds as functions of r̂ and KL, and their slopes in closed form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Objective:
 
     bound: Callable[[ArrayLike, ArrayLike, int, float], Floats]
     kl_slope: Slope  # ∂bound/∂KL
-    exchange: Slope  # (∂bound/∂r̂) / (∂bound/∂KL): how much KL a unit of training cost is worth
+    exchange: Slope  # (∂bound/∂r̂) / (∂bound/∂KL)
     exponential: bool = False  # r̂ is the mean of (e^C - 1)/(e - 1) in place of C's
 
     def slopes(self, cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:

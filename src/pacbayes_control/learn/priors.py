@@ -1,41 +1,56 @@
-"""Where a prior over continuous policies may come from, at what price.
+"""Priors over continuous policies: where they may come from.
 
-A prior is free if it does not depend on the environments that the bound counts. Every prior here
-knows which environments it has seen, and a learner refuses to count those.
+A prior must not depend on the environments that the bound counts. Every prior here records which
+environments it was learnt from, and a learner refuses to count those.
 
 fixed in advance      GaussianPrior(DiagonalGaussian(mean, variance))
-elsewhere             `learn_elsewhere`: on environments from another distribution, as many as you
-                      like; it costs nothing, since it never saw the training set
+elsewhere             `pretrain_prior`: on any number of environments from another distribution;
+                      the bound still counts the whole training set
 on a part of them     `set_aside`, then any of these on the part; the bound counts the others
 by imitation          `imitate`: regress an expert's actions over recorded observations
 one of several        `learn_family` in `learn.gaussian`: a finite family declared in advance, such
-                      as several variances, paid for by a union bound
+                      as several variances, covered by a union bound
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.learn.search import GaussianSearch, Settings
-from pacbayes_control.learn.training import Watch, search_posterior
+from pacbayes_control.learn.search import GaussianSearch, SearchSettings
+from pacbayes_control.learn.training import search_posterior
+from pacbayes_control.rollouts import Execution
 from pacbayes_control.tasks import Environments, Task, as_task
 
-# For a search that has no bound to mind: ranks of the costs, a fixed width, every step taken.
-LEARN_ELSEWHERE = Settings(
+# For a search that minimises the cost and no bound: ranks of the costs, a fixed width, all steps.
+PRETRAINING = SearchSettings(
     pairs=32, steps=2000, step_size=0.25, natural=False, ranks=True, variance=False
 )
 
 
+@dataclass(frozen=True)
+class Pretraining:
+    """How a prior is learnt on environments from another distribution."""
+
+    search: SearchSettings = PRETRAINING
+    per_step: int = 256  # environments, new ones in every step
+    width: float = 1.0  # of the prior, in standard deviations of `start`
+    seed: int = 0
+    origin: str | None = None  # for the certificate; by default how many environments were used
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width < np.inf:
+            raise ValueError(f"width = {self.width} must be positive")
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
-    """A prior, and in words where it came from. Its distribution knows what it has seen."""
+    """A prior and its origin. Its distribution records the environments it was learnt from."""
 
     distribution: DiagonalGaussian
     origin: str = "given in advance"  # for the certificate
@@ -54,7 +69,7 @@ class GaussianPrior:
         return prior
 
     def check_unseen(self, environments: Environments) -> None:
-        """An error if the prior depends on environments that a bound is about to count."""
+        """Raise ValueError if the prior was learnt from environments that a bound is to count."""
         for other in self.distribution.seen:
             if environments.range.overlaps(other):
                 raise ValueError(
@@ -64,10 +79,10 @@ class GaussianPrior:
 
 
 def set_aside(environments: Environments, share: float) -> tuple[Environments, Environments]:
-    """Cut environments in two: a share to learn a prior on, and the rest to count.
+    """Split environments in two: a share to learn a prior on, and the rest for the bound.
 
-    >>> from pacbayes_control.robots import Vehicle
-    >>> part, rest = set_aside(Vehicle().environments(1000, stream="train"), 0.2)
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> part, rest = set_aside(Stopping().environments(1000, stream="train"), 0.2)
     >>> len(part), len(rest)
     (200, 800)
     """
@@ -79,39 +94,35 @@ def set_aside(environments: Environments, share: float) -> tuple[Environments, E
     return environments[:cut], environments[cut:]
 
 
-def learn_elsewhere(
+def pretrain_prior(
     task: Task,
     start: DiagonalGaussian,
-    settings: Settings = LEARN_ELSEWHERE,
-    per_step: int = 256,
-    width: float = 1.0,
-    seed: int = 0,
-    origin: str | None = None,
-    checkpoint: Path | None = None,
-    progress: Watch | None = None,
+    pretraining: Pretraining | None = None,
+    execution: Execution | None = None,
 ) -> GaussianPrior:
-    """A prior from environments of the given task, new ones in every step, as many as needed.
+    """Learn a prior on environments of the given task, new ones in every step.
 
-    The task should be another than the one to certify: other obstacles, another simulator. Its
-    environments come from the stream "elsewhere". The mean is learnt by an evolution strategy on
-    the cost alone, from the mean of `start` and with its spread; the prior's standard deviations
-    are `width` times those of `start`.
+    The mean is learnt by an evolution strategy that minimises the cost alone.
+
+    Args:
+        task: another task than the one to certify, such as with other obstacles or another
+            simulator; its environments come from the stream "elsewhere"
+        start: mean and standard deviations at which the search begins
+        pretraining: settings of the search, and the width of the prior
+        execution: where and how
     """
-    task = as_task(task)
-    if not 0 < width < np.inf:
-        raise ValueError(f"width = {width} must be positive")
-    search = GaussianSearch(start, per_step, 0.5, None, settings, seed, "elsewhere search")
-    steps = settings.steps
+    task, how = as_task(task), pretraining or Pretraining()
+    per_step, seed = how.per_step, how.seed
+    search = GaussianSearch(start, per_step, 0.5, None, how.search, seed, "elsewhere search")
 
     def environments(step: int) -> Environments:
         return task.environments((step + 1) * per_step, "elsewhere", seed)[step * per_step :]
 
-    search_posterior(task, environments, search, checkpoint, progress)
-    used = task.environments(steps * per_step, "elsewhere", seed)
-    words = origin or f"learnt on {len(used):,} environments from elsewhere ({used.task})"
-    recorded: tuple[Environments, ...] = tuple(task.depends_on)
-    seen = (*search.posterior.seen, *(part.range for part in recorded))
-    learnt = DiagonalGaussian(search.posterior.mean, width**2 * start.variance, "prior", seen)
+    search_posterior(task, environments, search, execution)
+    used = task.environments(how.search.steps * per_step, "elsewhere", seed)
+    words = how.origin or f"learnt on {len(used):,} environments from elsewhere ({used.task})"
+    seen = (*search.posterior.seen, *(part.range for part in task.depends_on))
+    learnt = DiagonalGaussian(search.posterior.mean, how.width**2 * start.variance, "prior", seen)
     return GaussianPrior(learnt, words)
 
 
@@ -125,10 +136,17 @@ def imitate(
 ) -> GaussianPrior:
     """A prior centred on the policy that comes closest to an expert's actions, by least squares.
 
-    act(policy, observations) gives the actions of a policy; observations: (n, …), actions: (n,) as
-    recorded from the expert. Parameters that the recordings leave open stay near `start`, in units
-    of its standard deviations; its variances are kept. recorded_on: the environments that the
-    recordings were made on, which no bound may count; none if they are of another kind.
+    Parameters that the recordings do not determine stay near `start`, in units of its standard
+    deviations.
+
+    Args:
+        act: act(policy, observations) gives the actions of a policy, (n,)
+        observations: (n, …), recorded from the expert
+        actions: (n,), recorded from the expert
+        start: where the fit begins; its variances are kept
+        recorded_on: the environments of the recordings, which no bound may count; empty if they
+            are of another distribution
+        ridge: weight of the distance from `start`
 
     >>> start = DiagonalGaussian([0.0], 1.0)
     >>> expert = imitate(lambda w, x: x[:, 0] * w, np.ones((5, 1)), np.full(5, 3.0), start, [])
@@ -159,7 +177,7 @@ def imitate(
 
 
 def scaled(prior: GaussianPrior, factors: tuple[float, ...]) -> list[GaussianPrior]:
-    """The same prior with its variances multiplied by each factor: a family to declare."""
+    """A family of priors: the given one with its variances multiplied by each factor."""
     return [
         replace(
             prior,

@@ -1,4 +1,4 @@
-"""The paper's own route: relative entropy programmes with a search over λ (Section 5.1).
+"""The paper's method: relative entropy programmes with a search over λ (Section 5.1).
 
 For a fixed λ, minimising C̄p subject to KL(p‖p₀) ≤ 2Nλ² - ln(2√N/δ) over the simplex is a convex
 relative entropy programme; τ = C̄p + λ is then minimised over λ. For distributions that shift
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,9 +22,10 @@ from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import complexity, log_two_root
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import PAC_BAYES, Provenance, issue
+from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, issue
+from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
 
@@ -37,11 +39,19 @@ def learn_constrained(
     solver: str = "clarabel",
     objective: str = "pinsker",
 ) -> Run[Categorical]:
-    """Minimise C_PAC under linear constraints on p, and certify what comes out by `method`.
+    """Minimise C_PAC under linear constraints on p, and certify the minimiser by `method`.
 
-    objective: "pinsker", or "robust-pinsker" for C_PAC' (paper: eq. 36).
-    The certificate is computed from p after projection onto the simplex: nothing that the solver
-    reports enters it.
+    The certificate is computed from p after projection onto the simplex, and from no other value
+    that the solver reports.
+
+    Args:
+        costs: (environments, policies)
+        delta: probability that the certificate may be wrong
+        method: "kl", "kl-maurer" or "pinsker"
+        prior: over the policies; by default uniform over those that differ
+        constraints: on p
+        solver: its name in CVXPY
+        objective: "pinsker", or "robust-pinsker" for C_PAC' (paper: eq. 36)
 
     >>> costs = Costs([[0, 1, 1], [0, 0, 1]] * 50)
     >>> cautious = LinearConstraint([0, 0, 1], 0.2)  # at least 20 % on the last policy
@@ -71,9 +81,9 @@ def certify_constrained(
     budget = Budget(delta)
     budget.spend(method)
     records = [record for constraint in constraints for record in describe(constraint, costs)]
-    provenance = Provenance(objective, prior_words(prior, costs), records)
-    posterior = learnt_from(posterior, prior, costs)
-    certificate = issue(costs, prior, posterior, method, budget, provenance)
+    provenance = Provenance(objective, describe_prior(prior, costs), records)
+    posterior = with_costs_used(posterior, prior, costs)
+    certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
     return Run(certificate, costs, prior, posterior)
 
 
@@ -86,39 +96,46 @@ def constrained_posterior(
     objective: str = "pinsker",
 ) -> Categorical:
     """The minimiser of C_PAC, or of C_PAC', under the constraints, projected and checked."""
-    Budget(delta)  # an error for a delta that is none
+    Budget(delta)  # raises ValueError if delta is not in (0, 1)
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
     means, width = costs.means, 1.0
     if objective == "robust-pinsker":
         width = math.e - 1
         means = 1 + width * costs.exponential_means
-    n = costs.environments
-    raw = solve_programmes(means, n, prior, delta, constraints, solver, width=width)
+    asked = Programmes(means, costs.environments, prior, delta, width)
+    raw = solve_programmes(asked, constraints, solver)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     check_feasible(posterior.probabilities, constraints)
     return posterior
 
 
+@dataclass(frozen=True)
+class Programmes:
+    """The data of the paper's relative entropy programmes."""
+
+    means: NDArray[np.float64]  # mean cost of each policy
+    n: int  # environments
+    prior: Categorical
+    delta: float
+    width: float = 1.0  # of the range of the costs; e - 1 where they are e^C (paper: eq. 34 to 36)
+
+
 def solve_programmes(
-    means: NDArray[np.float64],
-    n: int,
-    prior: Categorical,
-    delta: float,
+    asked: Programmes,
     constraints: Sequence[LinearConstraint] = (),
     solver: str = "clarabel",
     lambdas: int = 100,
-    width: float = 1.0,
 ) -> NDArray[np.float64]:
     """p of the best λ, as the solver returned it; shape (policies,).
 
-    width: of the range that the costs lie in; e - 1 where they are e^C (paper: eq. 34 to 36). λ
-    runs over the range in which the constraint on KL can be met and matters: the programme is
+    λ runs over the range in which the constraint on KL can be met and matters: the programme is
     infeasible below it, and the same above it.
     """
+    means, n, width = asked.means, asked.n, asked.width
     cp = _cvxpy()
     name = _solver(cp, solver)
-    weights = prior.probabilities
+    weights = asked.prior.probabilities
     supported = weights > 0
     p, radius = cp.Variable(len(weights), nonneg=True), cp.Parameter(nonneg=True)
     divergence = cp.sum(cp.rel_entr(p[supported], weights[supported]))
@@ -128,13 +145,13 @@ def solve_programmes(
     problem = cp.Problem(cp.Minimize(means @ p), limits)
 
     best, best_value, failure = None, np.inf, ""
-    log_term = log_two_root(n) - np.log(delta)
+    log_term = log_two_root(n) - np.log(asked.delta)
     largest_kl = -np.log(weights[supported].min())
     for lam in width * np.sqrt((np.linspace(0, largest_kl, lambdas) + log_term) / (2 * n)):
         radius.value = max(2 * n * (lam / width) ** 2 - log_term, 0.0)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an inaccurate p is certified for what it is
+                warnings.simplefilter("ignore")  # an inaccurate p still gets a valid certificate
                 problem.solve(solver=name)
         except cp.error.SolverError as error:
             failure = f" ({str(error).splitlines()[0]})"
@@ -160,7 +177,7 @@ def solve_robust_bound(
 ) -> float:
     """The paper's final robust bound as a programme of its own (eq. 37), as the solver returned it.
 
-    A cross-check of `bounds.shift.robust_maurer`: a solver's value is no bound.
+    A cross-check of `bounds.shift.robust_maurer`: the value of a solver is not a valid bound.
 
     >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, 0.08), 4)
     0.2721
@@ -175,7 +192,7 @@ def solve_robust_bound(
     limits = [divergence(empirical_cost, here) <= radius, divergence(there, here) <= shift]
     problem = cp.Problem(cp.Maximize(there), [*limits, there <= 1, here <= 1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of inaccuracy: it is a cross-check
+        warnings.simplefilter("ignore")  # about inaccuracy, which is fine for a cross-check
         problem.solve(solver=_solver(cp, solver))
     return float(problem.value)
 

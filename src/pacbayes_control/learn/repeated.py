@@ -1,46 +1,45 @@
-"""Many draws of the training environments, and what the tables say of them."""
+"""Many draws of the training environments, summarised for the tables of experiments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.rollouts import Progress
+from pacbayes_control.rollouts import Execution, Progress
 
-PARTS = 10  # at most so many draws of a smaller N from one of the largest
+PARTS = 10  # draws of a smaller N that are taken from one draw of the largest, at most
 
 
 class Tally:
-    """Progress of several evaluations in a row, told as that of one.
+    """Progress of several evaluations in a row, reported as that of one.
 
-    >>> tally = Tally(lambda done, total: print(done, "of", total), 10)
+    >>> tally = Tally(Execution(progress=lambda now: print(now.done, "of", now.total)), 10)
     >>> for done in (2, 4):  # of an evaluation of four rollouts
-    ...     tally(done, 4)
+    ...     tally.execution.tell(done, 4)
     2 of 10
     4 of 10
-    >>> tally(6, 6)
+    >>> tally.execution.tell(6, 6)
     10 of 10
     """
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total = progress, total
+    def __init__(self, execution: Execution | None, total: int) -> None:
+        self.whole, self.total = execution or Execution(), total
         self.before = 0  # rollouts of the evaluations that are complete
+        self.execution = replace(self.whole, progress=self._told)
 
-    def __call__(self, done: int, in_all: int) -> None:
-        """So many rollouts of the present evaluation are done."""
-        if self.progress:
-            self.progress(self.before + done, self.total)
-        if done == in_all:
-            self.before += in_all
+    def _told(self, now: Progress) -> None:
+        self.whole.tell(self.before + now.done, self.total)
+        if now.done == now.total:
+            self.before += now.total
 
 
 def disjoint(costs: Costs, n: int) -> Iterator[Costs]:
-    """Costs in n environments each, none of which they share: as good as separate draws.
+    """Costs in disjoint parts of n environments each, which are independent draws.
 
     >>> len(list(disjoint(Costs([[0], [1], [0], [1], [0], [1]]), 2)))
     3

@@ -1,6 +1,6 @@
-"""Gradient descent on a bound over Gaussian posteriors, apart from the rollouts (ask and tell).
+"""Gradient descent on a bound over Gaussian posteriors, separate from the rollouts (ask and tell).
 
-A search proposes policies (`ask`), is told what each cost in training (`tell`), and moves. It works
+A search proposes policies (`ask`), is given their training costs (`tell`), and moves. It works
 in units of the prior: m = (μ - μ₀)/√s₀ and ρ = ln(s/s₀), so that a step means the same for every
 parameter, and KL = ½ Σ (e^ρ + m² - ρ - 1). The gradient of the bound B(r̂, KL) is
 
@@ -25,64 +25,77 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import DiagonalGaussian, merged_ranges, ranges_from
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.ranges import merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.tasks.environments import KEPT_STREAMS, Environments, generator
+from pacbayes_control.tasks.options import option, options_of
 
 Floats = NDArray[np.float64]
 
-ESTIMATORS = ("evolution", "differences", "gradient")
-SCHEDULES = ("constant", "cosine")
-
 
 @dataclass(frozen=True)
-class Settings:
-    """How to search. The defaults suit 0/1 costs and a fast simulator."""
+class SearchSettings:
+    """Settings of a search. The defaults suit 0/1 costs and a fast simulator."""
 
-    estimator: str = "evolution"
-    pairs: int = 32  # of policies a step, for evolution and gradient; points for differences
-    steps: int = 300  # at most
-    step_size: float = 0.1  # in standard deviations of the prior
-    schedule: str = "cosine"  # of the step size, from all of it to a twentieth; or constant
-    natural: bool = True  # scale the gradient in m by s/s₀, by the Fisher metric: less noise
-    variance: bool = True  # learn the variances too
-    ranks: bool = False  # replace costs by their ranks: for searches without a bound
-    patience: int = 100  # steps without a better objective before stopping early
-    stencil: float = 0.5  # half width of the differences, in standard deviations
+    estimator: Literal["evolution", "differences", "gradient"] = option(
+        "evolution",
+        "Gradient of the cost: evolution, differences of the surrogate, or the task's gradient.",
+        rare=True,
+    )
+    pairs: int = option(
+        32,
+        "Policies a step in pairs, for evolution and gradient; points for differences.",
+        rare=True,
+        least=1,
+    )
+    steps: int = option(
+        300,
+        "Steps of the search, at most; `pbc learn` takes 200 unless the task knows better.",
+        least=1,
+    )
+    step_size: float = option(0.1, "In standard deviations of the prior.", rare=True)
+    schedule: Literal["constant", "cosine"] = option(
+        "cosine", "Of the step size, from all of it to a twentieth; or constant.", rare=True
+    )
+    natural: bool = option(
+        True, "Scale the gradient in m by s/s₀, by the Fisher metric: less noise.", rare=True
+    )
+    variance: bool = option(True, "Learn the variances too.", rare=True)
+    ranks: bool = option(
+        False, "Replace costs by their ranks: for searches without a bound.", rare=True
+    )
+    patience: int = option(
+        100, "Steps without a better objective before stopping early.", rare=True, least=1
+    )
+    stencil: float = option(
+        0.5, "Half width of the differences, in standard deviations.", rare=True
+    )
 
     def __post_init__(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise ValueError(
-                f"estimator {self.estimator!r} is unknown: choose from {', '.join(ESTIMATORS)}"
-            )
-        if self.schedule not in SCHEDULES:
-            raise ValueError(
-                f"schedule {self.schedule!r} is unknown: choose from {', '.join(SCHEDULES)}"
-            )
-        for name in ("pairs", "steps", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}: at least 1 is needed")
+        for name, each in options_of(SearchSettings).items():
+            each.check(getattr(self, name))
         if self.estimator == "evolution" and self.variance and self.pairs < 2:
             raise ValueError("one pair says nothing about the variances: at least 2 are needed")
-        for name in ("step_size", "stencil"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} = {getattr(self, name)} must be positive")
+        for name, value in (("step_size", self.step_size), ("stencil", self.stencil)):
+            if not 0 < value < np.inf:
+                raise ValueError(f"{name} = {value} must be positive")
 
 
 class GaussianSearch:
-    """The state of a search, and its two moves.
+    """The state of a search, with the two methods `ask` and `tell`.
 
     >>> search = GaussianSearch(DiagonalGaussian([0.0, 0.0], 1.0), n=100, delta=0.01)
     >>> while not search.done:
     ...     policies = search.ask()
-    ...     costs = np.mean(np.abs(policies - 1) > 1.5, axis=1)  # what each policy costs
-    ...     search.tell(costs, environments=())  # and where: here, in none
+    ...     costs = np.mean(np.abs(policies - 1) > 1.5, axis=1)
+    ...     search.tell(costs, environments=())  # these costs depend on no environments
     >>> bool(search.posterior.mean.min() > 0.1)
     True
     """
@@ -97,11 +110,21 @@ class GaussianSearch:
         n: int,
         delta: float,
         objective: str | None = "kl",
-        settings: Settings | None = None,
+        settings: SearchSettings | None = None,
         seed: int = 0,
         stream: str = "search",
     ) -> None:
-        """Search from `prior`, for a bound on n environments; objective None for the cost alone."""
+        """Start a search at the prior.
+
+        Args:
+            prior: of the bound
+            n: environments that the bound counts
+            delta: of the bound
+            objective: the bound to minimise; None: the training cost alone
+            settings: of the search
+            seed: of the random numbers
+            stream: of the random numbers
+        """
         if objective is not None and objective not in OBJECTIVES:
             raise ValueError(
                 f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}"
@@ -109,7 +132,7 @@ class GaussianSearch:
         if stream in KEPT_STREAMS:
             raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
         self.prior, self.n, self.delta, self.objective = prior, n, delta, objective
-        self.settings, self.seed, self.stream = settings or Settings(), seed, stream
+        self.settings, self.seed, self.stream = settings or SearchSettings(), seed, stream
         d = len(prior)
         self.seen = prior.seen  # environments that the search has learnt from, and its prior
         self.step = 0
@@ -117,11 +140,11 @@ class GaussianSearch:
         self.cost = np.nan  # of the policies asked for, smoothed over steps
         self.value = np.nan  # the objective at this cost and at the averaged iterate
         self.coordinates = np.zeros((2, d))  # m and ρ
-        self.average = np.zeros((2, d))  # of the coordinates, with the weight on the last
+        self.average = np.zeros((2, d))  # of the coordinates, weighted towards the last ones
         self.best = np.zeros((2, d))  # the average where the objective was lowest
         self.moments = np.zeros((2, 2, d))  # Adam's: mean and square of the gradient
 
-    # ---- the two moves --------------------------------------------------------------------------
+    # ---- ask and tell ---------------------------------------------------------------------------
 
     def ask(self) -> Floats:
         """The policies to roll out next; shape (policies, parameters)."""
@@ -140,14 +163,13 @@ class GaussianSearch:
         *,
         environments: Environments | Sequence[Environments],
     ) -> None:
-        """Move, given the mean cost in training of each policy that was asked for.
+        """Move, given the mean training cost of each policy that was asked for.
 
         Args:
-            costs: (policies,).
-            gradients: (policies, parameters), the task's own; for the estimator of that name only.
-            environments: those that the costs are of, which the posterior remembers to have seen:
-                no bound for which it is the prior may count them. Empty if they depend on none.
-
+            costs: (policies,)
+            gradients: (policies, parameters), from the task; for the estimator "gradient" only
+            environments: those of the costs, which the posterior records: if it is used as a prior,
+                no bound may count them. Empty if the costs depend on no environments
         """
         seen = [environments] if isinstance(environments, Environments) else list(environments)
         if not all(isinstance(part, Environments) for part in seen):
@@ -184,14 +206,14 @@ class GaussianSearch:
 
     @property
     def posterior(self) -> DiagonalGaussian:
-        """What has been found: where the objective was lowest, which may be the prior itself.
+        """The posterior where the objective was lowest, which may be the prior itself.
 
-        Steps are noisy, so it is not the iterates that count but their average, with the weight on
-        the last. Without an objective there is nothing to compare, and the last average is it.
+        Steps are noisy, so the average of the iterates is used, weighted towards the last ones.
+        Without an objective it is the last average.
         """
         return self._gaussian(self._averaged() if self.objective is None else self.best)
 
-    # ---- its parts ------------------------------------------------------------------------------
+    # ---- parts of a step ------------------------------------------------------------------------
 
     def _gaussian(self, coordinates: Floats) -> DiagonalGaussian:
         m, rho = coordinates
@@ -239,7 +261,7 @@ class GaussianSearch:
         return float(np.clip(cost, 1e-6, 1 - 1e-6)), max(kl, 0.0), self.n, self.delta
 
     def _record(self, cost: float) -> None:
-        """The objective where the search stands, and whether it was ever lower."""
+        """Compute the objective at the current average, and keep the best."""
         smooth = self.SMOOTHING
         self.cost = cost if self.step == 0 else smooth * self.cost + (1 - smooth) * cost
         if self.objective is None:
@@ -247,7 +269,7 @@ class GaussianSearch:
             return
         here = self._averaged()
         self.value = float(OBJECTIVES[self.objective].bound(*self._point(self.cost, here)))
-        vacuous = self.value >= 1  # cut off there, it cannot show progress
+        vacuous = self.value >= 1  # the bound is cut off at 1, where it cannot show progress
         if vacuous or self.value < self.best_value - 1e-5:
             self.best_value, self.best_step, self.best = self.value, self.step, here.copy()
 
@@ -269,10 +291,10 @@ class GaussianSearch:
         share = (self.step - 1) / self.settings.steps
         return size * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * share)))
 
-    # ---- keeping it -----------------------------------------------------------------------------
+    # ---- checkpoints ----------------------------------------------------------------------------
 
     def fingerprint(self, **surroundings: Any) -> str:
-        """SHA-256 of all that decides how a search goes: what a checkpoint must agree with."""
+        """SHA-256 of everything that determines a search, which a checkpoint must match."""
         record = {
             "prior": self.prior.digest,
             "n": self.n,
@@ -286,7 +308,7 @@ class GaussianSearch:
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     def save(self, path: Path, fingerprint: str) -> None:
-        """Write a checkpoint; the old one stays until the new one is whole."""
+        """Write a checkpoint; the old one stays until the new one is complete."""
         numbers = [self.step, self.best_step, self.best_value, self.cost, self.value]
         unfinished = path.with_name(path.name + ".part")
         with unfinished.open("wb") as file:
@@ -303,7 +325,7 @@ class GaussianSearch:
         os.replace(unfinished, path)
 
     def load(self, path: Path, fingerprint: str) -> None:
-        """Go on from a checkpoint of the same search; an error if it is of another."""
+        """Continue from a checkpoint of the same search; an error if it is of another."""
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 found = saved["fingerprint"].tobytes().decode()

@@ -1,8 +1,8 @@
-"""Graded costs under a shift: a bound that knows how little they vary.
+"""Graded costs under a shift: a bound that uses how little the costs vary.
 
-`shifting.under_shift` carries a bound over to a ball as if every cost were 0 or 1, since nothing is
-known but their mean. Where costs are graded, the mean of e^{λC} says more. The best λ depends on
-the costs, so a few are declared here and each is paid for.
+`certify.shift.under_shift` extends a bound to a ball using only the mean cost, as if every cost
+were 0 or 1. For graded costs the mean of e^{λC} gives a smaller bound. The best λ depends on the
+costs, so a few are fixed in advance, and each has a share of δ.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from pacbayes_control.bounds.shift import check_tilt
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.costs import Costs, learnt_from, prior_for, prior_words
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import TILTED, Provenance, issue_tilted
+from pacbayes_control.certify.issuing import TILTED, Basis, Provenance, issue_tilted
+from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE
 from pacbayes_control.learn.finite import minimise
@@ -33,12 +34,19 @@ def learn_tilted(
 ) -> Run[Categorical]:
     """Minimise the tilted bound over posteriors and tilts, and certify on every D' in a KL ball.
 
-    Each tilt has an equal share of δ, after what an estimated ball has cost: so any may be chosen.
+    Each tilt has an equal share of δ, after the share of an estimated ball, so any may be chosen.
+
+    Args:
+        costs: (environments, policies)
+        ball: a kl ball
+        delta: probability that the certificate may be wrong, including the ball's share
+        prior: over the policies; by default uniform over those that differ
+        tilts: values of λ, chosen before the costs were seen
 
     >>> import numpy as np
     >>> costs = Costs(np.random.default_rng(0).uniform(0.1, 0.3, (2000, 4)))
     >>> run = learn_tilted(costs, Ball("kl", 0.08))
-    >>> round(run.certificate.bound, 2)  # where the mean alone would allow for 0.42
+    >>> round(run.certificate.bound, 2)  # the mean cost alone gives 0.42
     0.3
     """
     costs = costs if isinstance(costs, Costs) else Costs(costs)
@@ -55,14 +63,14 @@ def learn_tilted(
     if len(tilts) > 1:
         budget.spend(f"{TILTED} by the other {len(tilts) - 1} tilts")
     prior = prior_for(costs, prior)
-    words = prior_words(prior, costs)
+    words = describe_prior(prior, costs)
     certificates = []
     for tilt in tilts:
         means = costs.tilted_means(tilt)
         posterior = minimise(means, costs.environments, prior, share, "kl")
-        posterior = learnt_from(posterior, prior, costs)
+        posterior = with_costs_used(posterior, prior, costs)
         certificate = issue_tilted(
-            costs, prior, posterior, tilt, ball, budget, Provenance(TILTED, words)
+            Basis(costs, prior, posterior, budget, Provenance(TILTED, words)), tilt, ball
         )
         certificates.append((certificate.bound, certificate, posterior))
     _, certificate, posterior = min(certificates, key=lambda entry: entry[0])

@@ -1,4 +1,4 @@
-"""A search put to work: rollouts for what it asks, checkpoints, and what to do with a bad cost."""
+"""Running a search: rollouts of the policies it asks for, checkpoints, and errors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import rescaled_exponential
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.learn.search import GaussianSearch
-from pacbayes_control.rollouts import mean_costs
+from pacbayes_control.learn.search import GaussianSearch, SearchSettings
+from pacbayes_control.rollouts import Execution, Quantity, mean_costs, spread
 from pacbayes_control.tasks import Environments, Noise, Task, as_task
 from pacbayes_control.tasks.identity import identity
 
-CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or s where they take long
-
-Watch = Callable[[GaussianSearch], None]  # called after each step, for progress
+CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or seconds if steps are slow
 
 
-class SearchStopped(ValueError):  # noqa: N818 - a state of the search, which can go on
-    """A search that met a cost that is none. `search` is as it was before that step."""
+class SearchStopped(ValueError):  # noqa: N818 - the search can continue
+    """A cost was NaN or outside [0, 1]. `search` has the state before that step."""
 
     def __init__(self, message: str, search: GaussianSearch) -> None:
         super().__init__(message)
@@ -33,68 +31,76 @@ def search_posterior(
     task: Task,
     environments: Environments | Callable[[int], Environments],
     search: GaussianSearch,
-    checkpoint: str | Path | None = None,
-    progress: Watch | None = None,
-    retries: int = 0,
+    execution: Execution | None = None,
 ) -> None:
     """Run a search to its end, with the task's rollouts.
 
-    environments: to train on, or a function from the step to those of that step. The search is
-    saved as it goes, and taken up where a checkpoint left it: to be killed at any moment changes
-    nothing. A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
-    retries: as for `evaluate`.
+    A cost that is NaN or outside [0, 1] stops it, with the state before that step saved.
+
+    Args:
+        task: the task to roll out
+        environments: to train on, or a function from the step to those of that step
+        search: the state to begin with; it is updated in place
+        execution: where and how. Its store is a checkpoint file: a search that was killed continues
+            from there, with the same result
     """
-    task = as_task(task)
+    task, execution = as_task(task), execution or Execution()
     if not isinstance(environments, Environments) and not callable(environments):
         raise ValueError("a search needs Environments, or a function from the step to some")
-    checkpoint = Path(checkpoint) if checkpoint else None
+    checkpoint = Path(execution.store) if execution.store else None
     if checkpoint and not checkpoint.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {checkpoint.parent} for the checkpoint")
 
     def at(step: int) -> Environments:
         return environments if isinstance(environments, Environments) else environments(step)
 
-    if search.settings.estimator == "gradient" and task.gradients is None:
-        raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
+    check_estimator(task, search.settings)
     words = identity(task) if checkpoint else ""
     fingerprint = search.fingerprint(task=words, environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
     saved = time.monotonic()
-    while not search.done:
-        here = at(search.step)
-        policies = search.ask()
-        try:
-            costs, gradients = _training_costs(task, policies, here, search, retries)
-        except (ValueError, KeyboardInterrupt) as error:
-            kept = ""
-            if checkpoint and search.step:
+    with spread(task, execution.workers) as spread_task:
+        while not search.done:
+            here = at(search.step)
+            try:
+                told = _training_costs(spread_task, here, search, execution.retries)
+            except (ValueError, KeyboardInterrupt) as error:
+                kept = ""
+                if checkpoint and search.step:
+                    search.save(checkpoint, fingerprint)
+                    kept = f"; the state before this step is in {checkpoint}"
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
+            search.tell(*told, environments=here)
+            late = time.monotonic() - saved > CHECKPOINT_SECONDS
+            if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
                 search.save(checkpoint, fingerprint)
-                kept = f"; the state before this step is in {checkpoint}"
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
-        search.tell(costs, gradients, environments=here)
-        late = time.monotonic() - saved > CHECKPOINT_SECONDS
-        if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
-            search.save(checkpoint, fingerprint)
-            saved = time.monotonic()
-        if progress:
-            progress(search)
+                saved = time.monotonic()
+            execution.tell(search.step, search.settings.steps, _remark(search))
+
+
+def check_estimator(
+    task: Task, settings: SearchSettings | None, objective: str | None = None
+) -> None:
+    """Raise ValueError if the estimator needs gradients that do not exist or cannot be used."""
+    if settings is None or settings.estimator != "gradient":
+        return
+    if task.gradients is None:
+        raise ValueError(f"task {task.name} has no gradients of its own: use evolution")
+    if objective is not None and OBJECTIVES[objective].exponential:
+        raise ValueError(f"{objective} averages e^C: use evolution or differences")
 
 
 def _training_costs(
-    task: Task,
-    policies: NDArray,
-    environments: Environments,
-    search: GaussianSearch,
-    retries: int,
+    task: Task, environments: Environments, search: GaussianSearch, retries: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """The mean training cost of each policy; noise of the rollouts is drawn anew in each step."""
+    """The mean training cost of each policy that the search asks for; noise is drawn anew."""
+    policies = search.ask()
     estimator = search.settings.estimator
+    check_estimator(task, search.settings, search.objective)
     exponential = search.objective is not None and OBJECTIVES[search.objective].exponential
-    if estimator == "gradient" and exponential:
-        raise ValueError(f"{search.objective} averages e^C: use evolution or differences")
     if estimator == "gradient":
         assert task.gradients is not None
         pair = task.gradients(policies, environments)
@@ -109,8 +115,14 @@ def _training_costs(
         return costs, gradients
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and task.surrogate is not None
-    of = rescaled_exponential if exponential else None
-    costs = mean_costs(
-        task, policies, environments, noise=noise, surrogate=surrogate, of=of, retries=retries
-    )
-    return costs, None
+    of = Quantity(surrogate, rescaled_exponential if exponential else None)
+    how = Execution(retries=retries)
+    return mean_costs(task, policies, environments, noise=noise, of=of, execution=how), None
+
+
+def _remark(search: GaussianSearch) -> str:
+    """The bound, or the cost, so far."""
+    what = "bound" if search.objective else "cost"
+    if search.settings.estimator == "gradient":
+        what = f"surrogate's {what}"
+    return f"{what} {search.value:.4f}"

@@ -14,11 +14,12 @@ from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.segment import Segment
 from rich.table import Table
@@ -26,10 +27,8 @@ from rich.text import Text
 
 from pacbayes_control.certify.text import printable
 
-if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
-    from pacbayes_control.learn.search import GaussianSearch
-    from pacbayes_control.learn.training import Watch
-    from pacbayes_control.rollouts import Progress as ProgressCallback
+if TYPE_CHECKING:  # a verdict should not wait for a simulator to load
+    from pacbayes_control.rollouts import Progress
 
 WIDEST = 10_000  # columns of what is not a terminal: nothing is wrapped there
 
@@ -123,41 +122,25 @@ def _title() -> TextColumn:
 
 
 @contextmanager
-def bar(title: str, total: int) -> Iterator[ProgressCallback]:
-    """A progress bar on a terminal, nothing in a pipe; yields the callback for it."""
+def progress_bars() -> Iterator[Callable[[Progress], None]]:
+    """A bar for each title of progress on a terminal, while it lasts; nothing in a pipe."""
     if not err.is_terminal:
-        yield lambda *_: None
+        yield lambda _: None
         return
     columns = _title(), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()
-    with Progress(*columns, console=err, transient=True) as progress:
-        task = progress.add_task(printable(title), total=total)
-        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
+    with RichProgress(*columns, console=err, transient=True) as bars:
+        known: dict[str, TaskID] = {}
 
+        def tell(now: Progress) -> None:
+            words = printable(f"{now.title} ({now.remark})" if now.remark else now.title)
+            if now.title not in known:
+                known[now.title] = bars.add_task(words, total=now.total)
+            bars.update(
+                known[now.title],
+                description=words,
+                completed=now.done,
+                total=now.total,
+                visible=now.done < now.total,
+            )
 
-@contextmanager
-def watch() -> Iterator[Callable[[str], Watch]]:
-    """Progress of searches on a terminal, each with its bound so far; nothing in a pipe."""
-    if not err.is_terminal:
-        yield lambda _: lambda _: None
-        return
-    columns = _title(), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as progress:
-
-        def start(title: str) -> Watch:
-            task = progress.add_task(title, total=None, visible=False)
-
-            def step(search: GaussianSearch) -> None:
-                what = "bound" if search.objective else "cost"
-                if search.settings.estimator == "gradient":
-                    what = f"surrogate's {what}"
-                progress.update(
-                    task,
-                    description=printable(f"{title} ({what} {search.value:.4f})"),
-                    total=search.settings.steps,
-                    completed=search.step,
-                    visible=not search.done,
-                )
-
-            return step
-
-        yield start
+        yield tell

@@ -1,4 +1,4 @@
-"""What each environment cost under a posterior, and which were the hardest."""
+"""The cost of each environment under a posterior, and the hardest environments."""
 
 from __future__ import annotations
 

@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pacbayes_control.report.replay import Replay
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import json_text, printable
+from pacbayes_control.report.replay import Replay, highest
 
 MOST_BYTES = 3_500_000  # of a page's rollouts, as text
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What the page's script reads: plain values, and arrays by name as (kind, text)."""
+    """Rollouts as the page's script reads them: plain values, and arrays as (kind, text)."""
 
     values: dict[str, Any]
     arrays: dict[str, tuple[str, str]]  # kind: the name of a typed array in JavaScript
@@ -40,8 +44,8 @@ def pack_within(replay: Replay, order: NDArray, most: int = MOST_BYTES) -> tuple
     packed = pack(replay)
     while packed.size > most and len(replay.environments) > 1:
         keep = max(1, int(len(replay.environments) * most / packed.size * 0.98))
-        rows = np.sort(np.argsort(-order, kind="stable")[:keep])
-        replay, order = replay.first(rows), order[rows]
+        rows = highest(order, keep)
+        replay, order = replay.only(rows), order[rows]
         packed = pack(replay)
     return replay, packed
 
@@ -53,42 +57,57 @@ def pack(replay: Replay) -> Packed:
     points = np.concatenate(paths)
     circles = np.concatenate([scene.circles.reshape(-1, 3) for scene in replay.scenes])
     boxes = np.concatenate([scene.boxes.reshape(-1, 4) for scene in replay.scenes])
-    view = _view(replay, points, circles, boxes)
+    view = _view(replay.scenes[0].robot_radius, points, circles, boxes)
     grid = _grid(view)
     starts, steps, bends = _differences(np.rint(points / grid).astype(np.int64), lengths)
     small = np.abs(bends).max(initial=0) < 128
-    costs = np.rint(replay.costs * (1 if replay.binary else 65535))
-    arrays = {
-        "lengths": ("Uint32Array", lengths.astype("<u4")),
-        "starts": ("Int32Array", starts.astype("<i4")),
-        "steps": ("Int32Array", steps.astype("<i4")),
-        "bends": ("Int8Array", bends.astype("i1"))
-        if small
-        else ("Int16Array", bends.astype("<i2")),
-        "contacts": ("Uint8Array", replay.contacts.astype("u1")),
-        "costs": ("Uint16Array", costs.astype("<u2")),
-        "circles": ("Float32Array", circles.astype("<f4")),
-        "circle-counts": ("Uint32Array", _counts(scene.circles for scene in replay.scenes)),
-    }
+    scale = 1 if replay.binary else 65535
     alike = all(np.array_equal(s.boxes, replay.scenes[0].boxes) for s in replay.scenes)
-    kept = replay.scenes[:1] if alike else replay.scenes
-    arrays["boxes"] = "Float32Array", np.concatenate([s.boxes for s in kept]).astype("<f4")
-    arrays["box-counts"] = "Uint32Array", _counts(scene.boxes for scene in kept)
+    boxed = replay.scenes[:1] if alike else replay.scenes  # those whose boxes are written
+    arrays = {
+        "lengths": lengths.astype("<u4"),
+        "starts": starts.astype("<i4"),
+        "steps": steps.astype("<i4"),
+        "bends": bends.astype("i1" if small else "<i2"),
+        "contacts": replay.contacts.astype("u1"),
+        "costs": np.rint(replay.costs * scale).astype("<u2"),
+        "circles": circles.astype("<f4"),
+        "circle-counts": np.array([len(scene.circles) for scene in replay.scenes], "<u4"),
+        "boxes": np.concatenate([scene.boxes for scene in boxed]).astype("<f4"),
+        "box-counts": np.array([len(scene.boxes) for scene in boxed], "<u4"),
+    }
     values = {
         "grid": grid,
         "view": [round(float(edge), 4) for edge in view],
         "robotRadius": replay.scenes[0].robot_radius,
         "timeStep": replay.scenes[0].time_step,
-        "costScale": 1 if replay.binary else 65535,
+        "costScale": scale,
         "binary": replay.binary,
         "environments": replay.environments.tolist(),
         "policies": replay.policies.tolist(),
     }
-    return Packed(values, {name: (kind, _text(array)) for name, (kind, array) in arrays.items()})
+    return Packed(values, {name: _packed_array(array) for name, array in arrays.items()})
 
 
-def _counts(arrays: Any) -> NDArray:
-    return np.array([len(array) for array in arrays], "<u4")
+def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> Markup:
+    """The plain values that the page's script reads, as JSON."""
+    shares = [1 / len(replay.policies)] * len(replay.policies)
+    if replay.drawn:
+        names = [f"draw {j + 1} from the posterior" for j in replay.policies]
+    elif isinstance(run.posterior, Categorical):
+        names = [run.costs.name(int(j)) for j in replay.policies]
+        shares = [round(float(run.posterior.probabilities[j]), 6) for j in replay.policies]
+    else:
+        names = ["the policy that was drawn"]
+    values = packed.values | {
+        "names": [printable(name) for name in names],
+        "sites": [printable(run.costs.sites[i]) for i in replay.environments if run.costs.sites],
+        "shares": shares,
+        "recorded": not replay.drawn,
+        "contactIsFailure": replay.mostly_agrees and replay.binary,
+    }
+    # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
+    return Markup(json_text(values, indent=None).replace("<", "\\u003c"))
 
 
 def _differences(
@@ -109,10 +128,8 @@ def _differences(
     return points[first], points[second] - points[first], bends[within].T.reshape(-1)
 
 
-def _view(replay: Replay, *places: NDArray) -> NDArray[np.float64]:
-    """What is to be seen of the plane, as left, right, bottom, top in m."""
-    points, circles, boxes = places
-    margin = replay.scenes[0].robot_radius
+def _view(margin: float, points: NDArray, circles: NDArray, boxes: NDArray) -> NDArray[np.float64]:
+    """The part of the plane that is shown, as left, right, bottom, top in m."""
     low = [points.min(axis=0) - margin, (circles[:, :2] - circles[:, 2:]).min(axis=0, initial=0)]
     high = [points.max(axis=0) + margin, (circles[:, :2] + circles[:, 2:]).max(axis=0, initial=0)]
     if len(boxes):
@@ -128,6 +145,8 @@ def _grid(view: NDArray[np.float64]) -> float:
     return float(min(0.01, extent / 1000) if extent <= 80 else extent / 8000)
 
 
-def _text(array: NDArray) -> str:
+def _packed_array(array: NDArray) -> tuple[str, str]:
+    """The name of the array's type in JavaScript, and its bytes, deflated, in base64."""
     # Level 7 is a tenth of the work of 9, for 4 % more letters.
-    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 7)).decode()
+    text = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 7)).decode()
+    return f"{array.dtype.name.capitalize()}Array", text

@@ -1,4 +1,4 @@
-"""Pictures: robots among their obstacles, and the bound against the number of environments."""
+"""The colours of pictures, the policies they show, and how they are saved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ STABLE: Any = {
 
 
 def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
-    """Policies from a run's prior and from what it certifies; shapes (count, parameters)."""
+    """Policies drawn from a run's prior and from its posterior; shapes (count, parameters).
+
+    Where one policy is certified, it stands in place of draws from the posterior.
+    """
     rng, single = generator(0, "picture", of="policies"), run.certificate.policy
     if isinstance(run.posterior, DiagonalGaussian):
         before, after = run.prior.sample(rng, count), run.posterior.sample(rng, count)

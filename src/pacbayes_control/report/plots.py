@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from matplotlib import rc_context
@@ -28,6 +28,8 @@ WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
 LONGEST = 26  # letters of a policy's name
 
+PlotFormat = Literal["svg", "pdf", "png"]
+
 
 def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     """The bounds of every method that applies, from the training cost up."""
@@ -42,15 +44,14 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
         axis.plot(c.bound, place, "|", color=colour, ms=15, mew=3, zorder=3)
     labels = [m.certificate.method + (" (this run)" if m.own else "") for m in methods]
     axis.set_yticks(range(len(methods)), labels)
-    axis.set_ylim(len(methods) - 0.5, -0.6)
-    axis.set_xlim(0, None)
+    axis.set(ylim=(len(methods) - 0.5, -0.6), xlim=(0, None))
     axis.set_xlabel("○ observed cost    ┃ bound on the expected cost")
     axis.grid(axis="x", alpha=0.3)
     _save(figure, file)
 
 
 def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
-    """The shares of the likeliest policies and what they cost; or how far a Gaussian has moved."""
+    """The shares and costs of the likeliest policies; or how far a Gaussian has moved."""
     if isinstance(run.posterior, DiagonalGaussian):
         _draw_gaussian(run, file)
         return
@@ -62,15 +63,13 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
     left.set_yticks(places, [_label(run.costs.name(int(i))) for i in top], parse_math=False)
-    left.set_ylim(len(top) - 0.4, -0.6)
-    left.set_xlim(0, None)
+    left.set(ylim=(len(top) - 0.4, -0.6), xlim=(0, None), xlabel="share ( | of the prior)")
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    left.set_xlabel("share ( | of the prior)")
     right.plot(run.costs.means[top], places, "o", color=ORANGE, ms=5)
     right.axvline(run.certificate.empirical_cost, color=DARK, ls=":", lw=1)
-    right.set_xlim(0, max(0.02, float(run.costs.means[top].max()) * 1.15))
+    widest = max(0.02, float(run.costs.means[top].max()) * 1.15)
+    right.set(xlim=(0, widest), xlabel="mean cost")
     right.xaxis.set_major_locator(MaxNLocator(4))
-    right.set_xlabel("mean cost")
     for axis in (left, right):
         _plain(axis)
         axis.grid(axis="x", alpha=0.3)
@@ -87,10 +86,8 @@ def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
     axis.plot(0, 1, "+", color=ORANGE, ms=13, mew=2.5, label="the prior", zorder=3)
     reach = max(0.1, float(np.abs(moved).max()) * 1.15)
     height = max(0.1, float(np.abs(widths - 1).max()) * 1.25)
-    axis.set_xlim(-reach, reach)
-    axis.set_ylim(1 - height, 1 + height)
-    axis.set_xlabel("mean moved by (standard deviations of the prior)")
-    axis.set_ylabel("width, relative to the prior's")
+    axis.set(xlim=(-reach, reach), xlabel="mean moved by (standard deviations of the prior)")
+    axis.set(ylim=(1 - height, 1 + height), ylabel="width, relative to the prior's")
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
     _save(figure, file)
@@ -104,7 +101,7 @@ def gaussian_moves(run: Run[DiagonalGaussian]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
-    """How many environments have which mean cost under the posterior."""
+    """A histogram of the mean cost of environments under the posterior."""
     figure, axis = _figure(2.7)
     values, c = environment_costs(run), run.certificate
     counts, edges = np.histogram(values, bins=20, range=(0, 1))
@@ -116,16 +113,14 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
     axis.axvline(c.empirical_cost, 0.12, color=DARK, ls=":", lw=1.2)  # above the small bars
     beside = max(c.empirical_cost, 0.05) + 0.012 if c.empirical_cost < 0.8 else 0.6
     axis.text(beside, tallest * 0.95, f"mean {c.empirical_cost:.4f}", fontsize=9)
-    axis.set_xlim(-0.01, 1.01)
-    axis.set_ylim(0, tallest * 1.1)
+    axis.set(xlim=(-0.01, 1.01), xlabel="mean cost in an environment")
+    axis.set(ylim=(0, tallest * 1.1), ylabel="environments")
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.set_xlabel("mean cost in an environment")
-    axis.set_ylabel("environments")
     _save(figure, file)
 
 
 def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> None:
-    """What the bound would be with other numbers of environments, all else being equal."""
+    """The bound as it would be with other numbers of environments, all else being equal."""
     projection, c = project(run), run.certificate
     figure, axis = _figure(3.0)
     axis.plot(projection.environments, projection.bounds, color=BLUE, ls="--", label="projection")
@@ -134,9 +129,8 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
     axis.minorticks_off()
+    axis.set(xlabel="environments, N", ylabel="expected cost, at most")
     axis.set_ylim(0, min(1.0, max(projection.bounds) * 1.05))
-    axis.set_xlabel("environments, N")
-    axis.set_ylabel("expected cost, at most")
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     _save(figure, file)
@@ -159,9 +153,9 @@ PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
 }
 
 
-def write_plots(run: Run[Any], folder: Path, suffix: str = "svg") -> list[Path]:
+def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list[Path]:
     """Every plot of a run as a file; without the comparison where nothing can be compared."""
-    if suffix not in ("svg", "pdf", "png"):
+    if suffix not in get_args(PlotFormat):
         raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
     folder.mkdir(parents=True, exist_ok=True)
     names = [name for name in PLOTS if name != "methods" or side_by_side(run)[0]]

@@ -1,4 +1,4 @@
-"""What a bound would be with other numbers of environments: an outlook, and no certificate."""
+"""A bound as it would be with other numbers of environments: an outlook, not a certificate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pacbayes_control.certify.run import Run
 
 POINTS = 61  # of the curve
 FEWEST, MOST = 0.1, 100  # times N, where the curve begins and ends
-ENDLESS = 10**12  # environments, at which a bound is what it tends to, for every reader
+ENDLESS = 10**12  # environments, at which a bound is its limit to every shown digit
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Projection:
 
     environments: tuple[int, ...]
     bounds: tuple[float, ...]
-    limit: float  # what the bound tends to, above which it always stays
+    limit: float  # of the bound, which always stays above it
     half_way: tuple[int, float] | None  # environments that would halve the way there, and the bound
 
 
@@ -54,7 +54,7 @@ def projected_bound(run: Run[Any], environments: int) -> float:
         return float(tilted_maurer(tilted, c.kl, environments, share, c.ball.radius, c.tilt))
     if c.method == "occam":
         level = share * float(run.prior.probabilities[c.policy])
-        if c.binary:  # so many failures as make the same rate, or the next whole number
+        if c.binary:  # failures at the same rate, rounded up to a whole number
             failures = min(environments, math.ceil(cost * environments - 1e-6))
             bound = clopper_pearson(failures, environments, level)
         else:

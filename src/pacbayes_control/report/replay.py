@@ -13,7 +13,7 @@ from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
 from pacbayes_control.report.environments import environment_costs
-from pacbayes_control.rollouts.again import Again, recorded_noise
+from pacbayes_control.rollouts.again import recorded_noise
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator
 from pacbayes_control.tasks.registry import recorded_class
@@ -21,7 +21,7 @@ from pacbayes_control.tasks.task import Scene, noise_of
 
 DRAWS = 20  # policies drawn for the page from a Gaussian posterior
 MOST_POLICIES = 200
-MOST_PAIRS = 60_000  # rolled out for a page: a few seconds of the vehicle
+MOST_ROLLOUTS = 60_000  # of a page: a few seconds of a fast simulator
 TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
 
 
@@ -38,8 +38,8 @@ class Replay:
     contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
 
     @property
-    def pairs(self) -> int:
-        """How many rollouts there are."""
+    def rollouts(self) -> int:
+        """How many there are."""
         return self.costs.size
 
     @property
@@ -48,12 +48,17 @@ class Replay:
         return int(np.sum(self.contacts != (self.costs == 1))) if self.binary else 0
 
     @property
+    def mostly_agrees(self) -> bool:
+        """Whether at most 1 % of the paths end otherwise than their costs say."""
+        return self.disagreements <= 0.01 * self.rollouts
+
+    @property
     def binary(self) -> bool:
         """Whether every cost is 0 or 1."""
         return self.costs.dtype == np.uint8
 
-    def first(self, rows: NDArray[np.int64]) -> Replay:
-        """The same for fewer environments, given by position."""
+    def only(self, rows: NDArray[np.int64]) -> Replay:
+        """The same for some of the environments, given by position."""
         return replace(
             self,
             environments=self.environments[rows],
@@ -65,7 +70,7 @@ class Replay:
 
 
 def why_no_replay(run: Run[Any], task: Task | None) -> str | None:
-    """One line on why the rollouts of a run cannot be shown; None where they can.
+    """The reason why the rollouts of a run cannot be shown, in one line; None where they can.
 
     It is empty for a table of costs, which holds no policies that could be rolled out again.
     """
@@ -84,24 +89,19 @@ def why_no_replay(run: Run[Any], task: Task | None) -> str | None:
     return f"The task {task.name} cannot show itself: it has no scenes and paths."
 
 
-def not_reproduced(again: Again) -> str:
-    """What a reader must know where recorded costs are not those of the task; empty elsewhere."""
-    if not again.different:
-        return ""
-    return (
-        f"{again.different:,} of {again.tried:,} rollouts that were run again do not cost what is "
-        f"recorded: {again.first}. The task has changed since, or the costs are not of its "
-        "rollouts."
-    )
-
-
 def roll_out(
-    run: Run[Any], task: Task, environments: Environments, pairs: int = MOST_PAIRS
+    run: Run[Any], task: Task, environments: Environments, most: int = MOST_ROLLOUTS
 ) -> Replay:
-    """Roll out again what a run has recorded, with the same noise.
+    """Roll out the recorded rollouts of a run again, with the same noise.
 
-    Not more than so many rollouts: the likeliest policies, in the environments of highest cost. Of
-    a Gaussian posterior, whose draws are not recorded, new policies are drawn for the page.
+    Of a Gaussian posterior, whose draws are not recorded, new policies are drawn for the page.
+
+    Args:
+        run: the run
+        task: its task, which has `scenes` and `paths`
+        environments: those that the run counts
+        most: rollouts; where there are more, those of the likeliest policies, in the environments
+            of highest cost
     """
     if len(environments) != run.costs.environments:
         raise ValueError(
@@ -115,11 +115,12 @@ def roll_out(
         noise = Noise("report noise", 0)
     columns = np.arange(len(policies))
     if isinstance(run.posterior, Categorical):
-        columns = likeliest(run)[: max(1, min(pairs // 20, MOST_POLICIES))]
-    rows = highest(environment_costs(run), max(1, pairs // len(columns)))
+        columns = likeliest(run)[: max(1, min(most // 20, MOST_POLICIES))]
+    rows = highest(environment_costs(run), max(1, most // len(columns)))
     noise = noise_of(task, environments, noise)
-    if task.paths is None or task.scenes is None:
-        raise ValueError(f"the task {task.name} cannot show itself: it has no scenes and paths")
+    own_noise = (noise,) if noise else ()
+    assert task.paths is not None  # or there is no replay: see `why_no_replay`
+    assert task.scenes is not None
     paths: list[list[NDArray]] = []
     scenes: list[Scene] = []
     costs = []
@@ -131,7 +132,7 @@ def roll_out(
         paths += [[own[0] for own in row] for row in zip(*by_policy, strict=True)]
         scenes += task.scenes(part)
         if drawn:
-            costs.append(_costs(task, policies, part, noise))
+            costs.append(np.asarray(task.costs(policies, part, *own_noise)))
     table = checked_costs(np.concatenate(costs)) if drawn else run.costs.values[rows][:, columns]
     contacts = np.array([_touching(*pair) for pair in zip(scenes, paths, strict=True)])
     return Replay(rows, columns, drawn, table, paths, scenes, contacts)
@@ -160,15 +161,6 @@ def _parts(environments: Environments, rows: NDArray[np.int64]) -> Iterator[Envi
             whole = replace(environments, start=block * size, stop=(block + 1) * size)
             drawn = whole.arrays()
         yield replace(environments, draw=lambda *_, kept=drawn: kept, start=start, stop=stop)
-
-
-def _costs(
-    task: Task, policies: NDArray, environments: Environments, noise: Noise | None
-) -> NDArray:
-    roll: Any = task.costs
-    return np.asarray(
-        roll(policies, environments, noise) if noise else roll(policies, environments)
-    )
 
 
 def _touching(scene: Scene, paths: list[NDArray]) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Pictures of a world that shifts: the second table, its environments, a curve, a monitor."""
+"""Pictures of a world that shifts: the bound against the shift, and a monitor's evidence."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pacbayes_control.bounds.sequential import confidence_sequence
-from pacbayes_control.certify.balls import Ball, round_down
+from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.shift import Curve
+from pacbayes_control.certify.text import round_down
 from pacbayes_control.deploy.monitor import Monitor, shown
-from pacbayes_control.report.pictures import (
-    BLUE,
-    DARK,
-    GREEN,
-    ORANGE,
-    save_figure,
-)
+from pacbayes_control.report.pictures import BLUE, DARK, GREEN, ORANGE, save_figure
 
 
 def draw_curve(
@@ -35,10 +30,8 @@ def draw_curve(
         axis.annotate(f"B = {round_down(curve.tolerable)}", (curve.tolerable, 0.02), ha="right")
     if certified:
         axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {round_down(certified[0])}")
-    axis.set_xlabel(f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B")
-    axis.set_ylabel("expected cost, at most")
-    axis.set_ylim(0, 1.02)
-    axis.set_xlim(0, None)
+    axis.set(xlabel=f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B", xlim=(0, None))
+    axis.set(ylabel="expected cost, at most", ylim=(0, 1.02))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     save_figure(figure, file)
@@ -54,16 +47,14 @@ def draw_monitor(monitor: Monitor, path: Path) -> None:
     costs.fill_between(n, low, high, color=BLUE, alpha=0.2, label="confidence sequence")
     costs.plot(n, total / n, color=BLUE, marker=marker, label="mean cost")
     costs.axhline(bound, color=ORANGE, ls="--", label=f"promised, {shown(bound)}")
-    costs.set_ylim(0, 1)
-    costs.set_ylabel("cost as deployed")
+    costs.set(ylim=(0, 1), ylabel="cost as deployed")
     costs.legend(frameon=False, fontsize=9)
     evidence.plot(n, log_e / math.log(10), color=DARK, marker=marker, label="e-value")
     threshold = -math.log10(monitor.alpha)
     evidence.axhline(threshold, color=ORANGE, ls="--", label=f"alarm, 1/α = {1 / monitor.alpha:g}")
     if monitor.alarm_at is not None:
         evidence.axvline(monitor.alarm_at, color=ORANGE, lw=1)
-    evidence.set_ylabel("log₁₀ of the e-value")
-    evidence.set_xlabel("outcomes")
+    evidence.set(ylabel="log₁₀ of the e-value", xlabel="outcomes")
     evidence.legend(frameon=False, fontsize=9)
     for axis in (costs, evidence):
         axis.grid(alpha=0.3)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Provenance, issue_sampled
+from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance, issue_sampled
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import compare
@@ -24,14 +24,14 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Method:
-    """A bound that could stand in a run's place, or the run's own."""
+    """A certificate for the same costs by one method, which may be the run's own."""
 
     certificate: Certificate
     own: bool
 
 
 def side_by_side(run: Run[Any]) -> tuple[tuple[Method, ...], str]:
-    """Every method that applies, and why there are none where that is so.
+    """Every method that applies, or none and the reason why.
 
     Finitely many policies: each method chooses its own posterior and has all of δ. A Gaussian
     posterior: the same one, at the same shares of δ, since another would need draws of its own.
@@ -68,7 +68,7 @@ def _sampled(run: Run[Any], method: str) -> Certificate:
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
     provenance = Provenance(c.objective, c.prior)
     budget = Budget(delta, shares)
-    issued = issue_sampled(run.costs, run.prior, run.posterior, method, budget, provenance)
+    issued = issue_sampled(Basis(run.costs, run.prior, run.posterior, budget, provenance), method)
     other = replace(run, certificate=issued)
     return under_shift(other, c.ball).certificate if c.ball else issued
 

@@ -1,62 +1,34 @@
-"""What the commands say. Bounds are rounded upwards, and names are never read as markup."""
+"""Output of the commands. Bounds are rounded upwards, and names are never read as markup."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from pacbayes_control.certify.balls import Ball, round_down
-from pacbayes_control.certify.certificate import Certificate, confidence_percent, round_up
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up
 from pacbayes_control.deploy.monitor import shown
-from pacbayes_control.report.console import (
-    bar,
-    err,
-    key_values,
-    out,
-    say,
-    show,
-    warn,
-    watch,
-    working,
-)
+from pacbayes_control.report.console import key_values, say, show
 from pacbayes_control.report.environments import hardest
+from pacbayes_control.report.words import PRIOR_KEPT, policy_words, shift_words
 from pacbayes_control.tasks.registry import recorded_words
 
-if TYPE_CHECKING:  # what is shown: a verdict should not wait for a simulator to load
+if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
     from pacbayes_control.certify.run import Run
     from pacbayes_control.certify.shift import Curve
     from pacbayes_control.deploy.monitor import Report
     from pacbayes_control.learn import Comparison
     from pacbayes_control.rollouts.conformance import Check
 
-__all__ = [
-    "bar",
-    "err",
-    "interval_ends",
-    "mixture",
-    "out",
-    "say",
-    "show",
-    "show_certificate",
-    "show_checks",
-    "show_comparison",
-    "show_curve",
-    "show_report",
-    "warn",
-    "watch",
-    "working",
-]
-
 
 def show_checks(checks: Sequence[Check]) -> None:
-    """Each promise, whether it was kept, and what was seen."""
+    """Each requirement on a task, whether it is met, and what was observed."""
     table = key_values()
     for check in checks:
         mark = Text("passed", "green") if check.passed else Text("FAILED", "bold red")
@@ -69,55 +41,60 @@ def show_checks(checks: Sequence[Check]) -> None:
 
 
 def show_certificate(run: Run[Any]) -> None:
-    """The promise, and what it rests on."""
+    """The promise, and the numbers and words that it rests on."""
     c = run.certificate
     say("")
     say(c.sentence, style="bold")
     say("")
     table = key_values()
-    table.add_row("bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})")
-    if c.ball is not None and c.bound_without_shift is not None:
-        table.add_row("without a shift", round_up(c.bound_without_shift))
-        table.add_row("shift", f"{c.ball}, {c.ball.origin}")
-    if c.tilt is not None:
-        table.add_row("tilt", f"{c.tilt:g}")
-    table.add_row("observed cost", f"{c.empirical_cost:.4f}")
-    if c.draws is not None and c.training_cost_bound is not None:
-        kind = "shared by all environments" if c.shared_draws else "for each environment"
-        table.add_row(
-            "with sampling", f"{round_up(c.training_cost_bound)}  ({c.draws:,} policies {kind})"
-        )
-    if c.test_estimate is not None:
-        estimate = c.test_estimate
-        where = f"{estimate.environments:,} environments that it has never seen"
-        table.add_row("test estimate", f"{estimate.cost:.4f}  (on {where})")
-    if c.cost_rule:
-        table.add_row("a rollout costs", c.cost_rule)
-    drawn = f": {c.distribution}" if c.distribution else ""
-    table.add_row("environments", f"{c.environments:,}, {c.purpose}{drawn}")
-    for words in c.incident_words:
-        table.add_row("note", words)
-    what = "KL from the prior" if c.method != "single-draw" else "log ratio to the prior"
-    table.add_row(what, f"{c.kl:.3f} nats")
-    if c.noise:
-        table.add_row("noise", f"{c.noise}; drawn apart: KL counts the policy alone")
-    if "settings" in run.costs.origin:
-        told = recorded_words(run.costs)
-        if told is None:
-            told = "a robot that its record does not describe"
-        if told:
-            table.add_row("for", told)
-    table.add_row("prior", c.prior)
-    if c.set_aside:
-        total = c.environments + c.set_aside
-        table.add_row("set aside", f"the bound counts {c.environments:,} of {total:,} environments")
-    if isinstance(run.posterior, Categorical) and c.policy is None:
-        table.add_row("posterior", mixture(run))
-    if run.costs.sites:
-        table.add_row("hardest", hardest_sites(run))
+    for name, value in (*_bound_rows(c), *_basis_rows(run)):
+        table.add_row(name, value)
     show(table)
     if c.parameters is not None and c.policy is None and c.kl == 0:
-        say("The search found no lower bound than the prior's own: the posterior is the prior.")
+        say(PRIOR_KEPT)
+
+
+def _bound_rows(c: Certificate) -> Iterator[tuple[str, str]]:
+    """The bound, and the costs that it was computed from."""
+    yield "bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})"
+    if c.ball is not None and c.bound_without_shift is not None:
+        yield "without a shift", round_up(c.bound_without_shift)
+        yield "shift", f"{c.ball}, {c.ball.origin}"
+    if c.tilt is not None:
+        yield "tilt", f"{c.tilt:g}"
+    yield "observed cost", f"{c.empirical_cost:.4f}"
+    if c.draws is not None and c.training_cost_bound is not None:
+        kind = "shared by all environments" if c.shared_draws else "for each environment"
+        yield "with sampling", f"{round_up(c.training_cost_bound)}  ({c.draws:,} policies {kind})"
+    if c.test_estimate is not None:
+        where = f"{c.test_estimate.environments:,} environments that it has never seen"
+        yield "test estimate", f"{c.test_estimate.cost:.4f}  (on {where})"
+
+
+def _basis_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
+    """The environments, the prior, the posterior and the robot that a certificate is about."""
+    c = run.certificate
+    if c.cost_rule:
+        yield "a rollout costs", c.cost_rule
+    drawn = f": {c.distribution}" if c.distribution else ""
+    yield "environments", f"{c.environments:,}, {c.purpose}{drawn}"
+    yield from (("note", words) for words in c.incident_words)
+    ratio = "log ratio to the prior" if c.method == "single-draw" else "KL from the prior"
+    yield ratio, f"{c.kl:.3f} nats"
+    if c.noise:
+        yield "noise", f"{c.noise}; drawn apart: KL counts the policy alone"
+    if "settings" in run.costs.origin:
+        robot = recorded_words(run.costs)
+        robot = "a robot that its record does not describe" if robot is None else robot
+        yield from [("for", robot)] if robot else []
+    yield "prior", c.prior
+    if c.set_aside:
+        total = c.environments + c.set_aside
+        yield "set aside", f"the bound counts {c.environments:,} of {total:,} environments"
+    if isinstance(run.posterior, Categorical) and c.policy is None:
+        yield "posterior", mixture(run)
+    if run.costs.sites:
+        yield "hardest", hardest_sites(run)
 
 
 def mixture(run: Run[Categorical], most: int = 4) -> str:
@@ -136,7 +113,7 @@ def hardest_sites(run: Run[Any], most: int = 3) -> str:
 
 
 def show_comparison(comparison: Comparison, method: str) -> None:
-    """Every certificate side by side, and what the chosen one promises."""
+    """Every certificate side by side, and the sentence of the chosen one."""
     first, chosen = comparison.runs[0].certificate, comparison.chosen
     say(
         f"{first.environments} environments × {first.policies} policies, "
@@ -145,11 +122,12 @@ def show_comparison(comparison: Comparison, method: str) -> None:
     )
     table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
     for run in comparison.runs:
-        mark = " *" if run is chosen else ""
-        table.add_row(run.certificate.method + mark, *_cells(run.certificate), _who(run))
+        c, mark = run.certificate, " *" if run is chosen else ""
+        table.add_row(c.method + mark, *_cells(c), policy_words(c, run.costs))
     if method == "best":
         c = chosen.certificate
-        table.add_row("best *", *_cells(c), f"{c.method}, at its share of δ: {_who(chosen)}")
+        who = policy_words(c, chosen.costs)
+        table.add_row("best *", *_cells(c), f"{c.method}, at its share of δ: {who}")
     show(table)
     if method == "best":
         say("The line marked * pays for the choice between kl and occam, and is the one to use.")
@@ -170,13 +148,6 @@ def _cells(c: Certificate) -> tuple[str, str, str]:
     return round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
 
 
-def _who(run: Run[Categorical]) -> str:
-    policy = run.certificate.policy
-    if policy is None:
-        return "a policy drawn afresh each time"
-    return f"one policy, always: {quoted(run.costs.name(policy))}"
-
-
 def show_curve(curve: Curve) -> None:
     """The guarantee against the size of the shift."""
     table = Table("shift up to B", "expected cost at most", title_justify="left")
@@ -185,16 +156,8 @@ def show_curve(curve: Curve) -> None:
     for radius, bound in list(zip(curve.radii, curve.bounds, strict=True))[::step]:
         table.add_row(round_down(radius), round_up(bound))
     show(table)
-    if math.isinf(curve.tolerable):
-        say(f"The promise stays at {curve.limit:g} or below whatever the shift.")
-    elif curve.tolerable == 0:
-        say(f"The bound is {curve.limit:g} or more without any shift.")
-    else:
-        say(
-            f"The promise stays at {curve.limit:g} or below up to a shift of "
-            f"B = {round_down(curve.tolerable)}. All of the curve holds at once, "
-            "with the confidence of the run."
-        )
+    say(shift_words(curve))
+    say("All of the curve holds at once, with the confidence of the run.")
 
 
 def show_report(report: Report, drawn_afresh: bool) -> None:
@@ -220,7 +183,7 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
 
 
 def interval_ends(low: float, high: float) -> tuple[str, str]:
-    """An interval that holds at least what it should: its ends are rounded outwards.
+    """The ends of an interval with four decimals, rounded outwards.
 
     >>> interval_ends(0.01239, 0.04561)
     ('0.0123', '0.0457')

@@ -1,9 +1,9 @@
 """The paper's robots, each an ordinary task in a folder of its own; loaded when first used.
 
 Vehicle    the car with a depth sensor among cylinders
-Swing      the drone, with its flights and the fit of its model
+Swing      the drone, with flights and the identification of its model
 Grasping   the arm that looks at an object and grasps it
-Planar     to make another robot in the plane from
+Planar     the base class for other robots in the plane
 """
 
 from importlib import import_module

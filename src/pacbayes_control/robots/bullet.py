@@ -9,17 +9,17 @@ from typing import Any
 
 
 def pybullet() -> Any:
-    """The library; an error that says how to get it.
+    """The library; an error that says how to install it if it is missing.
 
-    It writes a greeting to file descriptor 2 when it is loaded: that goes nowhere.
+    It writes a line to file descriptor 2 when it is loaded, which is discarded here.
     """
     if find_spec("pybullet") is None:
         raise ModuleNotFoundError(
             "the reference simulator needs PyBullet: pip install 'pacbayes-control[pybullet]'"
         )
     kept = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
+    with open(os.devnull, "w") as discarded:
+        os.dup2(discarded.fileno(), 2)
         try:
             return import_module("pybullet")
         finally:

@@ -1,25 +1,30 @@
 """The one place that runs simulators.
 
+execution    where and how, in one record
 evaluation   every policy in every environment: the table of costs, or its means
 sampling     policies drawn from a posterior
-jobs         what is to be rolled out, and the pieces of it
-workers      pieces handed out, and collected in any order
+jobs         all rollouts of a table of costs, and the pieces of it that workers roll out
+workers      pieces sent to workers, and collected in any order
 failures     the error for rollouts that failed
-retries      rollouts that failed, and whether they did not when they were run again
-pools        who rolls out: threads, processes, a cluster
-description  what a folder of rollouts is of: all that its costs depend on
-sources      the code that a task consists of, in a digest
-kept         costs on disk as they come, taken up where they were
+retries      the log of failures, and of rollouts that succeeded when they were run again
+pools        the workers: threads, processes, a cluster
+spreading    a task whose rollouts workers run, for searches
+description  everything that the costs in a folder depend on
+kept         costs on disk, written as they finish, so that work can be resumed
 spans        ranges of rollouts
 again        recorded rollouts, run again and compared
+conformance  checks of a task before it is certified
+differences  whether rollouts depend on the environments that are drawn
 """
 
 from pacbayes_control.rollouts.again import Again, recorded_noise, roll_out_again
-from pacbayes_control.rollouts.evaluation import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs
+from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK
-from pacbayes_control.rollouts.pools import Workers, cluster, pool
+from pacbayes_control.rollouts.pools import cluster, pool
 from pacbayes_control.rollouts.sampling import (
+    Draws,
     certifying_draws,
     estimate_true_cost,
     sample_costs,
@@ -30,7 +35,10 @@ from pacbayes_control.rollouts.spreading import spread
 __all__ = [
     "CHUNK",
     "Again",
+    "Draws",
+    "Execution",
     "Progress",
+    "Quantity",
     "RolloutError",
     "Workers",
     "certifying_draws",

@@ -21,12 +21,12 @@ from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 from pacbayes_control.tasks.task import as_task, noise_of
 
-MOST = 1000  # rollouts that are run again, where no number is given
+MOST = 1000  # rollouts that are run again at most, if no number is given
 
 
 @dataclass(frozen=True)
 class Again:
-    """Rollouts that were run again, and how many of them cost something else than is recorded."""
+    """How many rollouts were run again, and how many of them differ from the recorded cost."""
 
     tried: int
     different: int
@@ -43,14 +43,19 @@ def roll_out_again(
 ) -> Again:
     """Run rollouts of a run again, with the same policies and noise, and compare their costs.
 
-    environments: those that the costs are of, drawn from the task. count: how many rollouts; as
-    many as take about so many `seconds`, where no number is given. rng: picks the rollouts; by
-    default from the system's entropy, so that nobody can foresee which they are.
+    Args:
+        run: whose rollouts are run again
+        task: the task of the run
+        environments: the environments of the run's costs, drawn from the task
+        count: how many rollouts; by default as many as take about `seconds`
+        seconds: the time to take if no count is given
+        rng: picks the rollouts; by default from the system's entropy, so that the choice cannot be
+            predicted
 
     >>> from pacbayes_control.learn import learn_finite
     >>> from pacbayes_control.rollouts import evaluate
-    >>> from pacbayes_control.robots import Vehicle
-    >>> task = Vehicle()
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> task = Stopping()
     >>> train = task.environments(20, stream="train")
     >>> run = learn_finite(evaluate(task, task.policies, train))
     >>> roll_out_again(run, task, train, count=5)
@@ -79,7 +84,7 @@ def roll_out_again(
 
 
 def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Rows and columns at random, each once: half of them where the posterior's weight is."""
+    """Random rows and columns, each pair once; half of them by the posterior's weights."""
     costs = run.costs
     total = costs.environments * costs.policies
     picked = dict.fromkeys(rng.choice(total, count, replace=False).tolist())
@@ -99,7 +104,7 @@ def recorded_noise(costs: Costs) -> Noise | None:
 
 
 def _stream(costs: Costs, kind: str) -> tuple[str, int]:
-    """The stream and the seed that a record tells of noise or policies."""
+    """The recorded stream and seed of the noise or of the policies."""
     record = costs.origin.get(kind)
     record = cast(dict[str, Any], record) if isinstance(record, dict) else {}
     stream, seed = record.get("stream"), record.get("seed")
@@ -109,7 +114,7 @@ def _stream(costs: Costs, kind: str) -> tuple[str, int]:
 
 
 def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
-    """An error unless the task and the environments are those that the costs tell of."""
+    """Raise ValueError unless the task and the environments are those of the recorded costs."""
     now = environments.origin | {"policy_class": task.policy_class}
     for name, value in now.items():
         recorded = costs.origin.get(name)
@@ -161,7 +166,7 @@ def _shared(draws: FreshDraws, columns: set[int]) -> dict[int, NDArray[np.float6
 
 
 def _cost(job: Job) -> float | str:
-    """The cost of one rollout, or in words what it raised."""
+    """The cost of one rollout, or the error that it raised, in one line."""
     try:
         return float(job.run()[0, 0])
     except RolloutFailed as failed:

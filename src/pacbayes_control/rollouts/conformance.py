@@ -1,4 +1,4 @@
-"""Whether a task that somebody brings keeps the promises that a certificate rests on."""
+"""Checks of a user's task: does it meet the requirements that a certificate rests on?"""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.differences import Unread, Warned, environments_differ
 from pacbayes_control.rollouts.differences import equal_costs as equal_costs
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.pools import ProcessPool, Workers, gathered
+from pacbayes_control.rollouts.pools import ProcessPool, open_workers
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -34,16 +35,16 @@ Table = NDArray[np.float64 | np.uint8]
 
 @dataclass(frozen=True)
 class Check:
-    """One promise, and whether it was kept."""
+    """One requirement, and whether the task meets it."""
 
     name: str
     passed: bool
     detail: str
-    warning: bool = False  # whether the detail needs a look, although nothing is proved broken
+    warning: bool = False  # whether a user should read the detail although the check passed
 
 
-class _Broken(Exception):  # noqa: N818 - a promise, not the program
-    """A promise that was not kept, and how it showed."""
+class _Broken(Exception):  # noqa: N818 - a fault of the task, not of the program
+    """A requirement that the task does not meet, and how it was found."""
 
 
 def check_task(
@@ -51,17 +52,21 @@ def check_task(
 ) -> list[Check]:
     """Try a task: a few policies in a few environments, again and again.
 
-    policies: one a row; if none are given, a few that the task has itself, or of its prior.
-    seconds: for the measurement of its speed. What passes may still break a promise elsewhere; what
-    fails does break one.
+    A task that passes may still be wrong in other environments; a task that fails is wrong.
 
-    >>> from pacbayes_control.robots import Vehicle
-    >>> all(check.passed for check in check_task(Vehicle(), Vehicle().policies[:3], seconds=0.1))
+    Args:
+        task: the task to check
+        policies: one per row; by default a few of the task's own, or drawn from its prior
+        environments: how many environments to roll out in
+        seconds: for the measurement of its speed
+
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> all(check.passed for check in check_task(Stopping(), seconds=0.1))
     True
     """
     task = as_task(task)
     chosen = checked_policies(task, policies if policies is not None else some_policies(task))
-    with _global_states():  # they are put back, whatever the task does
+    with _global_states():  # restores them afterwards, even if the task changes them
         return _checks(task, chosen, environments, seconds)
 
 
@@ -102,14 +107,12 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
     return checks
 
 
-def refuse_broken(
-    task: Task, policies: NDArray, executor: Workers = None, retries: int = 0
-) -> str | None:
-    """An error for a task that breaks a promise within a few rollouts; `check_task` tries more.
+def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = None) -> str | None:
+    """Raise ValueError if a few rollouts show that a task is wrong; `check_task` tries more.
 
-    Returns a line to warn with where rollouts may ignore what is drawn. retries: as for `evaluate`.
+    Returns a warning if rollouts may ignore the environment that is drawn, otherwise None.
     """
-    task = as_task(task)
+    task, execution = as_task(task), execution or Execution()
 
     def keep(name: str, promise: Callable[[], str]) -> Check:
         check = _tried(name, promise)
@@ -120,8 +123,9 @@ def refuse_broken(
             )
         return check
 
-    with _global_states(), gathered(task, executor) as crew:
-        roll = partial(table_of, executor=crew.executor, retries=retries)
+    with _global_states(), open_workers(task, execution.workers) as pool:
+        how = Execution(pool.executor, retries=execution.retries)
+        roll = partial(table_of, execution=how)
         keep("environments repeat", lambda: _environments_repeat(task))
         keep("streams look independent", lambda: _streams_differ(task))
         here = task.environments(4, stream=STREAM)
@@ -136,7 +140,7 @@ def refuse_broken(
 
 
 def some_policies(task: Task, count: int = 3) -> NDArray:
-    """A few policies to try a task with: its own, or of its prior, or any of the right length."""
+    """A few policies to try a task with: its own, drawn from its prior, or of the right length."""
     if task.policies is not None:
         rows = np.asarray(task.policies)
         return rows[np.unique(np.linspace(0, len(rows) - 1, count).astype(int))]
@@ -155,13 +159,13 @@ def _tried(name: str, promise: Callable[[], str]) -> Check:
         detail = promise()
     except (_Broken, Unread, RolloutError) as broken:
         return Check(name, False, " ".join(str(broken).split()))
-    except Exception as error:  # of whatever somebody brings
+    except Exception as error:  # a user's task may raise anything
         return Check(name, False, in_a_line(error))
     return Check(name, True, str(detail), isinstance(detail, Warned))
 
 
 def _environments_repeat(task: Task) -> str:
-    """Drawn again, fewer at a time, or from the middle: always the same ones."""
+    """Environments are the same if drawn again, fewer at a time, or from the middle."""
     many = task.environments(LOOKED_AT, stream=STREAM, seed=1)
     arrays = many.arrays()
     for again, what in (
@@ -176,7 +180,7 @@ def _environments_repeat(task: Task) -> str:
 
 
 def _streams_differ(task: Task) -> str:
-    """Other streams and seeds share no environment and are not correlated with these."""
+    """Other streams and seeds give other environments, not correlated with these."""
     draws = [
         _rows(task.environments(LOOKED_AT, stream, seed))
         for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
@@ -190,7 +194,7 @@ def _streams_differ(task: Task) -> str:
     limit = 5 / np.sqrt(LOOKED_AT)
     for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
         shared = rows & {row.tobytes() for row in other}
-        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few, by chance, may be
+        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
             raise _Broken(f"{what} draws some of the same environments")
         if np.array_equal(first, other) or _correlation(first, other) > limit:
             raise _Broken(f"environments of {what} are correlated with these")
@@ -212,7 +216,7 @@ def _rows(environments: Environments) -> NDArray[np.float64]:
 
 
 def _correlation(first: NDArray, other: NDArray) -> float:
-    """The largest correlation, in size, of a column with the same column; few columns will do."""
+    """The largest absolute correlation between equal columns, of the first 50."""
     largest = 0.0
     for a, b in zip(first.T[:50], other.T[:50], strict=True):
         if a.std() > 0 and b.std() > 0:
@@ -221,13 +225,13 @@ def _correlation(first: NDArray, other: NDArray) -> float:
 
 
 def _repeats(job: Job, table: Table) -> str:
-    """All of them once more, after whatever was left behind by the first time."""
+    """All rollouts repeat, also after the first ones may have left state behind."""
     _compare(table_of(job), table, "when it was rolled out again")
     return f"{table.size} rollouts repeated, bit for bit"
 
 
 def _alone_as_together(job: Job, table: Table) -> str:
-    """Each rollout by itself, last ones first."""
+    """Each rollout alone costs the same, also in reverse order."""
     rows, columns = job.shape
     alone = np.empty(job.shape)
     for row in reversed(range(rows)):
@@ -253,11 +257,11 @@ def _own_as_shared(job: Job, table: Table) -> str:
 
 
 def _leaves_global_state(job: Job, table: Table) -> str:
-    """Costs do not change with the global generators, and these do not with rollouts."""
+    """Costs do not depend on the global generators, and rollouts do not change those."""
     with _global_states() as states:
         for seed in (1, 2):
             random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002 - it is what is looked for
+            np.random.seed(seed)  # noqa: NPY002 - its use is what this function looks for
             before = states()
             _compare(table_of(job), table, "when Python's or NumPy's global seed was another")
             changed = [name for name, state in states().items() if state != before[name]]
@@ -268,7 +272,7 @@ def _leaves_global_state(job: Job, table: Table) -> str:
 
 @contextmanager
 def _global_states() -> Iterator[Callable[[], dict[str, Any]]]:
-    """A function that reads the global generators, which are put back afterwards."""
+    """A function that reads the states of the global generators, which are restored afterwards."""
     torch = sys.modules.get("torch")
 
     def states() -> dict[str, Any]:
@@ -292,18 +296,18 @@ def _global_states() -> Iterator[Callable[[], dict[str, Any]]]:
 
 
 def _elsewhere_the_same(job: Job, table: Table) -> str:
-    """It can be sent to another process, which gets the same environments and costs."""
+    """The task can be sent to another process, which gets the same environments and costs."""
     size = len(cloudpickle.dumps(job.task))
     pool = ProcessPool(2)
     try:
-        _compare(table_of(job, executor=pool), table, "in another process")
+        _compare(table_of(job, Execution(pool)), table, "in another process")
     finally:
         pool.shutdown()
     return f"two other processes agree; the task takes {size:,} bytes to send"
 
 
 def _speed(job: Job, seconds: float) -> str:
-    """Rollouts in a second, in this process."""
+    """Rollouts per second in this process."""
     rollouts, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
         rollouts += job.run().size
@@ -327,5 +331,5 @@ def _same(first: NDArray, second: NDArray) -> bool:
 
 
 def passed(checks: list[Check]) -> bool:
-    """Whether all promises were kept."""
+    """Whether all checks passed."""
     return all(check.passed for check in checks)

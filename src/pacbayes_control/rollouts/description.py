@@ -1,4 +1,4 @@
-"""What a folder of rollouts is of: all that its costs depend on, so that nothing is mixed in it."""
+"""The description of a folder of rollouts: everything its costs depend on, so none are mixed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 import pacbayes_control
-from pacbayes_control.certify.run import read_json
+from pacbayes_control.certify.files import read_json
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
-from pacbayes_control.rollouts.sources import code_digest
 from pacbayes_control.tasks.identity import identity
+from pacbayes_control.tasks.sources import code_digest
 
 FORMAT = 2
 
 
 def described_job(job: Job) -> dict[str, Any]:
-    """All that the costs of a job depend on, as plain values."""
+    """Everything that the costs of a job depend on, as plain values."""
     environments = job.environments
     if isinstance(job.policies, FreshDraws):
         draws = job.policies
@@ -49,9 +49,9 @@ def described_job(job: Job) -> dict[str, Any]:
 
 
 def known_job(path: Path, description: dict[str, Any]) -> dict[str, Any]:
-    """The description that a folder was begun with, empty where it is new.
+    """The description in a folder, empty if the folder is new.
 
-    An error where it is of something else; its code may be another.
+    Raises ValueError if it differs from the given one in anything but the code.
     """
     known: Any = read_json(path) if path.exists() else {}
     if not isinstance(known, dict):
@@ -76,7 +76,7 @@ def _words(key: str) -> str:
 
 
 def _hashed(words: str) -> str:
-    """Long words, such as those of a large array, by their digest."""
+    """A long text, such as that of a large array, shortened to its beginning and its digest."""
     if len(words) <= 2000:
         return words
     return f"{words[:100]}… {hashlib.sha256(words.encode()).hexdigest()}"

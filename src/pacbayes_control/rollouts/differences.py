@@ -1,8 +1,8 @@
-"""Whether what is drawn for an environment shows in its rollouts.
+"""Whether rollouts depend on the environments that are drawn.
 
 A simulator that ignores its seed or its options runs one environment again and again: the costs
-repeat, lie in [0, 1] and mean nothing. So values are swapped between environments, and rollouts in
-which nothing else changed are compared.
+repeat and lie in [0, 1], but they are not a sample. So values are swapped between environments, and
+rollouts in which nothing else changed are compared.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import Arrays
 
-STEPS = 50  # of an episode, at a first look
-MANY = 32  # environments for a second one, of whole episodes, before anything is refused
-SEED = "seed"  # of an environment of Gymnasium, beside its options
-NAMES = 20  # of values that are swapped one by one
+STEPS = 50  # steps of an episode that are compared first
+MANY = 32  # environments whose whole episodes are compared before a task is refused
+SEED = "seed"  # the name of a Gymnasium environment's seed, beside its options
+NAMES = 20  # values that are swapped one by one, at most
 
 
-class Unread(Exception):  # noqa: N818 - a promise, not the program
-    """Environments that cannot be told from each other by their rollouts."""
+class Unread(Exception):  # noqa: N818 - a fault of the task, not of the program
+    """Rollouts show no difference between environments."""
 
 
 class Warned(str):
@@ -37,7 +37,7 @@ class Warned(str):
 
 
 def equal_costs(table: NDArray) -> str | None:
-    """A line if every environment gave each policy the same cost, so that nothing drawn shows.
+    """A warning if every environment gave each policy the same cost; None otherwise.
 
     >>> equal_costs(np.zeros((50, 3)))
     'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
@@ -58,16 +58,15 @@ def environments_differ(
 ) -> str:
     """A line on what was compared, `Warned` where that is a warning; `Unread` where it is refused.
 
-    Refused are tasks that let themselves be looked at (`observed`, as a GymTask does) and show the
-    same whatever was drawn, or whatever options were. Costs alone may be coarse: for other tasks
-    there is a warning.
+    A task with the hook `observed`, such as a GymTask, is refused if its observations and costs do
+    not change with the environment, or with its options. Costs alone may be coarse, so other tasks
+    get a warning.
 
     Args:
-        job: what is rolled out.
-        costs: of the job.
-        roll: rolls out a job.
-        each: whether values are also swapped one by one, to name those that make no difference.
-
+        job: the rollouts to compare
+        costs: of the job
+        roll: a function that rolls out a job
+        each: whether values are also swapped one by one, to name those that make no difference
     """
     few = _Look(job, STEPS, roll, costs)
     if job.task.observed is None:
@@ -125,12 +124,12 @@ def _by_costs(look: _Look, each: bool) -> str:
 
 @dataclass(frozen=True)
 class _Look:
-    """Rollouts to compare: what is observed, where a task shows it, and costs."""
+    """Rollouts to compare: observations, if the task provides them, and costs."""
 
     job: Job
-    steps: int | None  # that are observed at most
+    steps: int | None  # of an episode to observe, at most; None: all
     roll: Callable[[Job], NDArray]  # the costs of a job
-    costs: NDArray | None = None  # where they are known
+    costs: NDArray | None = None  # of the job, if they are known
 
     @cached_property
     def names(self) -> list[str]:
@@ -139,7 +138,7 @@ class _Look:
 
     @cached_property
     def tables(self) -> list[NDArray]:
-        """What is observed and what it costs, as it was drawn; each (environments, policies)."""
+        """Observations (as numbers) and costs, as drawn; each of shape (environments, policies)."""
         *shown, job = self._jobs(self.job)
         known = self.costs if self.costs is not None else self.roll(job)
         return [*(self.roll(each) for each in shown), known]
@@ -150,14 +149,14 @@ class _Look:
         return any(bool((table != table[:1]).any()) for table in self.tables)
 
     def shows(self, names: Sequence[str]) -> bool:
-        """Whether any rollout changes with the values of other environments by these names."""
+        """Whether any rollout changes if these values are taken from other environments."""
         other = replace(self.job, environments=swapped(self.job.environments, names))
         before = self.tables
         try:
             for job, table in zip(self._jobs(other), before, strict=True):
                 if not np.array_equal(self.roll(job), table):
                     return True
-        except Exception:  # values that do not go together: so they are read
+        except Exception:  # values that do not fit together: so the task reads them
             return True
         return False
 
@@ -169,7 +168,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Observed(Task):
-    """A task whose costs are numbers for what its policies see: equal only where that is."""
+    """A task whose costs encode its observations: equal only if all observations are equal."""
 
     task: Any
     steps: int | None
@@ -188,7 +187,7 @@ class _Observed(Task):
 
 
 def swapped(environments: Environments, names: Sequence[str]) -> Environments:
-    """The same environments, but for values by these names, which are those of others."""
+    """The same environments, with the named values taken from other environments."""
 
     def draw(rng: np.random.Generator, n: int) -> Arrays:
         arrays = environments.draw(rng, n)
@@ -199,7 +198,7 @@ def swapped(environments: Environments, names: Sequence[str]) -> Environments:
 
 
 def _others(array: NDArray) -> NDArray:
-    """For each row one of the next few that differs from it, where one does."""
+    """Each row replaced by one of the next rows that differs from it, if there is one."""
     found = array.copy()
     for shift in range(1, min(len(array), MANY)):
         same = (found == array).reshape(len(array), -1).all(axis=1)

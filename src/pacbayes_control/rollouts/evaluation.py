@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs, check_names
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
-from pacbayes_control.rollouts.pools import Crew, LostWorkers, Workers, gathered
+from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.retries import FailureLog
-from pacbayes_control.rollouts.spreading import ELSEWHERE, Spread
+from pacbayes_control.rollouts.spreading import ELSEWHERE, SpreadTask
 from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
-HERE = 0.25  # s that a piece should take in this process
-PROBES, PROBING = 16, 10.0  # finished rollouts that are run again before more is done, and s for it
-
-Progress = Callable[[int, int], None]  # rollouts done, rollouts in all
+HERE = 0.25  # seconds that a piece should take in this process
+# Finished rollouts that are run again before others are run, and the seconds for it.
+PROBES, PROBING = 16, 10.0
 
 
 def evaluate(
@@ -36,37 +36,33 @@ def evaluate(
     policies: NDArray,
     environments: Environments,
     names: Sequence[str] = (),
-    progress: Progress | None = None,
+    *,
     noise: Noise | None = None,
-    executor: Workers = None,
-    out: str | Path | None = None,
-    retries: int = 0,
-    allow_code_change: bool = False,
+    execution: Execution | None = None,
 ) -> Costs:
     """Roll out every policy in every environment.
 
-    Where rollouts have noise of their own, each has a draw of its own, from `noise` or from a
-    stream named after the environments'. A certificate may then count the costs as they are: an
-    environment and its noise together are one i.i.d. draw.
+    Where rollouts are noisy, each rollout has its own draw of the noise. A certificate may use
+    these costs directly: an environment and its noise together are one i.i.d. draw.
 
-    executor: any `concurrent.futures.Executor`, a Dask client, or a number of workers, which are
-    threads where the task says that it releases Python's lock and processes otherwise; this
-    process if none is given. out: a folder to keep finished rollouts in: killed at any moment, the
-    same call goes on where it was; allow_code_change: also where the task's code has changed since,
-    in a way that leaves the costs of finished rollouts as they are. The costs are the same, bit for
-    bit, whichever worker computed them.
+    A rollout that fails is run once more. It is an error if it fails again, and also if it succeeds
+    then, unless the execution allows retries: costs that depend on which rollouts succeed are not a
+    sample of the task's costs.
 
-    A rollout that fails is run once more; it is an error if it fails again, and also if it does
-    not: costs that depend on which rollouts succeed are no sample. retries: how often a rollout may
-    be run again and still count, where machines fail and not the task. Retries, interruptions and
-    changes of the code are counted in `costs.incidents`, and a certificate tells them.
+    Args:
+        task: the task to roll out
+        policies: one per row
+        environments: at least two
+        names: of the policies, for the certificate
+        noise: the stream of the rollouts' own noise; by default one named after the environments'
+        execution: where and how
 
-    >>> from pacbayes_control.robots import Vehicle
-    >>> task = Vehicle()
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> task = Stopping()
     >>> evaluate(task, task.policies, task.environments(8, stream="example")).policies
-    50
+    5
     """
-    task = as_task(task)
+    task, execution = as_task(task), execution or Execution()
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
     check_names(names, len(policies))
@@ -75,17 +71,16 @@ def evaluate(
     if policies.dtype.kind in "biuf" and not np.all(np.isfinite(policies)):
         raise ValueError("the policies' parameters hold a NaN or an infinity")
     origin = origin_of(task, environments, noise)
-    job = Job(task, environments, policies, noise)
-    table = table_of(
-        job,
-        progress,
-        executor,
-        out,
-        origin=origin,
-        retries=retries,
-        allow_code_change=allow_code_change,
-    )
-    return Costs(table, names, origin, policies)
+    table = table_of(Job(task, environments, policies, noise), execution, origin)
+    return Costs(table, names, origin, parameters=policies)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that each rollout gives."""
+
+    surrogate: bool = False  # the task's surrogate cost, in place of its cost
+    function: Callable[[NDArray], NDArray] | None = None  # of that cost
 
 
 def mean_costs(
@@ -93,65 +88,65 @@ def mean_costs(
     policies: NDArray,
     environments: Environments,
     seen: Sequence[Environments] = (),
-    progress: Progress | None = None,
+    *,
     noise: Noise | None = None,
-    surrogate: bool = False,
-    of: Callable[[NDArray], NDArray] | None = None,
-    executor: Workers = None,
-    retries: int = 0,
+    of: Quantity | None = None,
+    execution: Execution | None = None,
 ) -> NDArray[np.float64]:
     """Mean cost of each policy over environments that may be too many to keep; shape (policies,).
 
-    An estimate of the true cost is worth nothing on environments that the policy was learnt from:
-    name those as `seen`, and an overlap is an error. surrogate: of the task's surrogate cost; of: a
-    function of each cost to average in its place. retries: as for `evaluate`.
+    Args:
+        task: the task to roll out
+        policies: one per row
+        environments: any number
+        seen: environments that the policies were learnt from, where the true cost is estimated: an
+            overlap is an error, since the estimate would be biased
+        noise: as for `evaluate`
+        of: the number of each rollout that is averaged; by default its cost
+        execution: where and how; means are not kept
     """
-    task = as_task(task)
+    task, execution, of = as_task(task), execution or Execution(), of or Quantity()
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
     _check_some(environments)
     total, done = np.zeros(len(policies)), 0
-    with gathered(task, executor) as crew:
-        for chunk in environments.chunks(CHUNK):  # added up alike, whoever is faster
-            counted = counting_on(progress, done * len(policies), len(environments) * len(policies))
-            job = Job(task, chunk, policies, noise, surrogate)
-            part = table_of(job, counted, crew.executor, retries=retries)
-            total += (of(part) if of else part).sum(axis=0, dtype=float)
+    with open_workers(task, execution.workers) as pool:
+        here = replace(execution, workers=pool.executor, store=None)
+        for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
+            counted = here.counting_on(done * len(policies), len(environments) * len(policies))
+            part = table_of(Job(task, chunk, policies, noise, of.surrogate), counted)
+            total += (of.function(part) if of.function else part).sum(axis=0, dtype=float)
             done += len(chunk)
     return total / len(environments)
 
 
 def table_of(
-    job: Job,
-    progress: Progress | None = None,
-    executor: Workers = None,
-    out: str | Path | None = None,
-    *,
-    origin: dict[str, object] | None = None,
-    retries: int = 0,
-    allow_code_change: bool = False,
+    job: Job, execution: Execution | None = None, origin: dict[str, object] | None = None
 ) -> NDArray[np.float64 | np.uint8]:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
     origin: a record to which incidents are added, and the digest of the code of kept rollouts.
     """
     _check_some(job.environments)
+    execution = execution or Execution()
+    executor, store = execution.workers, execution.store
     pace: Pace | None = None
-    if isinstance(job.task, Spread):
+    if isinstance(job.task, SpreadTask):
         if executor is not None:
             raise ValueError("the task is spread over workers already: give no executor too")
         job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
-    elif executor is not None or out or job.task.one_by_one:
+    elif executor is not None or store or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
-    with gathered(job.task, executor) as crew:
-        if out is None:
-            log = FailureLog(retries)
-            table, raised = _table_in_memory(job, crew, pace, progress, log)
+    with open_workers(job.task, executor) as pool:
+        if store is None:
+            log = FailureLog(execution.retries)
+            table, raised = _table_in_memory(job, pool, pace, execution, log)
             incidents = Counter(retries=log.count, raised=raised)
         else:
-            with kept_costs(Path(out), job, retries, allow_code_change) as kept:
-                _complete(job, kept, crew, pace, progress)
+            allow = execution.allow_code_change
+            with kept_costs(Path(store), job, execution.retries, allow) as kept:
+                _complete(job, kept, pool, pace, execution)
                 table, incidents = kept.table(), kept.incidents
                 if origin is not None:
                     origin["code"] = kept.code
@@ -162,36 +157,34 @@ def table_of(
 
 
 def _table_in_memory(
-    job: Job, crew: Crew, pace: Pace | None, progress: Progress | None, log: FailureLog
+    job: Job, pool: WorkerPool, pace: Pace | None, execution: Execution, log: FailureLog
 ) -> tuple[NDArray[np.float64 | np.uint8], int]:
-    """The costs, and how many of them stand for errors that were declared to be failures."""
+    """The costs, and how many of them are 1 because of an error declared to be a failure."""
     total, done, raised = job.shape[0] * job.shape[1], 0, 0
     values = np.empty(job.shape, np.uint8)
-    todo = pieces(job, [(0, total)], pace, crew.limit)
-    for piece, part, count in roll_out(job, todo, crew, pace, log=log):
+    todo = pieces(job, [(0, total)], pace, pool.limit)
+    for piece, part, count in roll_out(job, todo, pool, pace, log=log):
         if part.dtype != np.uint8 and values.dtype == np.uint8:
-            values = values.astype(np.float64)  # of bytes, for as long as every cost is 0 or 1
+            values = values.astype(np.float64)  # bytes suffice while every cost is 0 or 1
         values[piece.rows, piece.columns] = part
         done, raised = done + part.size, raised + count
-        if progress:
-            progress(done, total)
+        execution.tell(done, total)
     return values, raised
 
 
 def _complete(
-    job: Job, kept: KeptCosts, crew: Crew, pace: Pace | None, progress: Progress | None
+    job: Job, kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution
 ) -> None:
-    """Roll out what is left to do, and keep it."""
-    if progress:
-        progress(kept.finished, kept.rollouts)
+    """Roll out the rollouts that are not finished, and keep their costs."""
+    execution.tell(kept.finished, kept.rollouts)
     if kept.finished:
-        _check_repeats(job, kept, crew)
-    todo = pieces(job, kept.gaps, pace, crew.limit)
+        _check_repeats(job, kept, pool)
+    todo = pieces(job, kept.gaps, pace, pool.limit)
     try:
-        for piece, part, raised in roll_out(job, todo, crew, pace, True, kept.failures):
+        rolled_out = roll_out(job, todo, pool, pace, keep_going=True, log=kept.failures)
+        for piece, part, raised in rolled_out:
             kept.keep(piece, part, raised)
-            if progress:
-                progress(kept.finished, kept.rollouts)
+            execution.tell(kept.finished, kept.rollouts)
     except (RolloutError, LostWorkers) as error:
         error.args = (
             f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "
@@ -201,20 +194,21 @@ def _complete(
 
 
 def _remedy(error: RolloutError | LostWorkers) -> str:
-    """What to do after rollouts could not be completed."""
+    """The advice for a user whose rollouts could not be completed."""
     failures = error.failures if isinstance(error, RolloutError) else []
     if any(failure.started and not failure.flaky for failure in failures):
-        return "mend the task and do the same with allow_code_change=True (--allow-code-change)"
+        again = "do the same with allow_code_change=True (--set allow_code_change=true)"
+        return f"fix the task and {again}"
     if failures and not any(failure.started for failure in failures):
         return "do the same"
-    return "do the same with retries=1 (--retries 1)"
+    return "do the same with retries=1 (--set retries=1)"
 
 
-def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
-    """Run some finished rollouts again: what does not repeat cannot be continued.
+def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
+    """Run some finished rollouts again; an error if a cost differs from the one that was kept.
 
-    Every one would have to be the same; a few, spread over all that is done, show most of what can
-    go wrong: hidden randomness, edited code, another machine that rounds differently.
+    A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
+    randomness, edited code, a machine that rounds differently.
     """
     columns = job.shape[1]
     until = time.monotonic() + PROBING
@@ -225,7 +219,7 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
         if number == 0 or time.monotonic() < until
     )
     todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
-    for piece, part, _ in roll_out(job, todo, crew, log=FailureLog(kept.failures.allowed)):
+    for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.allowed)):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
             raise ValueError(
@@ -236,10 +230,14 @@ def _check_repeats(job: Job, kept: KeptCosts, crew: Crew) -> None:
             )
 
 
-def check_unseen(environments: Environments, seen: Iterable[Environments | Seen]) -> None:
-    """An error where an estimate would be made on environments that were learnt from."""
+def check_unseen(
+    environments: Environments, seen: Iterable[Environments | EnvironmentRange]
+) -> None:
+    """Raise ValueError if an estimate would use environments that were used for learning."""
     for other in seen:
-        if environments.range.overlaps(other if isinstance(other, Seen) else other.range):
+        if environments.range.overlaps(
+            other if isinstance(other, EnvironmentRange) else other.range
+        ):
             raise ValueError(
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"
@@ -256,7 +254,7 @@ def checked_policies(task: Task, policies: NDArray) -> NDArray:
 
 
 def origin_of(task: Task, environments: Environments, noise: Noise | None) -> dict[str, object]:
-    """What a record of costs says about where they came from."""
+    """The origin of costs, for their record: environments, policies, task, versions, noise."""
     origin = environments.origin
     if task.policy_class is not None:
         origin["policy_class"] = task.policy_class
@@ -272,11 +270,6 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
     if noise is not None:
         origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
     return origin
-
-
-def counting_on(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """A callback for a part of the work that tells how far all of it is."""
-    return (lambda done, _: progress(before + done, total)) if progress else None
 
 
 def _check_some(environments: Environments) -> None:

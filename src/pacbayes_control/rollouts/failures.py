@@ -1,4 +1,4 @@
-"""Rollouts that failed, for good or only at first: the error that says so."""
+"""The error for rollouts that failed, finally or only at first."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.rollouts.retries import Failed, FailureLog
 
-MOST_FAILURES, MOST_FAILING = 10, 0.1  # rollouts that may fail, and their share of all, before
-# the others are given up too
+# Rollouts that may fail, and their share of all, before the other rollouts are given up.
+MOST_FAILURES, MOST_FAILING = 10, 0.1
 
 
 @dataclass(frozen=True)
 class Failure:
     """A rollout that raised, or a piece where it is not known which of its rollouts did."""
 
-    error: str  # its type and message, in a line
+    error: str  # its type and message, in one line
     worker: str = ""
     row: int | None = None
     column: int | None = None
     trace: str = ""
-    final: bool = False  # no rollout of this task would do better
-    wrong: bool = False  # it came to what is no cost: to try it again would come to the same
-    died: bool = False  # it took its worker down, or was in flight when that died
+    final: bool = False  # every other rollout of this task would fail too
+    wrong: bool = False  # its cost is NaN or outside [0, 1]: running it again would not help
+    died: bool = False  # its worker died while it was in flight
     started: bool = True  # whether the task may have run: not where a worker could not load it
-    flaky: bool = False  # it failed, and did not when it was run again
-    cause: BaseException | None = None  # where it was raised in this process
+    flaky: bool = False  # it failed, and succeeded when it was run again
+    cause: BaseException | None = None  # the exception, if it was raised in this process
 
 
 class RolloutError(ValueError):
-    """Rollouts that failed, whether or not they did again; `failures` has each of them."""
+    """Rollouts failed; `failures` lists them, also those that succeeded when run again."""
 
     def __init__(self, message: str, failures: list[Failure]) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def hopeless(failures: list[Failure], done: int, log: FailureLog) -> bool:
 
 
 def _flaky(job: Job, failed: Failed) -> Failure:
-    """What is wrong with rollouts that failed, and did not when they were run again."""
+    """The failure of rollouts that failed at first and succeeded when they were run again."""
     first, columns = min(failed.spans)[0], job.shape[1]
     rollouts = sum(last - first for first, last in failed.spans)
     row, column = divmod(first, columns)
@@ -62,14 +62,18 @@ def _flaky(job: Job, failed: Failed) -> Failure:
     words = (
         f"{where} of stream {environments.stream!r} (seed {environments.seed}) failed at first "
         f"({failed.error}), but not when it was run again: the task is not deterministic, or the "
-        "infrastructure fails; if that is it, allow retries (retries=1, --retries 1), which the "
-        "certificate will say; or declare the error a failure in advance (the task's `failures`)"
+        "infrastructure fails; if that is it, allow retries (retries=1, --set retries=1), which "
+        "the certificate will say; or declare the error a failure in advance (the task's "
+        "`failures`)"
     )
     return Failure(words, row=row, column=column, flaky=True)
 
 
 def rollout_error(job: Job, failures: list[Failure], log: FailureLog | None = None) -> RolloutError:
-    """One line on the first, and how many others there are; of a log, those that are refused."""
+    """An error with one line: the first failure, and how many others there are.
+
+    Retries in the log count as failures if they are not allowed.
+    """
     if log and log.refused:
         failures = [*failures, *(_flaky(job, failed) for failed in log.retried)]
     first = next((failure for failure in failures if failure.final), failures[0])

@@ -1,4 +1,4 @@
-"""What is to be rolled out, and the pieces of it that are rolled out at a time."""
+"""A job, all rollouts of a table of costs, and the pieces of it that workers roll out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator
 
-CHUNK = 1024  # environments handed to a task at a time, unless its speed is measured
+CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
 
@@ -48,7 +48,7 @@ class Piece(NamedTuple):
         return first, first + self.rollouts
 
     def around(self, row: int, column: int) -> list[Piece]:
-        """What is left of it without the one rollout, in at most four pieces."""
+        """The other rollouts of the piece, without the given one, in at most four pieces."""
         parts = [
             self._replace(last_row=row),
             Piece(row, row + 1, self.first_column, column),
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
         return [part for part in parts if part.rollouts]
 
     def halves(self) -> list[Piece]:
-        """Two pieces of it, of rows where there are several and of columns otherwise."""
+        """Two halves: split by rows if there are several, by columns otherwise."""
         if self.last_row - self.first_row > 1:
             middle = (self.first_row + self.last_row) // 2
             return [self._replace(last_row=middle), self._replace(first_row=middle)]
@@ -68,13 +68,13 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class FreshDraws:
-    """Policies drawn from a posterior, others in each environment, always the same ones."""
+    """Policies drawn from a posterior, for each environment by its index and the seed."""
 
     posterior: DiagonalGaussian
     draws: int
     stream: str
     seed: int
-    columns: tuple[int, int] | None = None  # those that are wanted of them; all, if None
+    columns: tuple[int, int] | None = None  # first and last (exclusive) draw to use; None: all
 
     def of(self, environments: Environments) -> NDArray[np.float64]:
         """Shape (environments, draws, parameters)."""
@@ -86,7 +86,7 @@ class FreshDraws:
 
 @dataclass(frozen=True)
 class Job:
-    """A table of costs to be had, or a part of one: everything that they depend on."""
+    """Everything that a table of costs, or a part of one, depends on."""
 
     task: Task
     environments: Environments
@@ -105,13 +105,13 @@ class Job:
 
     @property
     def most_rows(self) -> int:
-        """How many environments a piece may have for what it takes to stay small."""
+        """How many environments a piece may have, so that its arrays stay small."""
         if isinstance(self.policies, FreshDraws):
             return max(1, CELLS // (self.policies.draws * len(self.policies.posterior)))
         return max(1, TABLE // self.shape[1])
 
     def part(self, piece: Piece) -> Job:
-        """What is to be rolled out for a piece, and no more."""
+        """The job of one piece, with its own environments and policies only."""
         rows, columns = piece.rows, piece.columns
         if isinstance(self.policies, FreshDraws):
             policies = replace(self.policies, columns=(piece.first_column, piece.last_column))
@@ -129,13 +129,13 @@ class Job:
         )
 
     def run(self) -> NDArray[np.float64 | np.uint8]:
-        """The checked costs, counted as in the whole table where one is wrong."""
+        """The checked costs; an error names a place by its row and column in the whole table."""
         return self.run_counted()[0]
 
     def run_counted(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
-        """The same, and how many of them stand for errors that were declared to be failures.
+        """The costs, and how many of them are 1 because of an error declared to be a failure.
 
-        The task gets a view that it cannot write to: what was drawn must stay what is recorded.
+        The task gets a read-only view of the policies: those in the record must not change.
         """
         environments, policies = self.environments, self.policies
         policies = (
@@ -154,7 +154,7 @@ class Job:
         part = np.asarray(part)
         if part.dtype.kind not in "biuf":
             raise WrongCosts(
-                f"task {self.task.name} returned costs that are no numbers (dtype {part.dtype})"
+                f"task {self.task.name} returned costs that are not numbers (dtype {part.dtype})"
             )
         if part.shape != self.shape:
             raise WrongCosts(
@@ -169,18 +169,19 @@ class Job:
 
 
 class WrongCosts(ValueError):  # noqa: N818 - what a task returned, not a fault of the program
-    """What a task returned are no costs: not a matter of one rollout, and not to be tried again."""
+    """A task returned something that is not a table of costs; trying again would not help."""
 
 
 class WrongCost(WrongCosts):
-    """One of them is no number from 0 to 1; the others may be."""
+    """A single cost is NaN or outside [0, 1]; other rollouts may be right."""
 
 
 class Pace:
-    """How many rollouts to take at a time, so that a piece takes about so many seconds.
+    """The number of rollouts in a piece, so that a piece takes about the given number of seconds.
 
-    It begins with one rollout and takes at most eight times as many in the next. The rate is that
-    of the last few pieces: the first ones wait for compilers, and rollouts differ in length.
+    The first piece has one rollout; each later one at most eight times as many as a finished one.
+    The rate is measured over the last few pieces: the first ones wait for compilers, and rollouts
+    differ in length.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -189,7 +190,7 @@ class Pace:
         self._rollouts = self._seconds = 0.0  # of the last pieces, each counting half of the next
 
     def tell(self, rollouts: int, seconds: float) -> None:
-        """A piece of so many rollouts took so long."""
+        """Record how many seconds a piece of so many rollouts took."""
         self._rollouts = self._rollouts / 2 + rollouts
         self._seconds = self._seconds / 2 + seconds
         wanted = int(self._rollouts / max(self._seconds, 1e-9) * self.seconds)
@@ -201,9 +202,15 @@ def pieces(
 ) -> Iterator[Piece]:
     """Pieces that fill the gaps of a table, in order, as large as the pace says at that moment.
 
-    gaps: ranges of rollouts, counted along the rows. Without a pace: CHUNK rows. A piece of a
-    block of environments or more ends where a block does, so that none is drawn twice. sharers: how
-    many pieces are in flight at a time; towards the end they get smaller, so that all end together.
+    A piece of a block of environments or more ends where a block ends, so that no block is drawn
+    twice.
+
+    Args:
+        job: the table
+        gaps: ranges of rollouts, counted along the rows
+        pace: the size of a piece; without it, CHUNK rows
+        sharers: how many pieces are in flight at a time; towards the end pieces get smaller, so
+            that all workers finish together
     """
     columns, start, block = job.shape[1], job.environments.start, job.environments.block
     left = sum(last - first for first, last in gaps)

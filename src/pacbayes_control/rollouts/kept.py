@@ -1,10 +1,10 @@
-"""Costs kept on disk as they come, so that whatever is killed can be taken up where it was.
+"""Costs kept on disk as they finish, so that a job that was killed can be resumed.
 
-A folder holds `rollouts.json`, what is being rolled out; `costs.npy`, the table, or `graded.npy`
-once there is a cost between 0 and 1; `finished.jsonl`, a line for each piece that is done, with the
+A folder holds `rollouts.json`, the description of the job; `costs.npy`, the table, or `graded.npy`
+once there is a cost between 0 and 1; `finished.jsonl`, a line for each finished piece, with the
 SHA-256 of its costs; `failed.jsonl`, a line for each failure; and a lock. Costs are written before
-the line that tells of them, so that a piece counts if its line is whole and its costs match. They
-are written to the file, not to a map of it: a full disk is then an error and not a crash.
+their line, so that a piece counts if its line is complete and its costs match. They are written to
+the file, not to a memory map: a full disk is then an error and not a crash.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.run import json_bytes
+from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.rollouts.description import described_job, known_job
 from pacbayes_control.rollouts.failures import rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece
 from pacbayes_control.rollouts.retries import FailureLog, append_line
 from pacbayes_control.rollouts.spans import Span, merged, without
 
-BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: of 0 and 1, and once there is another cost
-AT_A_TIME = 1 << 20  # costs
+BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
+AT_A_TIME = 1 << 20  # costs that are read or hashed together
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
 
 
 class KeptCosts:
-    """A table of costs in a folder, parts of which are done."""
+    """A table of costs in a folder, some of them finished."""
 
     def __init__(self, folder: Path, job: Job) -> None:
         self.folder, self.shape = folder, job.shape
@@ -48,26 +48,26 @@ class KeptCosts:
         self._file, self._offset = self._open_table()
         self.done, self.raised = self._read_finished()
         self.failures = FailureLog()
-        self.code = ""  # a digest of the task's
+        self.code = ""  # digest of the task's code
         self._before: Counter[str] = Counter()  # incidents of earlier calls
 
     @property
     def finished(self) -> int:
-        """How many rollouts are done."""
+        """How many rollouts are finished."""
         return sum(last - first for first, last in self.done)
 
     @property
     def gaps(self) -> list[Span]:
-        """The rollouts that are to be done."""
+        """The rollouts that are not finished."""
         return without([(0, self.rollouts)], self.done)
 
     @property
     def incidents(self) -> Counter[str]:
-        """How often something went otherwise than planned, in this call and earlier ones."""
+        """Counts of retries, declared failures, code changes and resumptions, over all calls."""
         return self._before + Counter(retries=self.failures.count, raised=self.raised)
 
     def keep(self, piece: Piece, costs: NDArray[np.float64 | np.uint8], raised: int = 0) -> None:
-        """Write the costs of a piece, and then that it is done."""
+        """Write the costs of a piece, and then its line in `finished.jsonl`."""
         first, last = piece.span(self.shape[1])
         line: dict[str, Any] = {"first": first, "last": last, "sha256": _digest(costs)}
         with self._telling_what_survives():
@@ -82,10 +82,14 @@ class KeptCosts:
     def take_up(
         self, known: dict[str, Any], job: Job, now: dict[str, Any], retries: int, changed: bool
     ) -> None:
-        """Go on from where earlier calls left it, if the rollouts that are kept may be.
+        """Continue the work of earlier calls; an error if their rollouts may not be used.
 
-        known: the description that it was begun with; now: that of this call; retries: how often a
-        rollout that failed may be run again; changed: whether the code may be another.
+        Args:
+            known: the description in the folder, empty if it is new
+            job: the job, for the error
+            now: the description of this call
+            retries: how often a rollout that failed may be run again
+            changed: whether the code may have changed
         """
         log, code = self.folder / "failed.jsonl", now["code"]
         self._before = Counter({kind: known.get(kind, 0) for kind in COUNTED})
@@ -94,8 +98,8 @@ class KeptCosts:
                 raise ValueError(
                     f"the code of the task has changed since {self.folder} was begun: if that "
                     "leaves the costs of the rollouts that are finished as they are, say so "
-                    "(allow_code_change=True, or --allow-code-change), which the certificate will "
-                    "tell; otherwise delete the folder"
+                    "(allow_code_change=True, or --set allow_code_change=true), which the "
+                    "certificate will tell; otherwise delete the folder"
                 )
             earlier = FailureLog(retries, log, known.get("code", ""), self.done)
             self._before += Counter({"retries": earlier.count, "code changes": 1})
@@ -105,7 +109,7 @@ class KeptCosts:
         if self._before["retries"] and not retries:
             raise ValueError(
                 f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "
-                "they were run again: allow retries as before (retries=1, --retries 1)"
+                "they were run again: allow retries as before (retries=1, --set retries=1)"
             )
         if known and self.gaps:
             self._before["resumed"] += 1
@@ -115,11 +119,11 @@ class KeptCosts:
                 _describe(self.folder, described)
 
     def cost(self, rollout: int) -> float:
-        """What a rollout that is done cost."""
+        """The cost of a finished rollout."""
         return float(self._read(rollout, rollout + 1)[0])
 
     def some(self, count: int) -> list[int]:
-        """A few of the rollouts that are done, from the first to the last."""
+        """A few finished rollouts, from the first to the last."""
         first, last = np.array(self.done).T
         ends = np.cumsum(last - first)
         chosen = np.unique(np.linspace(0, ends[-1] - 1, count).astype(int))
@@ -131,7 +135,7 @@ class KeptCosts:
         return np.load(self._path, mmap_mode="r", allow_pickle=False)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
     @contextmanager
@@ -153,20 +157,20 @@ class KeptCosts:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
     def _open_table(self) -> tuple[int, int]:
-        """The file, and where in it the table begins."""
+        """The file, and the offset of the table in it."""
         header, size = self._layout()
         if not self._path.exists():
             new = self._path.with_suffix(".new")
             with new.open("wb") as file:
                 file.write(header)
-                file.truncate(size)  # takes no room yet
+                file.truncate(size)  # sparse: takes no space yet
             new.replace(self._path)
         elif self._path.stat().st_size != size:
-            raise ValueError(f"{self._path} was altered: it is no table of {self.shape} costs")
+            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
         return os.open(self._path, os.O_RDWR), len(header)
 
     def _layout(self) -> tuple[bytes, int]:
-        """The header of a `.npy` file of the table, and the bytes of all of it."""
+        """The header of the table's `.npy` file, and the size of the file in bytes."""
         header = BytesIO()
         kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
         write_array_header_1_0(header, kind)
@@ -185,7 +189,7 @@ class KeptCosts:
         return np.frombuffer(content, self._dtype)
 
     def _turn_to_floats(self) -> None:
-        """Another table takes over, with what is done so far: by its name, when it is complete."""
+        """Copy the finished costs to a table of floats, which replaces the table of bytes."""
         bytes_file, offset = self._file, self._offset
         self.graded = True
         header, size = self._layout()
@@ -204,9 +208,9 @@ class KeptCosts:
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:
-        """The pieces whose line is whole and whose costs match, and how many rollouts raised.
+        """The pieces whose line is complete and whose costs match, and how many rollouts raised.
 
-        Where a piece was done again, the line of before may hold again too: the later one counts.
+        If a piece was rolled out twice, both lines may match: the later one counts.
         """
         path, lines = self.folder / "finished.jsonl", []
         if path.exists():
@@ -241,10 +245,14 @@ class KeptCosts:
 def kept_costs(
     folder: Path, job: Job, retries: int = 0, allow_code_change: bool = False
 ) -> Iterator[KeptCosts]:
-    """A folder for a job's costs, new or as it was left; an error if it is of another job.
+    """The folder of a job's costs, new or from an earlier call; an error if it is of another job.
 
-    retries: how often a rollout that failed may be run again; allow_code_change: the task's code
-    may be another, which leaves the costs that are finished as they are.
+    Args:
+        folder: where costs are kept
+        job: the rollouts
+        retries: how often a rollout that failed may be run again
+        allow_code_change: continue although the task's code has changed, in a way that does not
+            change the finished costs
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
@@ -282,7 +290,7 @@ def _describe(folder: Path, description: dict[str, Any]) -> None:
 
 
 def _digest(costs: NDArray) -> str:
-    """SHA-256 of costs, the same for bytes and floats."""
+    """SHA-256 of costs, independent of their dtype."""
     sha, flat = hashlib.sha256(), costs.reshape(-1)
     for at in range(0, flat.size, AT_A_TIME):
         sha.update(np.ascontiguousarray(flat[at : at + AT_A_TIME], np.float64).data)

@@ -1,4 +1,4 @@
-"""Who rolls out: this process, a pool of threads or processes, or an Executor that is given."""
+"""The workers that roll out: this process, threads, processes, or a given Executor."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from uuid import uuid4
 
 import loky
 
+from pacbayes_control.rollouts.execution import Workers
 from pacbayes_control.tasks import Task
 
-Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
 DIED = "a worker died, and with it the executor that was given"
-SCHEMES = ("", "tcp", "tls", "ucx", "ws", "wss", "inproc")  # of addresses that Dask has
-WATCH = 1.0  # s between two looks of a worker at whether its parent is alive
+SCHEMES = ("", "tcp", "tls", "ucx", "ws", "wss", "inproc")  # of Dask's addresses
+WATCH = 1.0  # seconds between two checks of a worker that its parent is alive
 
 
 class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
-    """Workers that are gone and cannot be replaced from here."""
+    """Workers were lost that cannot be replaced from here."""
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Processes that are started meanwhile never get a Ctrl-C: the one that starts them ends them.
+    """Processes that are started in this context ignore Ctrl-C: their parent stops them.
 
-    Here, it comes a moment later. A process that is interrupted while it starts shows a traceback.
+    The parent gets the signal after the context. Without this, a process that is interrupted while
+    it starts shows a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -44,77 +45,77 @@ def shielded() -> Iterator[None]:
 class ProcessPool(Executor):
     """Processes of this machine, each known by its number, and replaced when it dies.
 
-    Tasks that are defined in a script or a notebook reach them too, and a script needs no guard.
+    Tasks may be defined in a script or a notebook, and a script needs no `__main__` guard.
     """
 
     def __init__(self, processes: int) -> None:
         self._pools = [_single() for _ in range(processes)]
-        self._flying: list[set[Future[Any]]] = [set() for _ in range(processes)]
+        self._in_flight: list[set[Future[Any]]] = [set() for _ in range(processes)]
 
     def __len__(self) -> int:
         return len(self._pools)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have the least busy process call a function."""
+        """Call a function in the least busy process."""
         return self.submit_avoiding(None, fn, *args, **kwargs)
 
     def submit_avoiding(
         self, avoid: int | None, fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """The same on another process than the given one, where there are others."""
+        """Call a function in the least busy process, avoiding one if there are others."""
         others = [i for i in range(len(self)) if i != avoid] or [0]
-        number = min(others, key=lambda i: len(self._flying[i]))
+        number = min(others, key=lambda i: len(self._in_flight[i]))
         try:
             future = self._pools[number].submit(fn, *args, **kwargs)
-        except BrokenExecutor:  # it died while it had nothing to do
+        except BrokenExecutor:  # the process died while it was idle
             self._pools[number] = _single()
             future = self._pools[number].submit(fn, *args, **kwargs)
-        self._flying[number].add(future)
+        self._in_flight[number].add(future)
         return future
 
-    def landed(self, future: Future[Any]) -> int:
-        """The number of the process that a call was given to; one that died is replaced."""
-        number = next(i for i, flying in enumerate(self._flying) if future in flying)
-        self._flying[number].discard(future)
-        if isinstance(_exception(future), BrokenExecutor) and not self._flying[number]:
+    def finished(self, future: Future[Any]) -> int:
+        """Remove a finished call; the number of its process, which is replaced if it died."""
+        number = next(i for i, calls in enumerate(self._in_flight) if future in calls)
+        self._in_flight[number].discard(future)
+        if isinstance(_exception(future), BrokenExecutor) and not self._in_flight[number]:
             self._pools[number].shutdown(wait=False, kill_workers=True)
             self._pools[number] = _single()
         return number
 
     def companions(self, future: Future[Any]) -> set[Future[Any]]:
-        """The calls that were given to the same process, with this one."""
-        return next((set(flying) for flying in self._flying if future in flying), {future})
+        """The calls that were given to the same process, including this one."""
+        return next((set(calls) for calls in self._in_flight if future in calls), {future})
 
     def forget(self, future: Future[Any]) -> None:
-        """Count a call no longer, whatever becomes of it."""
-        for flying in self._flying:
-            flying.discard(future)
+        """Remove a call, finished or not."""
+        for calls in self._in_flight:
+            calls.discard(future)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop them, whatever they are at."""
+        """Stop the processes, also while they work."""
         del cancel_futures
         for pool in self._pools:
             pool.shutdown(wait=wait, kill_workers=True)
 
 
 class ShieldedPool(loky.ProcessPoolExecutor):
-    """Processes that Ctrl-C does not reach, not even while they start: this one stops them."""
+    """Processes that ignore Ctrl-C, even while they start: their parent stops them."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a process call a function; one that is started for it inherits what is blocked."""
+        """Call a function in a process; a process started for it inherits the blocked signal."""
         with shielded():
             return super().submit(fn, *args, **kwargs)
 
 
 def _single() -> loky.ProcessPoolExecutor:
-    with shielded():  # half of a pool leaves semaphores behind
+    with shielded():  # a pool interrupted while it starts would leave semaphores behind
         return ShieldedPool(
             max_workers=1, timeout=None, initializer=_watch_parent, initargs=(os.getpid(),)
         )
 
 
 def _watch_parent(parent: int) -> None:
-    """End a worker whose parent was killed: nobody is left to tell it to stop."""
+    """End this worker when its parent is gone, which can no longer stop it."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -124,24 +125,24 @@ def _watch_parent(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class Crew:
-    """Workers of one kind or another, seen alike."""
+class WorkerPool:
+    """One interface to this process, a ProcessPool, Dask and any other Executor."""
 
     def __init__(self, executor: Executor | None) -> None:
         self.executor = executor
-        self._keys: dict[Future[Any], str] = {}  # of Dask's record of the calls in flight
-        self._deaths: dict[str, int] = {}  # by key: of workers that had the call, as far as known
-        self.limit = 1 if executor is None else 2 * _size(executor)  # so that none ever waits
+        self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
+        self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
+        self.limit = 1 if executor is None else 2 * _size(executor)  # no worker ever waits
 
     def pickles(self, task: Task) -> bool:
-        """Whether a task is copied: to other processes, and to threads unless they share it."""
+        """Whether a task is copied: for other processes, and for threads unless they share it."""
         shared = isinstance(self.executor, ThreadPoolExecutor) and getattr(
             task, "releases_gil", False
         )
         return self.executor is not None and not shared
 
     def submit(self, avoid: Any, fn: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Have a worker call a function, another than one where it can be chosen; here, at once."""
+        """Call a function in a worker, avoiding one if possible; without workers, call it now."""
         if self.executor is None:
             future: Future[Any] = Future()
             future.set_result(fn(*args))
@@ -160,51 +161,51 @@ class Crew:
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
 
-    def run_again(self, flying: Iterable[Future[Any]]) -> list[Future[Any]]:
-        """Calls whose worker died since this was last asked, which Dask runs again by itself.
+    def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
+        """Calls whose worker died since the last call of this method; Dask runs them again itself.
 
-        It counts deaths for as long as a future is held, also of those that have landed.
+        Dask counts deaths while a future is referenced, also of calls that have finished.
         """
         if self._client is None:
             return []
 
         def deaths(keys: list[str], dask_scheduler: Any = None) -> dict[str, int]:
-            tasks = dask_scheduler.tasks  # nested, so that it is sent by value: nobody imports it
+            tasks = dask_scheduler.tasks  # a nested function is sent by value, not imported
             return {key: tasks[key].suspicious for key in keys if key in tasks}
 
-        keys = {self._keys[future]: future for future in flying if future in self._keys}
+        keys = {self._keys[future]: future for future in in_flight if future in self._keys}
         found: Any = self._client.run_on_scheduler(deaths, list(keys))
         again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
         self._deaths = found
         return again
 
     def companions(self, future: Future[Any]) -> set[Future[Any]]:
-        """The calls that a worker's death would end together with this one, as far as is known."""
+        """The calls that would end together with this one if its worker died, as far as known."""
         if isinstance(self.executor, ProcessPool):
             return self.executor.companions(future)
         return {future}
 
-    def landed(self, future: Future[Any], reported: str) -> Any:
-        """The worker that a call was given to, to be avoided where it failed."""
+    def finished(self, future: Future[Any], reported: str) -> Any:
+        """Remove a finished call; its worker, to be avoided if the call failed."""
         self._keys.pop(future, None)
         if isinstance(self.executor, ProcessPool):
-            return self.executor.landed(future)
+            return self.executor.finished(future)
         if isinstance(_exception(future), BrokenExecutor):
             raise LostWorkers(DIED)
         return reported
 
     def forget(self, futures: Iterable[Future[Any]]) -> None:
-        """Give up calls that nobody waits for any more."""
+        """Give up calls whose results are no longer needed."""
         for future in futures:
             self._keys.pop(future, None)
             if isinstance(self.executor, ProcessPool):
-                self.executor.forget(future)  # its result is dropped; to cancel it confuses loky
+                self.executor.forget(future)  # not cancelled, which loky does not handle well
             else:
                 future.cancel()
 
     @property
     def _client(self) -> Any:
-        """Dask's, where the executor is."""
+        """Dask's client, if the executor is Dask's."""
         return getattr(self.executor, "_client", None)
 
     def _dask_options(self, avoid: Any) -> dict[str, Any]:
@@ -219,11 +220,11 @@ def _exception(future: Future[Any]) -> BaseException | None:
 
 
 @contextmanager
-def gathered(task: Task, workers: Workers) -> Iterator[Crew]:
-    """The workers that are asked for; those that are not given live for as long as this."""
+def open_workers(task: Task, workers: Workers) -> Iterator[WorkerPool]:
+    """The requested workers; those that are started here end with this context."""
     if isinstance(workers, int):
         with pool(task, workers) as executor:
-            yield Crew(executor)
+            yield WorkerPool(executor)
     else:
         executor = getattr(workers, "get_executor", lambda: workers)()
         if executor is not None and not isinstance(executor, Executor):
@@ -231,12 +232,12 @@ def gathered(task: Task, workers: Workers) -> Iterator[Crew]:
                 f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
                 "Dask client"
             )
-        yield Crew(executor)
+        yield WorkerPool(executor)
 
 
 @contextmanager
 def pool(task: Task, workers: int) -> Iterator[Executor | None]:
-    """So many threads where a task releases Python's lock, processes otherwise; none for one."""
+    """Threads if the task `releases_gil`, processes otherwise; None for a single worker."""
     if workers < 1:
         raise ValueError(f"{workers} workers were asked for: at least one is needed")
     if task.uses_all_cores:
@@ -286,11 +287,11 @@ def cluster(address: str) -> Iterator[Executor]:
 
 
 def _check_answers(address: str) -> None:
-    """An error where nobody listens: a client that cannot connect leaves threads behind."""
+    """Raise an error if nothing listens: a client that cannot connect leaves threads behind."""
     scheme, _, place = address.rpartition("://")
     host, _, port = place.rpartition(":")
     if scheme not in SCHEMES:
-        raise ValueError(f"{scheme}:// is none of {', '.join(filter(None, SCHEMES))}")
+        raise ValueError(f"{scheme}:// is not one of {', '.join(filter(None, SCHEMES))}")
     if scheme in ("", "tcp"):
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError("write tcp://HOST:PORT")
@@ -298,7 +299,7 @@ def _check_answers(address: str) -> None:
 
 
 def _size(executor: Executor) -> int:
-    """How many calls an executor runs at once, as far as it can be known."""
+    """How many calls an executor runs at once, as far as known."""
     if isinstance(executor, ProcessPool):
         return len(executor)
     if hasattr(executor, "_client"):  # Dask's

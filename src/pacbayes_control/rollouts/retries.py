@@ -1,9 +1,9 @@
-"""Rollouts that failed, remembered: one that does not fail when it is run again is a retry.
+"""A log of failed rollouts. One that succeeds when it is run again is a retry.
 
 A cost that counts only because a failed rollout was run again is conditioned on success: a task
-that fails at random would look better than it is. So a retry is refused unless it was allowed
-beforehand, and is then counted. In a folder, failures are lines of `failed.jsonl`, so that the same
-call knows of them when it is made again.
+that fails at random would look better than it is. So a retry is refused unless retries were allowed
+beforehand, and is then counted. In a folder of kept rollouts the log is the file `failed.jsonl`, so
+that it is complete when a later call resumes the work.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ from pacbayes_control.rollouts.spans import Span, merged, without
 
 @dataclass
 class Failed:
-    """Pieces that failed at a time: at least one of their rollouts did."""
+    """Pieces that failed together: at least one of their rollouts failed."""
 
-    spans: tuple[Span, ...]  # a piece each
+    spans: tuple[Span, ...]  # one for each piece
     error: str
-    left: list[Span]  # of their rollouts, those that have not succeeded since
+    left: list[Span]  # their rollouts that have not succeeded since
 
 
 class FailureLog:
-    """The failures of a table's rollouts, and those that have succeeded since."""
+    """The failures of a table's rollouts, and which of them have succeeded since.
+
+    Args:
+        retries: how often a rollout that failed may be run again
+        path: file to keep the log in, if any
+        code: digest of the task's code; failures of other code are ignored
+        done: rollouts that have succeeded already
+    """
 
     def __init__(
         self,
@@ -44,14 +51,14 @@ class FailureLog:
         self._path, self._code = path, code
         known = _read(path, code) if path else []
         self._open = [Failed(spans, error, without(spans, done)) for spans, error in known]
-        self._settled: list[Failed] = []  # those that failed, and then did not
+        self._settled: list[Failed] = []  # those that failed, and succeeded later
         self._settle()
 
     @property
     def retried(self) -> list[Failed]:
-        """What failed, and then did not, the smallest first.
+        """Failures that succeeded later, the smallest first.
 
-        Of failures that lie within each other, as where a batch is halved, the innermost.
+        Of nested failures, as when a batch is halved, only the innermost.
         """
         innermost: list[Failed] = []
         firsts: list[int] = []
@@ -68,7 +75,7 @@ class FailureLog:
 
     @property
     def refused(self) -> bool:
-        """Whether a rollout failed and then did not, which was not allowed."""
+        """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
         return bool(self._settled) and not self.allowed
 
     def add(self, spans: Iterable[Span], error: str) -> None:
@@ -96,7 +103,7 @@ class FailureLog:
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Add a record to a file of one a line, whose last line may have been cut off."""
+    """Add a line to a JSON lines file whose last line may be incomplete."""
     with path.open("ab+") as file:
         torn = False
         if file.seek(0, 2):
@@ -106,7 +113,7 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
 
 
 def _read(path: Path, code: str) -> list[tuple[tuple[Span, ...], str]]:
-    """The failures of this code that a file tells of; lines that were cut off are left out."""
+    """The failures of this code that are listed in a file; incomplete lines are skipped."""
     found = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:

@@ -1,9 +1,9 @@
-"""Rollouts of policies drawn from a posterior: to look around, to certify, to estimate."""
+"""Rollouts of policies drawn from a posterior: to explore, to certify, to estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,110 +11,94 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
 from pacbayes_control.rollouts import jobs
-from pacbayes_control.rollouts.evaluation import (
-    Progress,
-    check_unseen,
-    counting_on,
-    mean_costs,
-    origin_of,
-    table_of,
-)
+from pacbayes_control.rollouts.evaluation import check_unseen, mean_costs, origin_of, table_of
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job
-from pacbayes_control.rollouts.pools import Workers, gathered
+from pacbayes_control.rollouts.pools import open_workers
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import KEPT_STREAMS, generator
 from pacbayes_control.tasks.task import as_task, noise_of
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How policies are drawn from a posterior to be rolled out."""
+
+    count: int  # for each environment
+    seed: int = 0
+    shared: bool = False  # the same in every environment
+    stream: str = "sample"
 
 
 def sample_costs(
     task: Task,
     posterior: DiagonalGaussian,
     environments: Environments,
-    draws: int,
-    stream: str = "sample",
-    seed: int = 0,
-    shared: bool = False,
-    progress: Progress | None = None,
-    executor: Workers = None,
-    out: str | Path | None = None,
-    retries: int = 0,
+    draws: Draws | int,
+    execution: Execution | None = None,
 ) -> Costs:
     """Costs of policies drawn from a posterior; shape (environments, draws).
 
-    A fresh policy for every environment and draw, or with `shared` the same `draws` policies in
-    every environment: the record knows which, because the bound on what sampling misses differs.
-    For looking around: draws that a posterior was chosen by cannot certify it. executor, out and
-    retries: as for `evaluate`; draws that are shared are not kept.
+    A fresh policy for every environment and draw, or the same policies in every environment where
+    the draws are shared: the record says which, because the sampling bounds differ. This function
+    is for exploring: draws that a posterior was chosen by cannot certify it. Shared draws are not
+    kept in the store.
     """
-    if stream in KEPT_STREAMS:
-        raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
-    return _sample(
-        task, posterior, environments, draws, stream, seed, shared, progress, executor, out, retries
-    )
+    draws = Draws(draws) if isinstance(draws, int) else draws
+    if draws.stream in KEPT_STREAMS:
+        raise ValueError(f"the stream {draws.stream!r} is kept for certificates: use another name")
+    return _sample(as_task(task), posterior, environments, draws, execution or Execution())
 
 
 def certifying_draws(
     task: Task,
     posterior: DiagonalGaussian,
     environments: Environments,
-    draws: int,
-    seed: int = 0,
-    shared: bool = False,
-    progress: Progress | None = None,
-    executor: Workers = None,
-    out: str | Path | None = None,
-    retries: int = 0,
+    draws: Draws,
+    execution: Execution | None = None,
 ) -> Costs:
-    """As `sample_costs`, for a certificate: from a stream that nothing else draws from.
+    """As `sample_costs`, for a certificate: from a stream that is used for nothing else.
 
-    The posterior is fixed by now, and these are the first draws that are made from it.
+    The posterior must be fixed before; these are the first draws from it that anything depends on.
     """
-    return _sample(
-        *(task, posterior, environments, draws, "certify", seed, shared, progress, executor, out),
-        retries,
-    )
+    own = replace(draws, stream="certify")
+    return _sample(as_task(task), posterior, environments, own, execution or Execution())
 
 
 def _sample(
     task: Task,
     posterior: DiagonalGaussian,
     environments: Environments,
-    draws: int,
-    stream: str,
-    seed: int,
-    shared: bool,
-    progress: Progress | None,
-    executor: Workers,
-    out: str | Path | None,
-    retries: int,
+    draws: Draws,
+    execution: Execution,
 ) -> Costs:
-    task = as_task(task)
-    if draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
+    count, stream, seed = draws.count, draws.stream, draws.seed
+    if count < 1:
+        raise ValueError(f"{count} draws were asked for: at least one is needed")
     noise = noise_of(task, environments, Noise(f"{stream} noise", seed))
     drawn = {"stream": stream, "seed": seed, "posterior": posterior.parameters_digest}
     origin = origin_of(task, environments, noise) | {"policies": drawn}
-    if not shared:
-        job = Job(task, environments, FreshDraws(posterior, draws, stream, seed), noise)
-        table = table_of(job, progress, executor, out, origin=origin, retries=retries)
-        return Costs(table, origin=origin, draws="fresh")
+    if not draws.shared:
+        job = Job(task, environments, FreshDraws(posterior, count, stream, seed), noise)
+        return Costs(table_of(job, execution, origin), origin=origin, draws="fresh")
     parts = []
-    with gathered(task, executor) as crew:
-        for first, policies in shared_draws(posterior, draws, stream, seed):
+    with open_workers(task, execution.workers) as pool:
+        here = replace(execution, workers=pool.executor, store=None)
+        for first, policies in shared_draws(posterior, count, stream, seed):
             shifted = noise.shifted(first) if noise else None
-            done, total = len(environments) * first, len(environments) * draws
-            counted = counting_on(progress, done, total)
+            counted = here.counting_on(len(environments) * first, len(environments) * count)
             job = Job(task, environments, policies, shifted)
-            parts.append(table_of(job, counted, crew.executor, origin=origin, retries=retries))
+            parts.append(table_of(job, counted, origin))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
 
 
 def shared_draws(
     posterior: DiagonalGaussian, draws: int, stream: str, seed: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Policies that all environments share, in parts that fit in memory."""
+    """Policies that all environments share, in parts that fit in memory, each with its start."""
     width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
     for first in range(0, draws, width):
         yield first, posterior.sample(rng, min(width, draws - first))
@@ -124,56 +108,55 @@ def sampled_mean(
     task: Task,
     posterior: DiagonalGaussian,
     environments: Environments,
+    seen: Sequence[Environments | EnvironmentRange] = (),
+    *,
     draws: int = 8,
-    seen: Sequence[Environments] = (),
     seed: int = 0,
-    progress: Progress | None = None,
-    executor: Workers = None,
-    retries: int = 0,
+    execution: Execution | None = None,
 ) -> float:
     """An estimate of the true cost of a posterior: new policies for each chunk of environments.
 
-    An error on environments that the posterior or the task has learnt from, or those in `seen`.
+    Args:
+        task: the task to roll out
+        posterior: whose expected cost is estimated
+        environments: new ones; those that the posterior or the task used are an error
+        seen: others that are an error
+        draws: policies for each chunk of environments
+        seed: of the policies and the noise
+        execution: where and how; nothing is kept
     """
-    task = as_task(task)
+    task, execution = as_task(task), execution or Execution()
     check_unseen(environments, [*posterior.seen, *task.data_used, *seen])
     if len(environments) == 0 or draws < 1:
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
     total, done = 0.0, 0
-    with gathered(task, executor) as crew:
+    with open_workers(task, execution.workers) as pool:
+        here = replace(execution, workers=pool.executor, store=None)
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)
-            counted = counting_on(progress, done * draws, len(environments) * draws)
-            table = table_of(job, counted, crew.executor, retries=retries)
+            table = table_of(job, here.counting_on(done * draws, len(environments) * draws))
             total += float(table.sum(dtype=float))
             done += len(chunk)
     return total / (len(environments) * draws)
 
 
 def estimate_true_cost(
-    task: Task,
-    run: Run[Any],
-    environments: Environments,
-    progress: Progress | None = None,
-    executor: Workers = None,
-    retries: int = 0,
+    task: Task, run: Run[Any], environments: Environments, execution: Execution | None = None
 ) -> float:
-    """An estimate of the expected cost of what a run certifies, on environments never seen.
+    """An estimate of the expected cost of the policies that a run certifies, on new environments.
 
-    An error on those that the run's costs are of, or that its prior, posterior or policies have
-    learnt from.
+    Environments that the run counts, or that its prior, posterior or policies used, are an error.
     """
     counted = [run.costs.range] if run.costs.range else []
     learnt = [*(run.posterior.seen or ()), *(run.prior.seen or ()), *run.costs.policies_seen]
     check_unseen(environments, [*counted, *learnt])
-    common: Any = {"progress": progress, "executor": executor, "retries": retries}
     if isinstance(run.posterior, DiagonalGaussian) and run.certificate.policy is None:
-        return sampled_mean(task, run.posterior, environments, **common)
+        return sampled_mean(task, run.posterior, environments, execution=execution)
     if run.costs.parameters is None:
         raise ValueError("the run holds no parameters of its policies: they cannot be rolled out")
-    means = mean_costs(task, run.costs.parameters, environments, **common)
+    means = mean_costs(task, run.costs.parameters, environments, execution=execution)
     if isinstance(run.posterior, DiagonalGaussian):
         return float(means[0])
     return float(run.posterior.probabilities @ means)

@@ -1,4 +1,4 @@
-"""A task whose rollouts workers run, for whatever takes a task."""
+"""A task whose rollouts workers run, for functions that take a task only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
+from pacbayes_control.rollouts.execution import Workers
 from pacbayes_control.rollouts.jobs import Pace
-from pacbayes_control.rollouts.pools import Workers, gathered
+from pacbayes_control.rollouts.pools import open_workers
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.task import AdaptedTask, as_task
 
-ELSEWHERE = 1.0  # s that a piece should take that is sent to a worker
+ELSEWHERE = 1.0  # seconds that a piece should take in a worker
 
 
-class Spread(AdaptedTask):
-    """The same task with the workers that are to run it, whose pace is known from earlier calls."""
+class SpreadTask(AdaptedTask):
+    """A task with the workers that run it, and their pace in earlier calls."""
 
     def __init__(self, task: Task, executor: Executor) -> None:
         super().__init__(task)
@@ -24,10 +25,10 @@ class Spread(AdaptedTask):
 
 @contextmanager
 def spread(task: Task, executor: Workers) -> Iterator[Task]:
-    """A task like the given one, whose rollouts the workers run until this ends.
+    """A task like the given one, whose rollouts are run by workers until this context ends.
 
-    For searches and whatever else takes a task; `evaluate` can be given workers of its own.
+    For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
     """
     task = as_task(task)
-    with gathered(task, executor) as crew:
-        yield Spread(task, crew.executor) if crew.executor else task
+    with open_workers(task, executor) as pool:
+        yield SpreadTask(task, pool.executor) if pool.executor else task

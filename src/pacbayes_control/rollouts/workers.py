@@ -1,8 +1,8 @@
-"""Pieces handed out to workers, and what comes back: in any order, and sometimes not at first.
+"""Pieces sent to workers, and their costs collected, in any order.
 
 Workers are this process, a pool of threads or processes, or any Executor, such as Dask's. A rollout
-that raises comes back as data: it is tried once more, on another worker, and then reported: also if
-it does not fail again, unless retries are allowed.
+that raises comes back as a `Failure`. It is run once more, on another worker. If it fails again, or
+if it succeeds and retries are not allowed, the failure is reported.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
-from pacbayes_control.rollouts.pools import Crew, LostWorkers
+from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
 from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
-KEPT_TASKS = 2  # that a worker keeps loaded
+KEPT_TASKS = 2  # tasks that a worker keeps loaded
 WORKER_DIED = "its worker died"
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A piece to be rolled out, and what went before."""
+    """A piece to be rolled out, and its earlier failures."""
 
     piece: Piece
     tries: int = 0  # how often this rollout has failed by itself
@@ -48,10 +48,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a worker sends back: costs, or a failure."""
+    """The result of a piece: costs, or a failure."""
 
     costs: Costs | None = None
-    raised: int = 0  # costs that stand for errors that were declared to be failures
+    raised: int = 0  # costs that are 1 because of an error declared to be a failure
     seconds: float = 0.0
     failure: Failure | None = None
 
@@ -59,88 +59,94 @@ class Outcome:
 def roll_out(
     job: Job,
     todo: Iterator[Piece],
-    crew: Crew,
+    pool: WorkerPool,
     pace: Pace | None = None,
+    *,
     keep_going: bool = False,
     log: FailureLog | None = None,
 ) -> Iterator[tuple[Piece, Costs, int]]:
     """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
-    todo is asked for a piece when there is room for one. keep_going: rollouts that fail are
-    reported after all others are done, unless there are too many. log: of failures, and how often
-    a rollout may be run again. What is in flight when the caller stops is given up.
+    Pieces that are in flight when the caller stops are given up.
+
+    Args:
+        job: the table that the pieces are parts of
+        todo: the pieces; the next one is taken when it can be sent to a worker
+        pool: the workers
+        pace: is told how long each piece took
+        keep_going: report failures after all other rollouts are done, unless there are too many
+        log: remembers failures, and says how often a rollout may be run again
     """
     waiting: deque[Attempt] = deque()
-    flying: dict[Future[Outcome], Attempt] = {}
+    in_flight: dict[Future[Outcome], Attempt] = {}
     failures: list[Failure] = []
     done = 0  # rollouts
-    columns, log = job.shape[1], log or FailureLog()
-    send = _sender(job, crew)
+    columns, log, pace = job.shape[1], log or FailureLog(), pace or Pace(1.0)
+    send = _sender(job, pool)
     try:
         while True:
-            while not hopeless(failures, done, log) and _room(crew, waiting, flying):
+            while not hopeless(failures, done, log) and _room(pool, waiting, in_flight):
                 attempt = waiting.popleft() if waiting else _next(todo)
                 if attempt is None:
                     break
-                flying[send(attempt)] = attempt
-            if not flying:
+                in_flight[send(attempt)] = attempt
+            if not in_flight:
                 break
-            for attempt, outcome, worker in _landed(flying, crew, log, columns):
-                if outcome.costs is not None:
-                    if pace:
-                        pace.tell(attempt.piece.rollouts, outcome.seconds)
-                    done += attempt.piece.rollouts
-                    log.succeeded(attempt.piece.span(columns))
-                    if log.refused and not keep_going:
+            for attempt, outcome, worker in _finished(in_flight, pool, log, columns):
+                if outcome.costs is None:
+                    failure = outcome.failure or Failure("")
+                    if failure.wrong and not keep_going:
+                        raise rollout_error(job, [failure])
+                    again, failed = _retries_after(attempt, failure, worker, max(1, log.allowed))
+                    waiting.extendleft(reversed(again))
+                    failures += failed
+                    if failed and (not keep_going or failed[0].final):
                         raise rollout_error(job, failures, log)
-                    yield attempt.piece, outcome.costs, outcome.raised
                     continue
-                failure = outcome.failure or Failure("")
-                if failure.wrong and not keep_going:
-                    raise rollout_error(job, [failure])
-                again, failed = _after(attempt, failure, worker, max(1, log.allowed))
-                waiting.extendleft(reversed(again))
-                failures += failed
-                if failed and (not keep_going or failed[0].final):
+                pace.tell(attempt.piece.rollouts, outcome.seconds)
+                done += attempt.piece.rollouts
+                log.succeeded(attempt.piece.span(columns))
+                if log.refused and not keep_going:
                     raise rollout_error(job, failures, log)
-    except LostWorkers:  # nobody can tell which of them is to blame
-        log.add([attempt.piece.span(columns) for attempt in flying.values()], WORKER_DIED)
+                yield attempt.piece, outcome.costs, outcome.raised
+    except LostWorkers:  # it is not known which of them is to blame
+        log.add([attempt.piece.span(columns) for attempt in in_flight.values()], WORKER_DIED)
         raise
     finally:
-        crew.forget(flying)
+        pool.forget(in_flight)
     if failures or log.refused:
         raise rollout_error(job, failures, log)
 
 
-def _landed(
-    flying: dict[Future[Outcome], Attempt], crew: Crew, log: FailureLog, columns: int
+def _finished(
+    in_flight: dict[Future[Outcome], Attempt], pool: WorkerPool, log: FailureLog, columns: int
 ) -> list[tuple[Attempt, Outcome, Any]]:
-    """Those that are back, at least one, and the workers that they were with; failures are logged.
+    """Finished attempts, at least one, with their outcomes and workers; failures are logged.
 
-    Their futures are let go of: for as long as somebody holds one, Dask computes it again when the
-    worker dies that has its result.
+    Their futures are removed from `in_flight`: while a future is referenced, Dask computes it again
+    if the worker that holds its result dies.
     """
-    done = wait(flying, return_when=FIRST_COMPLETED).done
-    spans = {future: attempt.piece.span(columns) for future, attempt in flying.items()}
+    done = wait(in_flight, return_when=FIRST_COMPLETED).done
+    spans = {future: attempt.piece.span(columns) for future, attempt in in_flight.items()}
     outcomes = {future: _outcome(future) for future in done}
     if any(outcome.costs is not None for outcome in outcomes.values()):
         try:
-            log.add([spans[future] for future in crew.run_again(flying)], WORKER_DIED)
+            log.add([spans[future] for future in pool.run_again(in_flight)], WORKER_DIED)
         except OSError as error:
             outcomes = dict.fromkeys(done, _scheduler_lost(error))
-    landed = []
+    finished = []
     for future, outcome in outcomes.items():
         failure = outcome.failure
-        companions = crew.companions(future)
-        worker = crew.landed(future, failure.worker if failure else "")
-        attempt = flying.pop(future)
+        companions = pool.companions(future)
+        worker = pool.finished(future, failure.worker if failure else "")
+        attempt = in_flight.pop(future)
         if failure and failure.died and not attempt.suspect:
             if not log.covers(spans[future]):
                 log.add([spans[other] for other in companions if other in spans], failure.error)
         elif failure and failure.started:
             log.add([_blamed(attempt.piece, failure).span(columns)], failure.error)
-        landed.append((attempt, outcome, worker))
-    return landed
+        finished.append((attempt, outcome, worker))
+    return finished
 
 
 def _blamed(piece: Piece, failure: Failure) -> Piece:
@@ -156,20 +162,22 @@ def _next(todo: Iterator[Piece]) -> Attempt | None:
     return Attempt(piece) if piece else None
 
 
-def _room(crew: Crew, waiting: deque[Attempt], flying: dict[Future[Outcome], Attempt]) -> bool:
-    """Whether another piece may be sent: a suspect flies alone."""
-    suspects = any(attempt.suspect for attempt in (*waiting, *flying.values()))
-    return not flying if suspects else len(flying) < crew.limit
+def _room(
+    pool: WorkerPool, waiting: deque[Attempt], in_flight: dict[Future[Outcome], Attempt]
+) -> bool:
+    """Whether another piece may be sent: a suspect piece runs alone."""
+    suspects = any(attempt.suspect for attempt in (*waiting, *in_flight.values()))
+    return not in_flight if suspects else len(in_flight) < pool.limit
 
 
-def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
-    """A function that sends an attempt off.
+def _sender(job: Job, pool: WorkerPool) -> Callable[[Attempt], Future[Outcome]]:
+    """A function that sends an attempt to a worker.
 
-    The task is pickled once and kept by whoever gets it; each piece brings its own policies.
+    The task is pickled once, and a worker keeps it; each piece brings its own policies.
     """
-    if not crew.pickles(job.task):
-        return lambda attempt: crew.submit(
-            None, _run, job.part(attempt.piece), attempt.piece, crew.executor is None
+    if not pool.pickles(job.task):
+        return lambda attempt: pool.submit(
+            None, _run, job.part(attempt.piece), attempt.piece, pool.executor is None
         )
     try:
         payload = cloudpickle.dumps((job.task, job.environments.draw))
@@ -182,7 +190,7 @@ def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
     def send(attempt: Attempt) -> Future[Outcome]:
         part = job.part(attempt.piece)
         bare = replace(part, task=None, environments=replace(part.environments, draw=None))
-        return crew.submit(attempt.failed_on, work, payload, bare, tuple(attempt.piece))
+        return pool.submit(attempt.failed_on, work, payload, bare, tuple(attempt.piece))
 
     return send
 
@@ -193,18 +201,20 @@ def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome
         task, draw = _loaded(payload)
     except Exception as error:
         words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
-        failure = Failure(words, _me(), trace=traceback.format_exc(), final=True, started=False)
+        failure = Failure(
+            words, _worker_name(), trace=traceback.format_exc(), final=True, started=False
+        )
         return Outcome(failure=failure)
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
 
 
-_own = threading.local()  # a simulator is not to be shared between threads
+_local = threading.local()  # simulators must not be shared between threads
 
 
 def _loaded(payload: bytes) -> tuple[Any, Any]:
-    """The task of a payload, and how it draws environments; the last ones are kept."""
-    known: dict[bytes, tuple[Any, Any]] = _own.__dict__.setdefault("known", {})
+    """The task of a payload and its `draw` function; the last KEPT_TASKS payloads are kept."""
+    known: dict[bytes, tuple[Any, Any]] = _local.__dict__.setdefault("known", {})
     if payload not in known:
         while len(known) >= KEPT_TASKS:
             known.pop(next(iter(known)))
@@ -224,37 +234,39 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     except WrongCost as wrong:
         row, column = (piece.first_row, piece.first_column) if piece.rollouts == 1 else (None, None)
         cause = wrong if here else None
-        return Outcome(failure=Failure(str(wrong), _me(), row, column, wrong=True, cause=cause))
+        return Outcome(
+            failure=Failure(str(wrong), _worker_name(), row, column, wrong=True, cause=cause)
+        )
     except (WrongCosts, RolloutError) as wrong:
         words, cause = str(wrong), wrong if here else None
-        return Outcome(failure=Failure(words, _me(), final=True, cause=cause))
+        return Outcome(failure=Failure(words, _worker_name(), final=True, cause=cause))
     except (Exception, SystemExit) as raised:
         row, column, error = None, None, raised
         if piece.rollouts == 1:
             row, column = piece.first_row, piece.first_column
     cause = error if here else None
     return Outcome(
-        failure=Failure(in_a_line(error), _me(), row, column, _trace(error), cause=cause)
+        failure=Failure(in_a_line(error), _worker_name(), row, column, _trace(error), cause=cause)
     )
 
 
 def _trace(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # one whose words cannot be had
+    except Exception:  # the error itself cannot be formatted
         return ""
 
 
-def _me() -> str:
-    """The address of a worker of Dask's; the machine and the process of any other."""
+def _worker_name() -> str:
+    """The name of this worker: its address under Dask, otherwise its machine and process."""
     if "distributed.worker" in sys.modules:
-        with suppress(ValueError):  # in a process that is no worker
+        with suppress(ValueError):  # this process is not a Dask worker
             return sys.modules["distributed.worker"].get_worker().address
     return f"{socket.gethostname()} {os.getpid()}"
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:
-    """What a future came to."""
+    """The outcome of a future that is done."""
     try:
         return future.result()
     except BrokenExecutor:
@@ -264,7 +276,7 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     except ModuleNotFoundError as error:
         words = f"a worker lacks a module ({error}): install there what the task needs"
         return Outcome(failure=Failure(words, final=True, started=False, cause=error))
-    except Exception as error:  # of the executor itself, such as a worker that died too often
+    except Exception as error:  # raised by the executor itself, as when workers die too often
         return Outcome(failure=Failure(in_a_line(error), cause=error))
 
 
@@ -273,14 +285,18 @@ def _scheduler_lost(error: BaseException) -> Outcome:
     return Outcome(failure=Failure(words, final=True, started=False))
 
 
-def _after(
+def _retries_after(
     attempt: Attempt, failure: Failure, worker: Any, tries: int
 ) -> tuple[list[Attempt], list[Failure]]:
-    """What to try again after a piece came back without costs, and what has failed for good.
+    """Attempts to make after a piece failed, and the failures that are final.
 
-    tries: how often a rollout is run again that fails by itself.
+    Args:
+        attempt: the one that failed
+        failure: how it failed
+        worker: where it failed, to be avoided
+        tries: how often a rollout that fails by itself is run again
     """
-    if failure.died and not attempt.suspect:  # its fault, or not: alone, it will show
+    if failure.died and not attempt.suspect:  # run it alone, to see whether it is the cause
         return [replace(attempt, suspect=True)], []
     if failure.final:
         return [], [failure]
@@ -289,7 +305,7 @@ def _after(
         row, column = piece.first_row, piece.first_column
     elif failure.row is not None and failure.column is not None:
         row, column = failure.row, failure.column
-    else:  # not known which: halve it until it is
+    else:  # it is not known which rollout failed: halve the piece until it is
         return [replace(attempt, piece=half) for half in piece.halves()], []
     failure = replace(failure, row=row, column=column)
     rest = [Attempt(part) for part in piece.around(row, column)]

@@ -1,4 +1,4 @@
-"""Tasks: what can be rolled out.
+"""Tasks: distributions over environments, and the costs of policies in them.
 
 FunctionTask, BatchTask   from a user's functions
 GymTask                   from a Gymnasium environment (`tasks.gym`)

@@ -1,4 +1,4 @@
-"""Numba kernels that are kept on disk, also where neither the package nor a home can be written."""
+"""Numba kernels that are cached on disk, also if the package and the home are read-only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ config: Any = numba_config  # its names are made when it is loaded
 
 
 def compiled_once(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`njit` whose results stay on disk: beside the source, or in the user's cache folder.
+    """`njit` whose results are cached on disk: beside the source, or in the user's cache folder.
 
-    Where Numba can write to neither, as for a service without a home, they stay in a temporary
-    folder that only this user can write to, or are compiled anew in each process; a line on stderr
-    says so.
+    Where Numba can write to neither, as for a service without a home, they are cached in a
+    temporary folder that only this user can write to, or compiled in each process; a line on
+    stderr says so.
     """
 
     def compile_kernel(function: Callable[..., Any]) -> Any:
@@ -47,7 +47,7 @@ def compiled_once(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def _fallback() -> Path | None:
     """The temporary folder, announced once; None where there is no safe one."""
     folder = private_folder()
-    place = f"in {folder}" if folder else "nowhere: every process compiles anew"
+    place = f"in {folder}" if folder else "nowhere: every process compiles them"
     print(f"pbc: no cache folder is writable: compiled kernels are kept {place}", file=sys.stderr)
     return folder
 
@@ -55,8 +55,8 @@ def _fallback() -> Path | None:
 def private_folder() -> Path | None:
     """A temporary folder that no other user can write to; None where there cannot be one.
 
-    What Numba keeps is code that is loaded and run, so a folder that others could have written to
-    is not used.
+    Numba caches code that is loaded and run, so a folder that others could have written to is not
+    used.
     """
     if not hasattr(os, "geteuid"):
         return None
@@ -67,6 +67,6 @@ def private_folder() -> Path | None:
     except OSError:
         return None
     shared = around.st_mode & 0o022 and not around.st_mode & stat.S_ISVTX
-    trusted = around.st_uid in (0, os.geteuid()) and not shared  # nobody else can rename it
+    trusted = around.st_uid in (0, os.geteuid()) and not shared  # no other user can rename it
     private = stat.S_ISDIR(own.st_mode) and own.st_uid == os.geteuid() and not own.st_mode & 0o077
     return folder if trusted and private else None

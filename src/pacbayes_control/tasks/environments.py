@@ -6,29 +6,40 @@ import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 
 Arrays = Mapping[str, NDArray]  # by name; the first axis of each is the environment
 
-# Streams of policies that only a certificate draws from: whoever looked beforehand would void it.
+# Streams of policies that only a certificate draws from: to look at them before would void it.
 KEPT_STREAMS = ("certify", "single draw", "candidates")
 
 BLOCK = 1024  # environments drawn from one generator
+FEW = 16  # the same where each environment is drawn by a call in Python
 
 
 def generator(
-    seed: int, stream: str, block: int = 0, of: str = "environments", *size: int
+    seed: int,
+    stream: str,
+    block: int = 0,
+    of: Literal["environments", "policies", "noise"] = "environments",
+    *size: int,
 ) -> np.random.Generator:
-    """A generator of its own for every (seed, stream, block), and for what is drawn with it.
+    """A generator of its own for every (seed, stream, block), and for each kind of draws.
 
     Seeds enter as entropy and streams and blocks as spawn keys of a SeedSequence, so consecutive
-    seeds and different streams never overlap. of: "environments", "policies" or "noise": whatever
-    the streams are called, what is drawn of one kind is independent of the others. size: of the
-    blocks, where it is not the usual one: blocks of different sizes share nothing.
+    seeds and different streams never overlap.
+
+    Args:
+        seed: from 0 to 2⁶⁴ - 1
+        stream: the name of the stream
+        block: the number of the block within the stream
+        of: the kind of draws: different kinds are independent, also in streams of the same name
+        size: of the blocks, if it is not the usual one: blocks of different sizes share nothing
 
     >>> generator(0, "train").random() == generator(1, "train").random()
     False
@@ -36,17 +47,12 @@ def generator(
     if not 0 <= seed < 2**64:  # longer ones would run into the key
         raise ValueError(f"seed {seed} is not a whole number from 0 to 2⁶⁴ - 1")
     kind = {"environments": 256, "policies": 257, "noise": 258}[of]
-    key = (
-        *stream.encode(),
-        kind,
-        block,
-        *size,
-    )  # these are no bytes: no two names give the same key
+    key = (*stream.encode(), kind, block, *size)  # no byte is as large as a kind: keys differ
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
 def in_a_line(error: BaseException) -> str:
-    """What was raised, its type and its message, whatever somebody's exception is like."""
+    """The type and the message of an exception in one line, also if it cannot be printed."""
     try:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     except Exception:
@@ -57,17 +63,17 @@ def in_a_line(error: BaseException) -> str:
 class Environments:
     """A range of the endless sequence of i.i.d. environments that a stream and a seed name.
 
-    Nothing is held in memory: a block is drawn when it is asked for, and always the same, so a set
-    may be larger than memory, and the first hundred of a thousand are the same hundred.
+    Nothing is held in memory: a block is drawn when it is needed, and is the same each time. So a
+    set may be larger than memory, and the first hundred of a thousand are the same hundred.
     """
 
     draw: Callable[[np.random.Generator, int], Arrays]  # how a task draws a block
     task: str  # the task and the distribution, in words that tell them from others
-    stream: str  # what they are for: "train", "test", …
+    stream: str  # their purpose: "train", "test", …
     seed: int
     start: int
     stop: int
-    block: int = BLOCK  # how many are drawn from one generator, and so at least at a time
+    block: int = BLOCK  # how many are drawn from one generator, and so at once
 
     def __post_init__(self) -> None:
         for name in ("seed", "start", "stop", "block"):  # plain numbers, for records
@@ -97,7 +103,7 @@ class Environments:
             parts.append({name: array[first:last] for name, array in drawn.items()})
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         for array in arrays.values():
-            array.setflags(write=False)  # the next policy is to find what the last one found
+            array.setflags(write=False)  # each policy must find the same environments
         return arrays
 
     def _drawn(self, block: int) -> Arrays:
@@ -105,7 +111,7 @@ class Environments:
         rng = generator(self.seed, self.stream, block, "environments", *size)
         try:
             return self.draw(rng, self.block)
-        except Exception as error:  # of whatever somebody brings
+        except Exception as error:  # a user's function may raise anything
             words = in_a_line(error)
             raise ValueError(f"environments of {self.task} cannot be drawn: {words}") from error
 
@@ -118,25 +124,19 @@ class Environments:
             yield replace(self, start=position, stop=end)
             position = end
 
-    def overlaps(self, other: Environments) -> bool:
-        """Whether any were drawn by the same random numbers: not independent, whatever the task."""
-        return self.range.overlaps(other.range)
-
     @property
-    def range(self) -> Seen:
-        """What tells them apart, for those that depend on them."""
-        return Seen(self.stream, self.seed, self.start, self.stop)
+    def range(self) -> EnvironmentRange:
+        """Their stream, seed and numbers, for records of what depends on them.
+
+        Sets whose ranges overlap were drawn by the same random numbers: they are not independent,
+        for any task.
+        """
+        return EnvironmentRange(self.stream, self.seed, self.start, self.stop)
 
     @property
     def origin(self) -> dict[str, object]:
         """How to draw them again, as plain values for a record."""
-        return {
-            "task": self.task,
-            "stream": self.stream,
-            "seed": self.seed,
-            "start": self.start,
-            "stop": self.stop,
-        }
+        return {"task": self.task, **self.range._asdict()}
 
     def digest(self) -> str:
         """SHA-256 of the environments themselves."""
@@ -148,10 +148,42 @@ class Environments:
         return sha.hexdigest()
 
 
-def ranges_of(parts: Sequence[Environments | Seen]) -> tuple[Seen, ...]:
+def first_environments(
+    draw: Callable[[np.random.Generator, int], Arrays],
+    task: str,
+    n: int,
+    stream: str,
+    seed: int,
+    block: int = BLOCK,
+) -> Environments:
+    """The first n environments of a stream; the arguments are fields of `Environments`."""
+    if n < 1:
+        raise ValueError(f"{n} environments were asked for: at least one is needed")
+    return Environments(draw, task, stream, seed, 0, n, block)
+
+
+def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
+    """Environments that were drawn one by one, as arrays by name."""
+    if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
+        raise ValueError("an environment is values by name, and all must have the same names")
+    return {name: _stack(name, [one[name] for one in drawn]) for name in drawn[0]}
+
+
+def _stack(name: str, values: list[Any]) -> NDArray:
+    kinds = {np.asarray(value).dtype.kind for value in values}
+    shapes = {np.shape(value) for value in values}
+    if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
+        raise ValueError(
+            f"{name!r} must be a number, a word or an array of numbers, of the same type and shape "
+            "in every environment"
+        )
+    return np.array(values)
+
+
+def ranges_of(parts: Sequence[Environments | EnvironmentRange]) -> tuple[EnvironmentRange, ...]:
     """Environments by their ranges, for records."""
     ranges = [part.range if isinstance(part, Environments) else part for part in parts]
-    if not all(isinstance(part, Seen) for part in ranges):
+    if not all(isinstance(part, EnvironmentRange) for part in ranges):
         raise ValueError("data_used lists the Environments that every policy was made with")
     return tuple(ranges)
 
@@ -160,17 +192,17 @@ def ranges_of(parts: Sequence[Environments | Seen]) -> tuple[Seen, ...]:
 class Noise:
     """The world's own randomness in rollouts: a stream with a part of its own for each rollout.
 
-    It is drawn independently of the policy (paper: Section 6.1). A rollout is known by its
+    It is drawn independently of the policy (paper: Section 6.1). A rollout is identified by its
     environment and its column in the table of costs.
     """
 
     stream: str
     seed: int = 0
-    kind: str = ""  # what is random, in words, for records
+    kind: str = ""  # a description of the randomness, for records
     column: int = 0  # of the first policy
 
     def shifted(self, columns: int) -> Noise:
-        """The same for a part of the table that begins so many columns further on."""
+        """The noise of a part of the table that begins so many columns further on."""
         return replace(self, column=self.column + columns)
 
     def keys(self, environments: Environments, policies: int) -> NDArray[np.uint64]:

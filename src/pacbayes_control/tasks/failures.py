@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 
-class RolloutFailed(Exception):  # noqa: N818 - an event of a rollout, told to whoever asked for it
-    """A rollout that raised: which of a batch, and what."""
+class RolloutFailed(Exception):  # noqa: N818 - it reports an event, with its place in a batch
+    """A rollout that raised: its row and column in a batch, and the error."""
 
     def __init__(self, row: int, column: int, error: BaseException) -> None:
         super().__init__(row, column, error)
@@ -14,7 +14,7 @@ class RolloutFailed(Exception):  # noqa: N818 - an event of a rollout, told to w
 
 
 def check_failures(failures: Any) -> None:
-    """An error for anything but a tuple of exceptions, each narrower than `Exception`."""
+    """An error unless this is a tuple of exceptions, each narrower than `Exception`."""
     kinds = failures if isinstance(failures, tuple) else (None,)
     if Exception in kinds or BaseException in kinds:
         raise ValueError(
@@ -26,6 +26,6 @@ def check_failures(failures: Any) -> None:
 
 
 def failure_words(failures: tuple[type[Exception], ...]) -> str:
-    """The exceptions that are declared to be a failure, to be appended to other words."""
+    """The declared exceptions in words, to be appended to a cost rule."""
     names = sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in failures)
     return f", 1 where it raises {' or '.join(names)}" if names else ""

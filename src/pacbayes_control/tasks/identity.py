@@ -1,4 +1,4 @@
-"""Words that tell one task from another, the same in every process."""
+"""Words that identify tasks and functions, the same in every process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pacbayes_control.tasks.task import Task, brought
 
 
 def identity(task: Task) -> str:
-    """Words that tell a task from others, also in another process."""
+    """Words that identify a task, also in another process."""
     task = brought(task)
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
         words = repr(task)
@@ -29,7 +29,7 @@ def identity(task: Task) -> str:
             words = f"{value.dtype} {value.shape} {digest}"
         else:
             words = repr(value)
-        if " at 0x" in words:  # an address in memory: of what, nobody can tell later
+        if " at 0x" in words:  # an address in memory, which means nothing in another process
             raise ValueError(
                 f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
                 "that does, or keep no record of its rollouts"
@@ -39,10 +39,10 @@ def identity(task: Task) -> str:
 
 
 def described(function: Any) -> str:
-    """Words that tell a function from others, the same in every process.
+    """Words that identify a function, the same in every process.
 
-    Its name in its module, with what it has bound: the values of a closure, the object of a method,
-    the arguments of a partial. What has no words of its own is shown by its address in memory.
+    Its name in its module, with the values that are bound to it: of a closure, the object of a
+    method, the arguments of a partial. A value without a `repr` of its own shows its address.
     """
     if isinstance(function, partial):
         return f"partial({described(function.func)}, {function.args!r}, {function.keywords!r})"
@@ -68,12 +68,12 @@ def _bound(value: Any) -> str:
 
 
 def named(function: Any) -> str:
-    """The same without an address in memory, for records."""
+    """Words for a function without addresses in memory, for records."""
     return without_addresses(described(function))
 
 
 def without_addresses(words: str) -> str:
-    """Words without the places in memory that objects happen to have."""
+    """The same words without addresses of objects in memory."""
     return re.sub(r" at 0x[0-9a-f]+", "", words)
 
 

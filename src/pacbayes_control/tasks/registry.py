@@ -16,12 +16,12 @@ GROUP = "pacbayes_control.tasks"
 
 
 def installed_tasks() -> list[str]:
-    """The names of the tasks that are installed; none of them is loaded for it."""
+    """The names of the installed tasks, found without loading them."""
     return sorted(entry_points(group=GROUP).names)
 
 
 def task_class(name: str) -> type[Task]:
-    """The class of a task that is installed; an error that lists the others."""
+    """The class of an installed task; the error for an unknown name lists the known ones."""
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
         raise ValueError(f"task {name!r} is unknown: choose {', '.join(installed_tasks())}")
@@ -29,16 +29,15 @@ def task_class(name: str) -> type[Task]:
 
 
 def recorded_class(costs: Costs) -> type[Task] | None:
-    """The class of the task that costs say they are of; None where it is not installed."""
+    """The class of the task in the origin of costs; None if it is not installed."""
     name = str(costs.origin.get("task", "")).partition(" ")[0]
     return task_class(name) if name in installed_tasks() else None
 
 
 def recorded_task(costs: Costs) -> Task:
-    """The task that costs say they are of, made from its settings; an error where it cannot be.
+    """The task in the origin of costs, made from its settings; ValueError if that fails.
 
-    The record is a stranger's: the task must draw the environments that it tells of, for the same
-    policies and with the same noise.
+    The record is untrusted: the task must agree with its environments, policy class and noise.
     """
     origin: Any = costs.origin
     made = recorded_class(costs)
@@ -47,7 +46,7 @@ def recorded_task(costs: Costs) -> Task:
     settings = origin.get("settings", {"policy_class": origin.get("policy_class")})
     try:
         task = made.from_settings(settings)
-    except Exception as error:  # of a stranger's record, by whatever robot is installed
+    except Exception as error:  # an untrusted record may make a robot raise anything
         raise ValueError(f"the task of the run cannot be made again: {error}") from error
     told = (origin["task"], origin.get("policy_class"), costs.noise or "")
     if told != (task.environments(1, "check").task, task.policy_class, task.noise_kind):
@@ -56,7 +55,7 @@ def recorded_task(costs: Costs) -> Task:
 
 
 def recorded_words(costs: Costs) -> str | None:
-    """Which robot a promise from these costs is about, in words; None where no record tells."""
+    """Which robot a certificate from these costs is about; None if the record does not say."""
     try:
         return recorded_task(costs).words
     except ValueError:
@@ -64,7 +63,7 @@ def recorded_words(costs: Costs) -> str | None:
 
 
 def recorded_environments(costs: Costs, task: Task) -> Environments:
-    """The environments that costs are of, drawn again; an error if they are not of this task."""
+    """The environments of costs, drawn again; ValueError if they are of another task."""
     origin: Any = costs.origin
     fields = {"task": str, "stream": str, "seed": int, "start": int, "stop": int}
     if not all(type(origin.get(name)) is kind for name, kind in fields.items()):

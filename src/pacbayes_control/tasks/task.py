@@ -1,4 +1,4 @@
-"""What can be rolled out: every hook of a task, with what it means and what it is by default."""
+"""The class `Task`: every hook of a task, with its meaning and its default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
 
 
@@ -28,51 +28,60 @@ class Scene:
 class Task:
     """A distribution over environments, and what a policy costs in one.
 
-    `name`, `environments` and `costs` are needed; all else has a default. An object that has these
-    three and is not made from this class is a task too: see `as_task`.
+    `name`, `environments` and `costs` are required; everything else has a default. An object with
+    these three that does not inherit from this class is a task too: see `as_task`.
     """
 
-    name: str  # short, for records; of one word where the task is registered under it
+    name: str  # short, for records; one word if the task is registered under it
 
     # ---- policies -------------------------------------------------------------------------------
 
-    policies: Any = None  # an array to choose from, one a row, where there are finitely many
-    policy_names: Sequence[str] = ()  # one for each of them
-    parameters: int | None = None  # of a policy; None if any number will do
-    policy_class: str | None = None  # what a row of parameters means, in words for records
-    prior: Any = None  # a DiagonalGaussian or GaussianPrior, where there are infinitely many
+    policies: Any = None  # an array to choose from, one per row, if there are finitely many
+    policy_names: Sequence[str] = ()  # one for each row of `policies`
+    parameters: int | None = None  # of a policy; None if any number is accepted
+    policy_class: str | None = None  # the meaning of a row of parameters, for records
+    prior: Any = None  # a DiagonalGaussian or GaussianPrior, if there are infinitely many
+    priors: Sequence[str] = ()  # names of others that `learn_prior` makes, the default first
+
+    # ---- how it is learnt by name ---------------------------------------------------------------
+
+    # a frozen dataclass of `tasks.options.option` fields, that `from_options` makes the task from
+    Options: ClassVar[type | None] = None
+    learns: ClassVar[Sequence[str]] = ("finite", "continuous")  # kinds of policies
+    test_environments: int = 0  # default number of new ones that estimate the true cost
 
     # ---- words and facts for records ------------------------------------------------------------
 
-    noise_kind: str = ""  # what is random in a rollout; if not empty, `costs` is given a Noise
-    cost_rule: str = ""  # what a rollout costs, in a line
-    distribution: str = ""  # how environments are drawn, in a line
-    words: str = ""  # which robot a promise is about, in a line
+    noise_kind: str = ""  # the randomness of a rollout; if not empty, `costs` gets a Noise
+    cost_rule: str = ""  # how a rollout is scored, in one line
+    distribution: str = ""  # how environments are drawn, in one line
+    words: str = ""  # which robot a certificate is about, in one line
     simulators: Sequence[str] = ()  # installed distributions whose versions matter for the costs
-    data_used: Sequence[Seen] = ()  # environments that every policy was made with: no bound may
-    # count these, whatever the parameters are; such as those of a feature extractor
-    depends_on: Sequence[Environments] = ()  # that its distribution was made from
-    settings: Mapping[str, Any] | None = None  # plain values that `from_settings` makes it from
+    # environments that were used to make every policy, such as those of a feature extractor: no
+    # bound may count them
+    data_used: Sequence[EnvironmentRange] = ()
+    depends_on: Sequence[Environments] = ()  # environments its distribution was made from
+    settings: Mapping[str, Any] | None = None  # plain values for `from_settings`
 
     # ---- how it wants to be run -----------------------------------------------------------------
 
     one_by_one: bool = False  # a chunk may be as small as a single rollout
-    uses_all_cores: bool = False  # workers on the same machine would gain nothing
-    releases_gil: bool = False  # threads will do
+    uses_all_cores: bool = False  # workers on the same machine would not make it faster
+    releases_gil: bool = False  # workers can be threads
 
-    # ---- what some tasks can do; None for those that cannot --------------------------------------
+    # ---- optional abilities; None if the task does not have them ---------------------------------
 
     # (policies, environments, noise) -> costs that vary smoothly with the policy, of the same form
     surrogate: Callable[..., NDArray] | None = None
     # (policies, environments) -> mean surrogate of each policy and its derivative, (policies,) and
     # (policies, parameters)
     gradients: Callable[..., tuple[NDArray, NDArray]] | None = None
-    # (policies, environments, steps) -> a number in [0, 1] for each rollout, equal only where all
-    # that a policy sees is
+    # (policies, environments, steps) -> a number in [0, 1] for each rollout, equal only if all
+    # observations are equal
     observed: Callable[..., NDArray] | None = None
     # (policy, observation) -> action, for deployment
     act: Callable[..., Any] | None = None
-    # (policy) -> a function from observation to action, where an episode has a memory
+    # (policy) -> a function from observation to action, if policies have a memory
     actor: Callable[..., Callable[[Any], Any]] | None = None
     # (environments) -> a Scene each, for the replays of a report
     scenes: Callable[..., list[Scene]] | None = None
@@ -82,7 +91,7 @@ class Task:
 
     # ---- a report -------------------------------------------------------------------------------
 
-    # of each picture that a run may hold: a description, and what to look at
+    # for each picture that a run may hold: a description, and what to look at
     captions: ClassVar[Mapping[str, tuple[str, str]]] = {}
     no_replay: ClassVar[str] = ""  # why rollouts cannot be replayed, in a sentence
 
@@ -104,30 +113,56 @@ class Task:
 
         Returns:
             (environments, policies)
-
         """
         raise NotImplementedError
 
     def costs_and_raised(
         self, policies: NDArray, environments: Environments, *noise: Noise
     ) -> tuple[NDArray, int]:
-        """The costs, and how many of them are 1 for a failure that was declared in advance."""
+        """The costs, and how many of them are 1 because of an error declared to be a failure."""
         return self.costs(policies, environments, *noise), 0
 
     def check_policies(self, policies: NDArray) -> None:
-        """An error for rows that are no policies, before any is rolled out."""
+        """Raise ValueError, before any rollout, if rows are not valid policies."""
 
     def pictures(
         self,
         run: Any,  # noqa: ARG002 - for tasks that draw some
         environments: Environments,  # noqa: ARG002
     ) -> Mapping[str, bytes]:
-        """Files for the folder of a run, .svg or .png, by name; environments: never seen."""
+        """Files for the folder of a run, .svg or .png, by name; environments: new ones."""
         return {}
+
+    def learn_prior(
+        self,
+        name: str,
+        environments: Environments,  # noqa: ARG002 - for priors that are learnt on some of them
+        plan: Any,  # noqa: ARG002 - learn.Plan
+        execution: Any,  # noqa: ARG002 - rollouts.Execution
+    ) -> tuple[Any, Environments]:
+        """One of `priors`, and the environments that the bound may count."""
+        raise ValueError(f"the task {self.name} has no prior {name!r}")
+
+    def search_from(self, prior: str | None) -> Any:  # noqa: ARG002 - for tasks that use it
+        """The task's default learn.SearchSettings for a prior; None: the library's."""
+        return None
+
+    def prepared(
+        self,
+        environments: Environments,  # noqa: ARG002 - for tasks that have something to prepare
+        execution: Any,  # noqa: ARG002 - rollouts.Execution
+    ) -> Task:
+        """The task with data that a search on these environments needs, such as labels."""
+        return self
+
+    @classmethod
+    def from_options(cls, options: Any) -> Self:  # noqa: ARG003 - for tasks that have some
+        """The task that a user's `Options` describe."""
+        return cls()
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """The task that a stranger's record describes; an error for one that describes none."""
+        """The task that an untrusted record describes; ValueError if it describes no task."""
         raise ValueError(f"the task {cls.__name__} cannot be made from a record: {settings}")
 
 
@@ -136,7 +171,7 @@ HOOKS = tuple(dict.fromkeys([*Task.__annotations__, *METHODS]))
 
 
 class AdaptedTask(Task):
-    """An object that has hooks of a task under their names, and is not made from `Task`."""
+    """A task from an object that has hooks of a task but does not inherit from `Task`."""
 
     def __init__(self, own: Any) -> None:
         self.own = own
@@ -157,24 +192,24 @@ class AdaptedTask(Task):
 
 
 def as_task(own: Any, needed: Sequence[str] = ("name", "environments", "costs")) -> Task:
-    """A task that declares every hook, from any object that has the hooks that are needed."""
+    """A task with every hook, from an object that has the required ones."""
     if isinstance(own, Task):
         return own
     for hook in needed:
         if not hasattr(own, hook):
-            raise ValueError(f"{own!r} is no task: it has no {hook}")
+            raise ValueError(f"{own!r} is not a task: it has no {hook}")
     return AdaptedTask(own)
 
 
 def brought(task: Any) -> Any:
-    """The object that a user brought, of a task that it was adapted to; or the task itself."""
+    """The user's own object, if the task is an adapter of one; otherwise the task itself."""
     return brought(task.own) if isinstance(task, AdaptedTask) else task
 
 
 def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noise | None:
-    """The noise to run a task's rollouts with: none where the task has no `noise_kind`.
+    """The noise of a task's rollouts; None if the task has no `noise_kind`.
 
-    Where none is given, a stream named after the environments'.
+    If no noise is given, its stream is named after the environments' stream.
     """
     if not task.noise_kind:
         return None
@@ -183,7 +218,7 @@ def noise_of(task: Task, environments: Environments, noise: Noise | None) -> Noi
 
 
 def versions_of(task: Task) -> dict[str, str]:
-    """The installed versions of a task's `simulators`, for records; empty where it names none."""
+    """The installed versions of a task's `simulators`, for records."""
     versions = {}
     for name in task.simulators:
         with suppress(PackageNotFoundError):

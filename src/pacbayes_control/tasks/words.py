@@ -1,4 +1,4 @@
-"""What a task says of itself in records: in words, and by the software that its costs depend on."""
+"""Descriptions of tasks for records: in words, and by the software that their costs depend on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ from pacbayes_control.tasks.identity import names_used, without_addresses
 LONGEST = 200  # characters of a description
 
 
-class Derived(str):
-    """Words that a task made for itself, and makes anew where `replace` changes it."""
-
-    __slots__ = ()
-
-
 def one_line(text: str) -> str:
     r"""Words in one printable line that is not too long, the same in every process.
 
@@ -29,19 +23,6 @@ def one_line(text: str) -> str:
     words = " ".join(without_addresses(text).split())
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
-
-
-def describe(task: Any, **derived: str) -> None:
-    """Set each field of a task to the words that it was given, or to these where it has none."""
-    for field, words in derived.items():
-        given = getattr(task, field)
-        if not given or isinstance(given, Derived):
-            object.__setattr__(task, field, Derived(one_line(words)))
-        elif not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST:
-            raise ValueError(
-                f"{field} of task {task.name} must be one printable line of at most {LONGEST} "
-                f"characters, not {str(given)[:50]!r}"
-            )
 
 
 def name_of(function: Any) -> str:
@@ -54,7 +35,7 @@ def name_of(function: Any) -> str:
 
 
 def checked_names(names: Sequence[str], policies: Any, of: str = "policies") -> tuple[str, ...]:
-    """Names, one for each of the policies; an error for others."""
+    """Names, one for each of the policies; an error for any others."""
     count = 0 if policies is None else len(policies)
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
         raise ValueError(f"names of {of} must be a list of words, not {str(names)[:80]!r}")
@@ -72,7 +53,7 @@ def checked_names(names: Sequence[str], policies: Any, of: str = "policies") -> 
 def distributions_used(*things: Any) -> tuple[str, ...]:
     """Installed distributions that functions, or the classes of objects, come from or name.
 
-    What their code does not name, such as a simulator that another process runs, is not found.
+    Software that their code does not name, such as a simulator in another process, is not found.
     """
     seen: set[Any] = set()
     modules = {name.partition(".")[0] for thing in things for name in _modules(thing, seen)}

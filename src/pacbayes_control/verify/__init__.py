@@ -1,14 +1,15 @@
-"""verify(): check a run without trusting whoever, or whatever, computed it.
+"""verify(): check a run without trusting the person or the program that computed it.
 
-This package shares none of the arithmetic of the bounds. It reads the files of a run, adds up the
-costs exactly, and evaluates each theorem in interval arithmetic with 50 digits, in which every
-operation encloses the true result. No inverse is ever computed to decide: that a bound b is valid
-is a matter of evaluating kl(r̂‖b), the binomial tail at b, or a divergence at b, once.
+This package shares no arithmetic with the bounds. It reads the files of a run, adds up the costs
+exactly, and evaluates each theorem in interval arithmetic with 50 digits, in which every operation
+encloses the true result. No inverse is needed for the verdict: to check a bound b, kl(r̂‖b), the
+binomial tail at b, or a divergence at b is evaluated once.
 
-runs.py        a run and its certificate, checked
-intervals.py   what the theorems are made of
-words.py       what the certificate says, against its files; and what can only be believed
+runs.py        verify(): a run and the numbers of its certificate
+intervals.py   interval arithmetic for the theorems
+words.py       the words of the certificate against its files, and the claims without proof
 shift.py       certificates that hold in a ball of distributions
+signing.py     signatures with SSH keys
 """
 
 import sys
@@ -22,7 +23,7 @@ __all__ = ["InvalidCertificate", "Verification", "verify"]
 
 
 class _Verify(ModuleType):
-    """So that `pacbayes_control.verify(run)` is the function, also once this package is loaded."""
+    """A callable module: `pacbayes_control.verify(run)` works once this package is imported."""
 
     def __call__(self, folder: str | Path) -> Verification:
         return verify(folder)

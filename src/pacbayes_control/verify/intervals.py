@@ -1,4 +1,4 @@
-"""Interval arithmetic with 50 digits for what the theorems are made of (mpmath's `iv`)."""
+"""Interval arithmetic with 50 digits for the parts of the theorems (mpmath's `iv`)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,14 @@ class InvalidCertificate(ValueError):  # noqa: N818 - a verdict, not a fault of 
     """A certificate that does not hold."""
 
 
+def require(condition: bool, message: str) -> None:
+    """Raise InvalidCertificate with this message unless the condition holds."""
+    if not condition:
+        raise InvalidCertificate(message)
+
+
 def set_precision() -> None:
-    """Compute with so many digits from here on."""
+    """Compute with 50 digits from here on."""
     iv.dps = mp.dps = DIGITS
 
 
@@ -41,7 +47,7 @@ def exceeds_kl_inverse(cost: Interval, bound: Interval, complexity: Interval) ->
 
 
 def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
-    """P(Bin(n, p) ≤ failures): from the largest term down, and a geometric bound on the rest."""
+    """P(Bin(n, p) ≤ failures): from the largest term down, with a geometric bound on the rest."""
     if failures == n:
         return iv.mpf(1)
     term = iv.exp(
@@ -75,7 +81,7 @@ def _log_factorial(n: int) -> Interval:
 
 
 def xi(n: int) -> Interval:
-    """Maurer's ξ(n) = Σⱼ n(n-1)…(n-j+1)/nʲ, until a geometric bound on the rest is negligible."""
+    """Maurer's ξ(n) = Σⱼ n(n-1)…(n-j+1)/nʲ, with a geometric bound on the last terms."""
     if n > EXACT_XI_UP_TO:
         return iv.exp(1 / (12 * iv.mpf(n))) * iv.sqrt(iv.pi * n / 2) + 2
     total, term = iv.mpf(1), iv.mpf(1)
@@ -92,9 +98,8 @@ def kl_categorical(posterior: list[Interval], prior: list[Interval]) -> Interval
     """KL between distributions over finitely many policies."""
     total = iv.mpf(0)
     for p, q in zip(posterior, prior, strict=True):
-        if p.b > 0 and not q.a > 0:
-            raise InvalidCertificate("the prior is zero where the posterior is not")
         if p.b > 0:
+            require(q.a > 0, "the prior is zero where the posterior is not")
             total += p * iv.log(p / q)
     return iv.mpf([max(total.a, 0), total.b])
 
@@ -127,7 +132,7 @@ def _pairs(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> list[list[In
 
 
 def exact_probabilities(probabilities: NDArray[np.float64]) -> list[Interval]:
-    """The probabilities divided by their exact sum, which rounding may have left beside 1."""
+    """The probabilities divided by their exact sum, which may differ from 1 by rounding."""
     entries = [iv.mpf(float(p)) for p in probabilities]
     mass = sum(entries, iv.mpf(0))
     return [p / mass for p in entries]
@@ -153,7 +158,7 @@ def tilted_means(values: NDArray, tilt: float) -> list[Interval]:
 
 
 def smallest_that(holds: Callable[[Interval], bool], cost: Interval) -> float:
-    """The smallest bound that passes, by bisection; for the reader, not for the verdict."""
+    """The smallest bound that passes, by bisection; it is shown, and not used for the verdict."""
     low, high = mp.mpf(cost.a), mp.mpf(1)
     for _ in range(60):
         middle = (low + high) / 2

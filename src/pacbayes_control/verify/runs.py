@@ -1,4 +1,4 @@
-"""A run and its certificate, checked."""
+"""verify(): the numbers of a certificate, recomputed from the files of its run."""
 
 from __future__ import annotations
 
@@ -10,40 +10,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.certificate import Certificate, round_up
+from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.run import Run, read_json
-from pacbayes_control.verify.intervals import (
-    Interval,
-    InvalidCertificate,
-    binomial_tail,
-    exact_means,
-    exact_probabilities,
-    exceeds_kl_inverse,
-    iv,
-    kl_categorical,
-    kl_gaussian,
-    log_ratio,
-    mp,
-    set_precision,
-    smallest_that,
-    tilted_means,
-    xi,
-)
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import round_up
+from pacbayes_control.verify import intervals
+from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, mp, require
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
-from pacbayes_control.verify.words import check_words, taken_as_told
+from pacbayes_control.verify.words import check_words, claims_without_proof
 
-PAC_BAYES = ("kl", "kl-maurer", "pinsker")
-AGREEMENT = 1e-9  # how closely r̂ and KL as stated must agree with r̂ and KL as recomputed
+METHODS = ("kl", "kl-maurer", "pinsker", "occam", "single-draw", "tilted")
+AGREEMENT = 1e-9  # allowed difference between the stated and the recomputed r̂ and KL
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What verify() found: the bound as stated, and as recomputed with 50 digits."""
+    """The result of verify(): the bound as stated, and as recomputed with 50 digits."""
 
     certificate: Certificate
     recomputed: float  # the smallest bound that the theorem gives, rounded to nearest
-    told: tuple[str, ...]  # what the files cannot prove, in words
+    told: tuple[str, ...]  # claims that the files cannot prove, in words
     run: Run = field(repr=False, compare=False)  # as it was read and verified
 
     def __str__(self) -> str:
@@ -62,8 +49,8 @@ def verify(folder: str | Path) -> Verification:
     run = Run.load(folder)
     certificate = run.certificate
     _check_record(run, read_json(folder / "certificate.json").get("sentence"))
-    set_precision()
-    means = exact_means(run.costs.values)
+    intervals.set_precision()
+    means = intervals.exact_means(run.costs.values)
     if isinstance(run.posterior, Categorical):
         cost, holds = _finite(run, means)
     else:
@@ -71,7 +58,7 @@ def verify(folder: str | Path) -> Verification:
     ball, stated = certificate.ball, certificate.bound_without_shift
     if ball is None or stated is None:
         smallest = _recomputed(certificate, certificate.bound, cost, holds)
-        return Verification(certificate, smallest, taken_as_told(run), run)
+        return Verification(certificate, smallest, claims_without_proof(run), run)
     base = _recomputed(certificate, stated, cost, holds)
     check_samples(ball, certificate.budget.get("shift"))
     if certificate.tilt is not None:
@@ -81,84 +68,81 @@ def verify(folder: str | Path) -> Verification:
     if not robust(iv.mpf(certificate.bound)):
         raise InvalidCertificate(
             f"the bound {certificate.bound:.6g} does not hold on every distribution with {ball} "
-            f"({smallest_that(robust, iv.mpf(stated)):.6g} does)"
+            f"({intervals.smallest_that(robust, iv.mpf(stated)):.6g} does)"
         )
-    smallest = smallest_that(tightest, iv.mpf(base))
-    return Verification(certificate, min(smallest, certificate.bound), taken_as_told(run), run)
+    smallest = intervals.smallest_that(tightest, iv.mpf(base))
+    return Verification(
+        certificate, min(smallest, certificate.bound), claims_without_proof(run), run
+    )
 
 
 def _recomputed(
     certificate: Certificate, bound: float, cost: Interval, holds: Callable[[Interval], bool]
 ) -> float:
     """The smallest bound that the theorem gives; an error if the one stated is below it."""
-    smallest = smallest_that(holds, cost)
-    if bound < 1 and not holds(iv.mpf(bound)):
-        raise InvalidCertificate(
-            f"the bound {bound:.6g} is below what {certificate.method} gives on these costs "
-            f"({smallest:.6g})"
-        )
+    smallest = intervals.smallest_that(holds, cost)
+    gives = f"{certificate.method} gives on these costs ({smallest:.6g})"
+    require(bound >= 1 or holds(iv.mpf(bound)), f"the bound {bound:.6g} is below what {gives}")
     return min(smallest, bound)
 
 
 def _check_record(run: Run, sentence: str | None) -> None:
     """Whether the certificate is consistent with itself and about these files."""
-    c = run.certificate
-    if c.method not in (*PAC_BAYES, "occam", "single-draw", "tilted"):
-        raise InvalidCertificate(f"the method {c.method!r} is unknown")
-    digests = run.costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
+    c, costs = run.certificate, run.costs
+    require(c.method in METHODS, f"the method {c.method!r} is unknown")
+    digests = costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
     for name in sorted({*digests, *c.hashes}):
-        if c.hashes.get(name) != digests.get(name):
-            raise InvalidCertificate(f"the certificate is about other {name}: the hash differs")
+        same = c.hashes.get(name) == digests.get(name)
+        require(same, f"the certificate is about other {name}: the hash differs")
     _check_kind(run)
-    if c.noise != run.costs.noise:
-        raise InvalidCertificate("the certificate is wrong about the noise of the rollouts")
+    require(c.noise == costs.noise, "the certificate is wrong about the noise of the rollouts")
     check_words(run)
-    if c.binary != run.costs.binary:
-        raise InvalidCertificate("the certificate is wrong about whether all costs are 0 or 1")
+    require(c.binary == costs.binary, "the certificate is wrong about whether all costs are 0 or 1")
+    _check_budget(c)
+    _check_shift(c)
+    name = costs.names[c.policy] if c.policy is not None and costs.names else None
+    wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
+    require(c.policy_name == name, wrong_name)
+    require(sentence == c.recorded_sentence, "the sentence does not say what the numbers say")
+
+
+def _check_budget(c: Certificate) -> None:
+    """Whether the shares of δ are positive, sum to at most δ, and include the method's."""
     spent = list(c.budget.values())
-    if (
-        not 0 < c.delta < 1
-        or min(spent, default=0) <= 0
-        or math.fsum(spent) > c.delta * (1 + 1e-12)
-    ):
-        raise InvalidCertificate(f"the budget {dict(c.budget)} overspends delta = {c.delta}")
-    if c.method not in c.budget:
-        raise InvalidCertificate(f"the budget has nothing for {c.method}")
+    positive = 0 < c.delta < 1 and min(spent, default=0) > 0
+    covered = positive and math.fsum(spent) <= c.delta * (1 + 1e-12)
+    require(covered, f"the budget {dict(c.budget)} overspends delta = {c.delta}")
+    require(c.method in c.budget, f"the budget has no share for {c.method}")
+
+
+def _check_shift(c: Certificate) -> None:
+    """Whether the bounds, the ball and the tilt fit together."""
     for bound in (c.bound, c.bound if c.bound_without_shift is None else c.bound_without_shift):
-        if not 0 <= bound <= 1:
-            raise InvalidCertificate(f"the bound {bound} is outside [0, 1]")
-    if (c.method == "tilted") != (c.tilt is not None) or (
-        c.tilt is not None and not 0 < c.tilt <= 30
-    ):
+        require(0 <= bound <= 1, f"the bound {bound} is outside [0, 1]")
+    tilted, in_ball = c.method == "tilted", c.ball is not None
+    possible = c.tilt is None or 0 < c.tilt <= 30
+    if tilted != (c.tilt is not None) or not possible:
         raise InvalidCertificate(
             "a tilt from 0 to 30 belongs to the method tilted, and to no other"
         )
-    if c.method == "tilted" and (c.ball is None or c.ball.divergence != "kl"):
+    if tilted and (c.ball is None or c.ball.divergence != "kl"):
         raise InvalidCertificate("the method tilted certifies in a kl ball")
-    if (c.ball is None) != (c.bound_without_shift is None):
+    if in_ball != (c.bound_without_shift is not None):
         raise InvalidCertificate("a bound without shift belongs to a certificate in a ball only")
-    if c.ball is None and "shift" in c.budget:
-        raise InvalidCertificate("the budget pays for a shift that the certificate does not name")
-    name = run.costs.names[c.policy] if c.policy is not None and run.costs.names else None
-    if c.policy_name != name:
-        raise InvalidCertificate(f"the certified policy is named {name!r}, not {c.policy_name!r}")
-    if sentence != c.recorded_sentence:
-        raise InvalidCertificate("the sentence does not say what the numbers say")
+    require(in_ball or "shift" not in c.budget, "the budget has a share for a shift without a ball")
 
 
 def _check_kind(run: Run) -> None:
-    """Whether the files are of the kind that the method and the certificate's numbers speak of."""
-    c, costs = run.certificate, run.costs
-    if type(run.prior) is not type(run.posterior) or len(run.prior) != len(run.posterior):
-        raise InvalidCertificate("the prior and the posterior are not over the same policies")
-    finite = isinstance(run.posterior, Categorical)
-    single = c.method == "single-draw"
-    sampled = not finite and not single
+    """Whether the files are of the kind that the method needs, and of the stated sizes."""
+    c, costs, posterior = run.certificate, run.costs, run.posterior
+    same = type(run.prior) is type(posterior) and len(run.prior) == len(posterior)
+    require(same, "the prior and the posterior are not over the same policies")
+    finite, single = isinstance(posterior, Categorical), c.method == "single-draw"
+    sampled, size = not finite and not single, len(posterior)
     if (c.method in ("occam", "tilted") and not finite) or (single and finite):
         raise InvalidCertificate(f"method {c.method} cannot certify a posterior of this kind")
-    if (costs.draws is not None) != sampled:
-        raise InvalidCertificate("the costs are not what this kind of certificate counts")
-    size = len(run.posterior)
+    drawn = costs.draws is not None
+    require(drawn == sampled, "the costs are not what this kind of certificate counts")
     stated = (c.environments, c.policies, c.parameters, c.draws, c.shared_draws)
     actual = (
         costs.environments,
@@ -176,44 +160,39 @@ def _check_kind(run: Run) -> None:
         raise InvalidCertificate("a bound on the training cost belongs to sampled policies only")
     if (c.policy is not None) != (c.method in ("occam", "single-draw")):
         raise InvalidCertificate(f"method {c.method} cannot certify what the certificate names")
-    if (
-        isinstance(run.posterior, Categorical)
-        and c.policy is not None
-        and not (0 <= c.policy < size and run.posterior.probabilities[c.policy] == 1)
-    ):
-        raise InvalidCertificate("the posterior is not the single policy that is certified")
-    if single and (
-        c.policy != 0 or costs.parameters is None or costs.parameters.shape != (1, size)
-    ):
-        raise InvalidCertificate("the one policy that was drawn is not among the files")
+    if finite and c.policy is not None:
+        alone = 0 <= c.policy < size and posterior.probabilities[c.policy] == 1
+        require(alone, "the posterior is not the single policy that is certified")
+    if single:
+        known = costs.parameters is not None and costs.parameters.shape == (1, size)
+        require(c.policy == 0 and known, "the one policy that was drawn is not among the files")
 
 
 def _check_agrees(name: str, stated: float, recomputed: Interval) -> None:
-    if not abs(stated - float(recomputed.mid)) <= AGREEMENT * max(1.0, abs(stated)):
-        raise InvalidCertificate(
-            f"{name} is stated as {stated:.9g}, and is {float(recomputed.mid):.9g} on these files"
-        )
+    actual = float(recomputed.mid)
+    close = abs(stated - actual) <= AGREEMENT * max(1.0, abs(stated))
+    require(close, f"{name} is stated as {stated:.9g}, and is {actual:.9g} on these files")
 
 
-# The test that a bound passes exactly if the theorem gives it, or less; and r̂, below which none is.
+# r̂, and a test that a bound passes if the theorem gives it or a smaller one.
 Condition = tuple[Interval, Callable[[Interval], bool]]
 
 
 def _finite(run: Run, means: list[Interval]) -> Condition:
-    """For a posterior over finitely many policies, or one of them."""
+    """The condition for a posterior over finitely many policies, or for one of them."""
     c = run.certificate
     assert isinstance(run.posterior, Categorical)
     assert isinstance(run.prior, Categorical)
     posterior, prior = (
-        exact_probabilities(run.posterior.probabilities),
-        exact_probabilities(run.prior.probabilities),
+        intervals.exact_probabilities(run.posterior.probabilities),
+        intervals.exact_probabilities(run.prior.probabilities),
     )
     cost = _expected(posterior, means)
-    kl = kl_categorical(posterior, prior)
+    kl = intervals.kl_categorical(posterior, prior)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
     _check_agrees("kl", c.kl, kl)
     if c.tilt is not None:
-        mean = _expected(posterior, tilted_means(run.costs.values, c.tilt))
+        mean = _expected(posterior, intervals.tilted_means(run.costs.values, c.tilt))
         scale, within = iv.exp(iv.mpf(c.tilt)) - 1, _pac_bayes(c, mean, kl)
         return cost, lambda b: within((iv.exp(iv.mpf(c.tilt) * b) - 1) / scale)
     if c.policy is None:
@@ -221,17 +200,18 @@ def _finite(run: Run, means: list[Interval]) -> Condition:
     n, level = c.environments, prior[c.policy] * iv.mpf(c.budget[c.method])
     if run.costs.binary:
         failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
-        return cost, lambda b: b.a * n > failures and binomial_tail(failures, n, b).b <= level.a
-    return cost, lambda b: exceeds_kl_inverse(cost, b, -iv.log(level) / n)
+        tail = intervals.binomial_tail
+        return cost, lambda b: b.a * n > failures and tail(failures, n, b).b <= level.a
+    return cost, lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
 
 
 def _expected(posterior: list[Interval], means: list[Interval]) -> Interval:
-    """The mean over a posterior of what each policy has."""
+    """The mean of a quantity of each policy over a posterior."""
     return sum((p * x for p, x in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
 
 
 def _gaussian(run: Run, means: list[Interval]) -> Condition:
-    """For a Gaussian posterior, by the costs of policies drawn from it, or of the one drawn."""
+    """The condition for a Gaussian posterior, from the costs of policies drawn from it."""
     c, posterior, prior = run.certificate, run.posterior, run.prior
     assert isinstance(posterior, DiagonalGaussian)
     assert isinstance(prior, DiagonalGaussian)
@@ -240,20 +220,20 @@ def _gaussian(run: Run, means: list[Interval]) -> Condition:
     if c.method == "single-draw":
         assert run.costs.parameters is not None
         _check_drawn(posterior, run.costs.parameters[0])
-        ratio = log_ratio(posterior, prior, run.costs.parameters[0])
+        ratio = intervals.log_ratio(posterior, prior, run.costs.parameters[0])
         _check_agrees("kl", c.kl, ratio)
-        excess = ratio + iv.log(xi(c.environments) / iv.mpf(c.budget[c.method]))
+        excess = ratio + iv.log(intervals.xi(c.environments) / iv.mpf(c.budget[c.method]))
         allowed = iv.mpf([max(excess.a, 0), max(excess.b, 0)]) / c.environments
-        return cost, lambda b: exceeds_kl_inverse(cost, b, allowed)
-    kl = kl_gaussian(posterior, prior)
+        return cost, lambda b: intervals.exceeds_kl_inverse(cost, b, allowed)
+    kl = intervals.kl_gaussian(posterior, prior)
     _check_agrees("kl", c.kl, kl)
     if "sampling" not in c.budget or c.training_cost_bound is None:
-        raise InvalidCertificate("the budget has nothing for sampling")
+        raise InvalidCertificate("the budget has no share for sampling")
     independent = len(means) if c.shared_draws else run.costs.values.size
     slack = -iv.log(iv.mpf(c.budget["sampling"])) / independent
     cost_bound = iv.mpf(c.training_cost_bound)
     if not 0 <= c.training_cost_bound <= 1 or (
-        c.training_cost_bound < 1 and not exceeds_kl_inverse(cost, cost_bound, slack)
+        c.training_cost_bound < 1 and not intervals.exceeds_kl_inverse(cost, cost_bound, slack)
     ):
         raise InvalidCertificate(
             f"the training cost is stated to be at most {c.training_cost_bound:.6g}, which "
@@ -263,19 +243,21 @@ def _gaussian(run: Run, means: list[Interval]) -> Condition:
 
 
 def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> None:
-    """Whether a policy can be a draw from the posterior: its χ² is not among the rarest 1e-9."""
+    """Whether a policy can be a draw from the posterior: its χ² is not among the rarest 10⁻⁹."""
     rows = zip(policy, posterior.mean, posterior.variance, strict=True)
     distance = mp.fsum((mp.mpf(float(w)) - mp.mpf(m)) ** 2 / mp.mpf(s) for w, m, s in rows)
     below = mp.gammainc(mp.mpf(len(policy)) / 2, 0, distance / 2, regularized=True)
     if not 5e-10 < below < 1 - 5e-10:
-        raise InvalidCertificate("the policy is no draw from the posterior: none ever lies there")
+        raise InvalidCertificate(
+            "the policy is not a draw from the posterior: its distance from the mean is impossible"
+        )
 
 
 def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:
     """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
     n, delta = c.environments, iv.mpf(c.budget[c.method])
-    constant = xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))
+    constant = intervals.xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))
     complexity = (kl + iv.log(constant / delta)) / n
     if c.method == "pinsker":
         return lambda b: (cost + iv.sqrt(complexity / 2)).b <= b.a
-    return lambda b: exceeds_kl_inverse(cost, b, complexity)
+    return lambda b: intervals.exceeds_kl_inverse(cost, b, complexity)

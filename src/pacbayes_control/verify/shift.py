@@ -1,4 +1,4 @@
-"""Whether a certificate holds on every distribution in the ball that it names."""
+"""Checks that a certificate holds on every distribution in its ball."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from pacbayes_control.verify.intervals import (
     binomial_tail,
     iv,
     mp,
+    require,
 )
 
 Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
 
 
 def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
-    """The test that a number passes if no D' in the ball costs more, where D costs `bound`.
+    """The test that a number passes if no D' in the ball costs more, given that D costs `bound`.
 
-    D(Bern(b)‖Bern(U)) grows with b ≥ U: where it is at least B, so is b above the largest that the
-    ball allows.
+    D(Bern(b)‖Bern(U)) grows with b ≥ U: if it is at least B, then b is at least the largest cost
+    that the ball allows.
     """
     u, radius = iv.mpf(bound), iv.mpf(ball.radius)
     absolute = ball.divergence in ("kl", "chi-squared") or _order(ball.divergence) > 1
@@ -45,19 +46,19 @@ def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
 def tilted_condition(
     holds: Callable[[Interval], bool], ball: Ball, tilt: float
 ) -> Callable[[Interval], bool]:
-    """The same for a tilted certificate, whose bound on D' is that on D and B/λ more."""
+    """The same for a tilted certificate, whose bound on D' is that on D plus B/λ."""
     more = iv.mpf(ball.radius) / iv.mpf(tilt)
     return lambda b: bool(b.a >= 1) or holds(b - more)
 
 
 def check_samples(ball: Ball, spent: float | None) -> None:
-    """Whether an estimated radius is what the two samples give at the δ that was paid for it."""
-    if (ball.delta > 0) != (ball.samples is not None) or (spent or 0.0) != ball.delta:
-        raise InvalidCertificate("the budget does not pay for how the size of the shift is known")
+    """Whether an estimated radius follows from the two samples at its share of δ."""
+    paid = (ball.delta > 0) == (ball.samples is not None) and (spent or 0.0) == ball.delta
+    require(paid, "the budget's share for the shift is not that of the ball")
     if ball.samples is None:
         return
     shifted, training = ball.samples
-    if len(shifted) == 1:  # one cell cannot be met more often than always
+    if len(shifted) == 1:  # one cell always has probability 1
         return
     level = ball.delta / (4 * len(shifted))
     low, high = zip(*(_limits(k, sum(shifted), level) for k in shifted), strict=True)
@@ -94,7 +95,7 @@ def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
 
 
 def _certified(count: int, n: int, level: float) -> Number:
-    """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, moved until that is proven."""
+    """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, increased until that is proven."""
     guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
     while guess < 1:
         p = guess + widening * min(guess, 1 - guess)
@@ -136,7 +137,7 @@ def _kl(q: Interval, p: Interval) -> Interval:
 
 
 def _term(divergence: str, x: Number, y: Number) -> Number:
-    """What a cell of probabilities x under D' and y under D adds; at least 0, convex in both."""
+    """The term of a cell with probabilities x under D' and y under D; ≥ 0, convex in both."""
     if y == 0 or x == 0:
         return _one_sided(divergence, x, y)
     if divergence == "kl":
@@ -154,10 +155,10 @@ def _term(divergence: str, x: Number, y: Number) -> Number:
 
 
 def _one_sided(divergence: str, x: Number, y: Number) -> Number:
-    """The same where one of the two distributions never meets the cell, or neither."""
+    """The same for a cell that has probability 0 under D', under D, or under both."""
     if divergence in ("total-variation", "hellinger"):
         return (x + y) / 2
-    if x == 0:  # D alone
+    if x == 0:
         return mp.inf if divergence == "reverse-kl" and y > 0 else y
     order = _order(divergence)
     if divergence == "reverse-kl":

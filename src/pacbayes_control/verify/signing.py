@@ -1,7 +1,7 @@
 """Signatures of a run with an SSH key, made and checked by OpenSSH's `ssh-keygen -Y`.
 
 The manifest of a run holds the SHA-256 of every other file, so a signature of the manifest covers
-the run. It says which key vouches for the files, not that the files are true.
+the run. It shows which key signed the files, not that the files are true.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import BinaryIO
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, read_manifest
 from pacbayes_control.certify.text import printable, shortened
 
-NAMESPACE = "pacbayes-control"  # what a key signs elsewhere, such as a commit, does not count here
+NAMESPACE = "pacbayes-control"  # other signatures of a key, such as of commits, do not count here
 LARGEST = 1 << 20  # bytes of a signature or a file of keys
 KEY_TYPE = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[a-z0-9-]+(?:@openssh\.com)?")
 GOOD = re.compile(
@@ -25,7 +25,7 @@ GOOD = re.compile(
 
 
 class InvalidSignature(AlteredRun):
-    """A run that the key did not sign, or whose files are not those that it signed."""
+    """A run that the key did not sign, or whose files changed after the signature."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,9 @@ def sign(folder: str | Path, key: str | Path, overwrite: bool = False) -> Signat
 
     Args:
         folder: the run.
-        key: file of an SSH private key, or of the public key where ssh-agent holds the private
-            one. ssh-keygen asks for a passphrase or a touch of a security key.
-        overwrite: replace a signature that is there.
-
+        key: file of an SSH private key, or of the public key if ssh-agent holds the private one.
+            ssh-keygen asks for a passphrase or a touch of a security key.
+        overwrite: replace an existing signature.
     """
     folder, key = Path(folder), Path(key).expanduser()
     read_manifest(folder)
@@ -73,7 +72,7 @@ def sign(folder: str | Path, key: str | Path, overwrite: bool = False) -> Signat
 
 
 def needs_touch(key: str | Path) -> bool:
-    """Whether a key lies in a security key, which waits for a touch without a word."""
+    """Whether a key is on a security key, which waits for a touch without a message."""
     shown = _ssh_keygen("-l", "-f", Path(key).expanduser())
     return shown.stdout.rstrip().endswith(b"-SK)")
 
@@ -88,7 +87,6 @@ def check_signature(folder: str | Path, key: str | Path, signer: str | None = No
 
     Raises:
         InvalidSignature: there is no signature, or it is of other files or by another key.
-
     """
     folder, key = Path(folder), Path(key).expanduser()
     allowed, identity = _allowed_signers(key, signer)
@@ -142,7 +140,7 @@ def _allowed_signers(key: Path, signer: str | None) -> tuple[bytes, str]:
 
 
 def _read_keys(key: Path) -> bytes:
-    """A file of public keys, if it is one that can be."""
+    """The content of a file of public keys; an error if it is missing or too large."""
     if not key.is_file():
         raise FileNotFoundError(f"there is no key file {key}")
     if key.stat().st_size > LARGEST:
@@ -151,7 +149,7 @@ def _read_keys(key: Path) -> bytes:
 
 
 def _line_of(key: Path, lines: list[list[str]]) -> bytes:
-    """The line that allows the one key of a .pub file. Its comment is left out, as it may lie."""
+    """The line that allows the key of a .pub file, without its comment, which proves nothing."""
     if len(lines) != 1:
         raise ValueError(f"{key} holds several lines: expected one public key")
     kind, *rest = lines[0]
@@ -165,7 +163,7 @@ def _line_of(key: Path, lines: list[list[str]]) -> bytes:
 
 
 def _checked(action: str, *options: str | Path, manifest: Path, by: str) -> Signature | None:
-    """The signature of a manifest, if ssh-keygen finds it good."""
+    """The signature of a manifest, if ssh-keygen confirms it."""
     with manifest.open("rb") as content:
         done = _ssh_keygen("-Y", action, "-n", NAMESPACE, *options, given=content)
     good = GOOD.fullmatch(done.stdout.decode("utf-8", "replace"))
@@ -175,7 +173,7 @@ def _checked(action: str, *options: str | Path, manifest: Path, by: str) -> Sign
 def _ssh_keygen(
     *arguments: str | Path, given: BinaryIO | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ssh-keygen; its output is kept, as no byte of it may reach the terminal unescaped."""
+    """Run ssh-keygen; its output is captured, as it must not reach the terminal unescaped."""
     try:
         return subprocess.run(
             ["ssh-keygen", *arguments], stdin=given, capture_output=True, check=False
@@ -187,7 +185,7 @@ def _ssh_keygen(
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The complaint of ssh-keygen in one line, without its frame of @ and control characters."""
+    """The error of ssh-keygen in one line, without lines of @ and control characters."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith("@"))
     return shortened(printable(text), 300)

@@ -231,16 +231,16 @@ def test_an_answer_about_the_header_is_heeded(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gain,0.1,0.5\n1,0,1\n0,1,1\n", "line 1, policy 0: 'gain' is not a number.*--header"),
+        ("gain,0.1,0.5\n1,0,1\n0,1,1\n", "line 1, policy 0: 'gain' is not a cost.*--header"),
         ("0.1,0.5\n1,0\n0,1\n1,1\n", "line 1: a row with fractions.*header.*--graded"),
         ("1,2,3\n1,0,1\n0,1,1\n", "cost 2 at environment 0, policy 1 .*say --header"),
         (",0,1\n0.5,0.1,1\n0.25,0,0.1\n", "line 1, policy 0: the cost is missing"),
-        ("success\n1\n1\n0\n", "line 1: 'success' stands among numbers.*say --header"),
-        ("w,success,failure\nA,0,1\nB,1,1\n", "line 1: 'success' stands among numbers"),
-        ("site,success\nA,0\nB,1\n", "1 for failure, and column “success” counts successes"),
-        ("site,a,b\nA,pass,0\nB,1,1\n", "line 2: 'pass' stands among numbers"),
-        ("site,0,1\nA,1,1\nsite,0,1\nB,1,0\n", "“site” stands on lines 1 and 3"),
-        ("True\n0\n1\n", "line 1, policy 0: 'True' may mean either"),
+        ("success\n1\n1\n0\n", "line 1: 'success' is among numbers.*say --header"),
+        ("w,success,failure\nA,0,1\nB,1,1\n", "line 1: 'success' is among numbers"),
+        ("site,success\nA,0\nB,1\n", "1 for failure: column “success” counts successes"),
+        ("site,a,b\nA,pass,0\nB,1,1\n", "line 2: 'pass' is among numbers"),
+        ("site,0,1\nA,1,1\nsite,0,1\nB,1,0\n", "“site” is on lines 1 and 3"),
+        ("True\n0\n1\n", "line 1, policy 0: 'True' is ambiguous"),
     ],
 )
 def test_a_line_that_is_no_environment_is_not_counted(tmp_path: Path, text: str, message: str):
@@ -265,7 +265,7 @@ TRIALS = "site,a,b\nA,0,1\nB,0,0\nC,0,1\n"
 def test_a_summary_is_no_environment(tmp_path: Path, label: str, cells: str):
     path = write(tmp_path / "c.csv", f"{TRIALS}{label},{cells}\n")
     for graded in (False, True):
-        with pytest.raises(ValueError, match=r"line 5, “.*”, is a summary and no environment"):
+        with pytest.raises(ValueError, match=r"line 5, “.*”, is a summary and not an environment"):
             read_campaign(path, graded=graded)
 
 
@@ -430,20 +430,23 @@ def test_nan_in_an_array_is_refused(tmp_path: Path, name: str):
         ("Tests of May\n\nsite,a\nA,0\n", "ragged: line 3 has 2 cells, line 1 has 1"),
         ("", "empty"),
         ("a,b\n", "empty"),
-        ("site,a,b\nA,0,1\nB,0,x\n", "line 3, column “b”: 'x' is not a number"),
+        ("site,a,b\nA,0,1\nB,0,x\n", "line 3, column “b”: 'x' is not a cost"),
         ("s0,n/a,n/a\ns1,0,1\ns2,0,1\n", "line 1, policy 0: the cost is missing"),
         ("site,a,b\nA,0,1\nB,11%,0\n", "'11%' is a percentage"),
-        ("site,a,b\nA,True,False\nB,True,True\n", "write 0 for success and 1 for failure"),
-        ("site,a,b\nA,0_1,0\nB,0,0\n", "'0_1' is not a number"),
+        (
+            "site,a,b\nA,True,False\nB,True,True\n",
+            "is ambiguous: write 0 for success, 1 for failure",
+        ),
+        ("site,a,b\nA,0_1,0\nB,0,0\n", "'0_1' is not a cost"),
         ("site,a,b\nA,0,1\nB,0,11\n", r"cost 11 at environment 1, policy 1 \(line 3\) is outside"),
         ("count,a,b\n1,0,1\n2,0,0\n", "head the column 'site'"),
         ("site,a,b\nA,0,1\nB,0,0\n,0,0.5\n", "line 4 has no name"),
         ("site,a,b\nA,0,1\nB,0,0\nn/a,0,0\n", "line 4 has no name"),
         ('site,a,b\nA,0,1\n"B,0,0\nC",0,0\n', "line 4: the name “B,0,0 C” has several lines"),
-        ("site,a,b\nA,0,1\nB,0,0\nA,0,1\n", "“A” stands on lines 2 and 4"),
-        ("id,b\n0,1\n0,0\n1,1\n", "“0” stands on lines 2 and 3"),
-        ("site,a,b\nprior,0.5,0.5\nprior,0.4,0.6\nA,0,1\nB,1,1\n", "“prior” stands on lines"),
-        ("site,a,b\nprior,0.5,0.5\nPrior,0.4,0.6\nA,0,1\nB,1,1\n", "“Prior” stands on lines"),
+        ("site,a,b\nA,0,1\nB,0,0\nA,0,1\n", "“A” is on lines 2 and 4"),
+        ("id,b\n0,1\n0,0\n1,1\n", "“0” is on lines 2 and 3"),
+        ("site,a,b\nprior,0.5,0.5\nprior,0.4,0.6\nA,0,1\nB,1,1\n", "“prior” is on lines"),
+        ("site,a,b\nprior,0.5,0.5\nPrior,0.4,0.6\nA,0,1\nB,1,1\n", "“Prior” is on lines"),
         ("a,b\n0,0\n,\n0,1\n", "line 3, column “a”: the cost is missing"),
         ("site,a,a\nA,0,1\nB,1,1\n", "two policies are named 'a'"),
         ("site,a,\nA,0,1\nB,1,1\n", "policy 1 has an empty name"),
@@ -457,7 +460,7 @@ def test_what_is_not_plainly_a_cost_is_refused(tmp_path: Path, content: str, mes
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.npy", b"not an array", "cannot be read"),
+        ("c.npy", b"not an array", "is corrupt: it is not a NumPy array"),
         ("c.npz", b"not an archive", "cannot be read"),
         ("c.txt", b"0,1", "are read from .npy, .npz, .csv or .tsv"),
         ("c.xlsx", b"PK", "c.xlsx is a spreadsheet: save it as 'CSV UTF-8'"),
@@ -474,7 +477,7 @@ def test_bad_files_get_a_clear_error(tmp_path: Path, name: str, content: bytes, 
 
 def test_pickled_arrays_are_refused(tmp_path: Path):
     np.save(tmp_path / "c.npy", np.array([[{}]], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is corrupt: it is not a NumPy array"):
         read_campaign(tmp_path / "c.npy")
 
 
@@ -511,7 +514,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
         ("p.csv", "pass,fail", "'pass' is not a number"),
         ("p.csv", "0.5\n\n0.5", "line 2 is blank"),
         ("p.xlsx", "", "p.xlsx is a spreadsheet: save it as 'CSV UTF-8'"),
-        ("p.json", json.dumps({"a": 10**400, "b": 1}), "not a row of numbers"),
+        ("p.json", json.dumps({"a": 10**400, "b": 1}), "every policy needs a number"),
         ("p.json", '{"kind": "categorical", "probabilities": [1, 0]}', "p.json does not say which"),
         ("p.json", '{"probabilities": [1, 0]}', "holds no categorical distribution"),
         ("p.json", '{"kind": "diagonal gaussian"}', "holds no categorical distribution"),
@@ -629,5 +632,5 @@ def test_bad_policies_get_a_clear_error(tmp_path: Path, text: str, message: str)
 
 
 def test_only_line_ends_end_lines(tmp_path: Path):
-    with pytest.raises(ValueError, match="is not a number"):
+    with pytest.raises(ValueError, match="is not a cost"):
         read_campaign(write(tmp_path / "c.csv", "0,0\x0c0,1\n1,1,1\n"))

@@ -86,7 +86,7 @@ def test_a_column_of_one_is_read_by_its_name_too(tmp_path: Path):
 
 def test_a_column_is_read_by_its_number_from_one(tmp_path: Path):
     path = written(tmp_path, "site,late,cost\nA,1,0.5\nB,0,0.25\n")
-    with pytest.raises(ValueError, match=r"'late' is no cost.*if it is the header, say"):
+    with pytest.raises(ValueError, match=r"'late' is not a cost.*if 'late' is the header, say"):
         read_outcomes(path, "2")
     assert read_outcomes(path, "3").tolist() == [0.5, 0.25]
     without_header = written(tmp_path, "A,1,0.5\nB,0,0.25\n")
@@ -103,7 +103,7 @@ def test_a_column_is_read_by_its_number_from_one(tmp_path: Path):
 def test_a_column_of_successes_is_not_read_as_one_of_costs(tmp_path: Path, header: str):
     """Its ones are no failures."""
     for content in (f"{header}\n1\n0\n", f"site,{header}\nA,1\nB,0\n"):
-        with pytest.raises(ValueError, match=r"flights\.csv: costs are wanted, 1 for failure"):
+        with pytest.raises(ValueError, match=r"flights\.csv: give costs, 1 for failure"):
             read_outcomes(written(tmp_path, content), header)
 
 
@@ -137,12 +137,12 @@ def test_the_line_of_one_bad_outcome_among_many_is_told(tmp_path: Path):
         ('site,cost\n"A\nnorth",0\nB,7\n', "line 4: a cost of 7 is outside [0, 1]"),
         ("0\ninf\n", "line 2: a cost of inf is outside [0, 1]"),
         ("0\n1e999\n", "line 2: a cost of inf is outside [0, 1]"),
-        ("0\nmaybe\n", "line 2: 'maybe' is no cost: write 0 for success, 1 for failure"),
-        ("cost\ncrash\n", "line 2: 'crash' is no cost: write 0 for success, 1 for failure"),
-        ("cost\n0\ncost\n1\n", "line 3: 'cost' is no cost: write 0 for success, 1 for failure"),
-        ("cost\n50%\n", "line 2: '50%' is no cost: write 0 for success, 1 for failure"),
+        ("0\nmaybe\n", "line 2: 'maybe' is not a cost: write 0 for success, 1 for failure"),
+        ("cost\ncrash\n", "line 2: 'crash' is not a cost: write 0 for success, 1 for failure"),
+        ("cost\n0\ncost\n1\n", "line 3: 'cost' is not a cost: write 0 for success, 1 for failure"),
+        ("cost\n50%\n", "line 2: '50%' is a percentage: write costs between 0 and 1"),
         ("cost\n0,5\n", "is ragged: line 2 has 2 cells, line 1 has 1"),
-        ("0\n1\x00\n", "line 2: '1\\x00' is no cost: write 0 for success, 1 for failure"),
+        ("0\n1\x00\n", "line 2: '1\\x00' is not a cost: write 0 for success, 1 for failure"),
         ("", "flights.csv has no rows"),
         ("\n \n\t\n", "flights.csv has no rows"),
         (b"\xef\xbb\xbf", "flights.csv has no rows"),
@@ -218,12 +218,21 @@ def test_a_first_outcome_that_is_no_finite_number_is_not_taken_for_a_header(
 
 
 @pytest.mark.parametrize(
-    "first", ["crashed", "did it crash", "failures", "Kosten", "cost?", "True"]
+    ("first", "problem"),
+    [
+        ("crashed", "not a cost"),
+        ("did it crash", "not a cost"),
+        ("failures", "not a cost"),
+        ("Kosten", "not a cost"),
+        ("cost?", "not a cost"),
+        ("True", "ambiguous"),
+    ],
 )
-def test_a_first_line_that_may_be_an_outcome_is_not_taken_for_a_header(tmp_path: Path, first: str):
-    with pytest.raises(
-        ValueError, match=r"flights.csv, line 1: .* is no cost: write 0 for success, 1 for failure"
-    ):
+def test_a_first_line_that_may_be_an_outcome_is_not_taken_for_a_header(
+    tmp_path: Path, first: str, problem: str
+):
+    expected = rf"flights.csv, line 1: .* is {problem}: write 0 for success, 1 for failure"
+    with pytest.raises(ValueError, match=expected):
         read_outcomes(written(tmp_path, f"{first}\n0\n1\n"))
 
 
@@ -234,21 +243,22 @@ def test_a_failure_on_the_first_line_counts(tmp_path: Path, first: str):
 
 
 @pytest.mark.parametrize(
-    ("content", "word"),
+    ("content", "word", "line"),
     [
-        ("failure\n0\n1\n", "failure"),  # an outcome, or a header?
-        ("success\n1\n1\n0\n", "success"),  # its ones are no failures
-        ("pass\n0\n", "pass"),
-        ("outcome\npass\n0.5\nfail\n", "pass"),
-        ("0\n1\nFailed\n", "Failed"),
-        ("site,cost\nA,0\nB,fail\n", "fail"),
+        ("failure\n0\n1\n", "failure", 1),  # an outcome, or a header?
+        ("success\n1\n1\n0\n", "success", 1),  # its ones are no failures
+        ("pass\n0\n", "pass", 1),
+        ("outcome\npass\n0.5\nfail\n", "pass", 2),
+        ("0\n1\nFailed\n", "Failed", 3),
+        ("site,cost\nA,0\nB,fail\n", "fail", 3),
     ],
 )
-def test_words_among_numbers_are_refused(tmp_path: Path, content: str, word: str):
+def test_words_among_numbers_are_refused(tmp_path: Path, content: str, word: str, line: int):
     with pytest.raises(ValueError, match=r"flights\.csv") as error:
         read_outcomes(written(tmp_path, content))
-    expected = f"{word!r} stands among numbers; if it is the header, say --column {word}"
-    assert expected in str(error.value)
+    hint = f"; if {word!r} is the header, say --column {word}" if line == 1 else ""
+    expected = f"line {line}: {word!r} is among numbers: write either words or numbers{hint}"
+    assert str(error.value).endswith(expected)
     assert "\n" not in str(error.value)
 
 
@@ -261,7 +271,7 @@ def test_a_word_that_is_none_of_those_for_outcomes_is_refused_among_them(tmp_pat
 @pytest.mark.parametrize("before", ["", "0\n", "cost\n", "0\n1\n"])
 def test_what_only_python_takes_for_a_number_is_refused(tmp_path: Path, before: str, cell: str):
     line = before.count("\n") + 1
-    with pytest.raises(ValueError, match=f"line {line}: '{cell}' is no cost"):
+    with pytest.raises(ValueError, match=f"line {line}: '{cell}' is not a cost"):
         read_outcomes(written(tmp_path, f"{before}{cell}\n1\n"))
 
 
@@ -290,7 +300,7 @@ def test_a_file_that_is_not_there_and_a_folder_are_errors(tmp_path: Path):
     for read in (read_outcomes, read_feature):
         with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.csv"):
             read(tmp_path / "none.csv")
-        with pytest.raises(ValueError, match="is a folder, where a file is wanted"):
+        with pytest.raises(ValueError, match="is a folder: give a file"):
             read(tmp_path)
 
 
@@ -306,9 +316,9 @@ def test_a_given_outcome_that_is_no_cost_is_told_by_its_place(value: float):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([], "the outcomes: there are none"),
-        ([[0, 1]], "one cost for each mission is needed, not a table"),
-        (0.5, "one cost for each mission is needed"),
+        ([], "give one cost for each mission, not shape"),
+        ([[0, 1]], "give one cost for each mission, not shape"),
+        (0.5, "give one cost for each mission, not shape"),
         (["crash"], "they are not all numbers"),
         ([0, None, 1], r"outcome 2: a cost of nan is outside|not all numbers"),
         ([[0], [0, 1]], "they are not all numbers"),
@@ -341,7 +351,9 @@ def test_a_feature_has_no_header_unless_it_is_named(tmp_path: Path, first: str):
     path = written(tmp_path, f"{first}\nrain\nsun\n")
     assert read_feature(path) == [first, "rain", "sun"]
     assert read_feature(path, first) == ["rain", "sun"]
-    with pytest.raises(ValueError, match=f"flights.csv: '{first}', entry 1, is no number"):
+    with pytest.raises(
+        ValueError, match=f"flights.csv: '{first}', entry 1, is not a finite number"
+    ):
         read_feature(written(tmp_path, f"{first}\n3.5\n2\n"), numeric=True)
 
 
@@ -363,14 +375,14 @@ def test_the_column_of_a_feature_is_named_where_there_are_several(tmp_path: Path
 
 
 def test_a_number_that_is_none_is_told_by_its_place(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"flights.csv: 'sun', entry 2, is no number"):
+    with pytest.raises(ValueError, match=r"flights.csv: 'sun', entry 2, is not a finite number"):
         read_feature(written(tmp_path, "3.5\nsun\n"), numeric=True)
 
 
 @pytest.mark.parametrize("cell", ["inf", "0_1"])
 def test_a_feature_that_is_no_finite_number_is_refused(tmp_path: Path, cell: str):
     content = f"wind;site\n2;A\n{cell};B\n"
-    with pytest.raises(ValueError, match=f"flights.csv: '{cell}', entry 2, is no number"):
+    with pytest.raises(ValueError, match=f"flights.csv: '{cell}', entry 2, is not a finite number"):
         read_feature(written(tmp_path, content), "wind", numeric=True)
 
 
@@ -379,10 +391,10 @@ def test_a_feature_that_is_no_finite_number_is_refused(tmp_path: Path, cell: str
     [
         ('cost,note\n0,"fine\n1,bad\n1,ok\n', None, "is not a CSV file"),  # a quote left open
         ('"0"1\n0\n', None, "is not a CSV file"),
-        ("crashed\n0\n1\n", "1", "'crashed' is no cost"),
+        ("crashed\n0\n1\n", "1", "'crashed' is not a cost"),
         ("A,n/a\nB,0\nC,1\n", "2", "line 1: the cost is missing"),
-        ("pass\nfail\ncrash\n", None, "line 3: 'crash' is no cost"),
-        ("0\u00a01\n0\n", None, "line 1: '0\\xa01' is no cost"),
+        ("pass\nfail\ncrash\n", None, "line 3: 'crash' is not a cost"),
+        ("0\u00a01\n0\n", None, "line 1: '0\\xa01' is not a cost"),
     ],
 )
 def test_no_outcome_goes_missing(tmp_path: Path, content: str, column: str | None, message: str):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class FakeEyes:
 
     size: int = 12
     seed: int = 0
-    seen: tuple[Seen, ...] = (Seen("eyes", 0, 0, 64),)
+    seen: tuple[EnvironmentRange, ...] = (EnvironmentRange("eyes", 0, 0, 64),)
     name = "fake eyes"
 
     @property

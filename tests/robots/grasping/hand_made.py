@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.models import Body, build, mujoco
-from pacbayes_control.robots.grasping.objects import BOX, Part, corners
+from pacbayes_control.robots.grasping.shapes import BOX, Part, corners
 
 Numbers = Sequence[float] | NDArray[np.float64]
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)

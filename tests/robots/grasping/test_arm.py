@@ -9,7 +9,7 @@ from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.environments import Tabletop, minor_axis
 from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.models import Body, build, mujoco
-from pacbayes_control.robots.grasping.objects import BOX
+from pacbayes_control.robots.grasping.shapes import BOX
 from pacbayes_control.robots.grasping.simulator import LIFTED, PHASES, Simulator
 from pacbayes_control.tasks.environments import generator
 

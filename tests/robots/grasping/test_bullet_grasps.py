@@ -9,7 +9,7 @@ import pytest
 from pacbayes_control.robots.grasping.bullet import bullet_endings
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.gripper import Hand
-from pacbayes_control.robots.grasping.objects import (
+from pacbayes_control.robots.grasping.shapes import (
     BOX,
     CYLINDER,
     ELLIPSOID,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacbayes_control.robots.grasping.camera import Camera, View
 from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.models import build
-from pacbayes_control.robots.grasping.objects import ELLIPSOID
+from pacbayes_control.robots.grasping.shapes import ELLIPSOID
 
 WHOLE = Camera(crop=96)  # the image of an object in the middle is not cut
 

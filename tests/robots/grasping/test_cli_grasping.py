@@ -19,16 +19,15 @@ import trimesh
 
 from commands import complaint
 from here import Here
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
-from pacbayes_control.robots.grasping import Grasping, extras, meshes
+from pacbayes_control.robots.grasping import Grasping, extras, learning, meshes
 from pacbayes_control.robots.grasping import experiment as paper
-from pacbayes_control.robots.grasping import recipe as recipes
 from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.labels import Grid, Labels
 from pacbayes_control.robots.grasping.pictures import contact_sheet
 from pacbayes_control.robots.grasping.vgg import Vgg16
-from pacbayes_control.robots.grasping.weights import read_metadata, read_tensors, write_tensors
+from pacbayes_control.robots.grasping.weights import read_weights, write_weights
 from pages import draw_only
 from shortcuts import coarse_pictures, plain_kl
 from sizes import sized
@@ -37,7 +36,9 @@ Pbc = Callable[..., subprocess.CompletedProcess[str]]
 GRID = Grid(places=3, angles=4)  # 36 grasps; the command's own has 750
 FEW = ("--environments", 4, "--test-environments", 3, "--draws", 2, "--steps", 2, "--out", "run")
 INSTALL = 'pip install "pacbayes-control[grasping]"'
-LABEL = recipes.label
+LABEL = learning.label
+PAPER = ("--set", "head=paper", "--prior", "paper")
+VGG16 = ("--set", "extractor=vgg16")
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def few_grasps(monkeypatch: pytest.MonkeyPatch) -> list[Labels]:
         made.append(LABEL(task, environments, GRID, *more))
         return made[-1]
 
-    monkeypatch.setattr(recipes, "label", label)
+    monkeypatch.setattr(learning, "label", label)
     return made
 
 
@@ -60,8 +61,7 @@ def no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     def label(*_: Any) -> Labels:
         pytest.fail("objects were labelled first")
 
-    monkeypatch.setattr(recipes, "label", label)
-    monkeypatch.setattr(paper, "label", label)
+    monkeypatch.setattr(learning, "label", label)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meshes are cut within this process, which spares the start of another."""
-    monkeypatch.setattr(meshes, "process", Here)
+    monkeypatch.setattr(meshes, "new_process", Here)
 
 
 @pytest.fixture(autouse=True)
@@ -111,9 +111,9 @@ def altered(
     file: Path, drop: tuple[str, ...] = (), change: Mapping[str, Any] | None = None
 ) -> Path:
     """The weights that ship with the library, with something changed."""
-    tensors = read_tensors(Compact().file)
+    tensors, words = read_weights(Compact().file)
     kept = {name: tensor for name, tensor in tensors.items() if name not in drop}
-    write_tensors(file, kept | dict(change or {}), read_metadata(Compact().file))
+    write_weights(file, kept | dict(change or {}), words)
     return file
 
 
@@ -157,7 +157,7 @@ def test_what_is_learnt_verifies_and_its_page_shows_pictures(
     ("options", "prior", "parameters"),
     [
         (("--robot", "arm"), "learnt on 4,096 other objects", 10468),
-        (("--head", "paper", "--prior", "paper", "--surrogate", "distance"), "the paper's", 10435),
+        ((*PAPER, "--set", "surrogate=distance"), "the paper's", 10435),
     ],
     ids=["arm", "paper"],
 )
@@ -196,7 +196,8 @@ def test_a_mesh_without_a_volume_is_named_and_can_be_left_out(quick: Pbc, tmp_pa
     refused = complaint(quick("learn", "grasping", *FEW, "--meshes", folder))
     assert "sheet.stl has no volume" in refused
     assert not (tmp_path / "run").exists()
-    learnt = quick("learn", "grasping", *FEW, "--meshes", folder, "--skip-broken")
+    skip = ("--meshes", folder, "--set", "skip_broken=true")
+    learnt = quick("learn", "grasping", *FEW, *skip)
     assert learnt.returncode == 0, learnt.stderr
     assert "MeshFolder(1 mesh," in str(Run.load(tmp_path / "run").costs.origin["task"])
 
@@ -205,7 +206,9 @@ def test_a_mesh_without_a_volume_is_named_and_can_be_left_out(quick: Pbc, tmp_pa
 def test_of_a_broken_mesh_the_option_that_helps_is_named(quick: Pbc, tmp_path: Path):
     folder = boxes(tmp_path / "meshes", (1, 1, 2))
     sheet(folder / "sheet.stl")
-    assert "--skip-broken" in complaint(quick("learn", "grasping", *FEW, "--meshes", folder))
+    command = ("learn", "grasping", *FEW, "--meshes", folder)
+    assert "(--set skip_broken=true)" in complaint(quick(*command))
+    assert "write --set skip_broken=true" in complaint(quick(*command, "--skip-broken"))
 
 
 @pytest.mark.slow
@@ -219,6 +222,49 @@ def test_the_same_command_leaves_the_same_run_on_any_number_of_workers(quick: Pb
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_picture", "few_digits")
+@pytest.mark.parametrize(
+    ("options", "expected", "labelled"),
+    [
+        (("--draws", 2, "--set", "family=true"), {"method": "kl", "draws": 2}, 1),
+        (("--draws", 2, "--set", "shared_draws=true"), {"shared_draws": True, "draws": 2}, 1),
+        (("--draws", 2, "--set", "objective=pinsker"), {"objective": "pinsker"}, 1),
+        (("--certify", "draw"), {"method": "single-draw", "policy": 0}, 1),
+        (("--certify", "one", "--set", "candidates=2"), {"method": "occam", "policies": 2}, 0),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_all_that_continuous_policies_have_is_for_grasping_too(
+    quick: Pbc,
+    tmp_path: Path,
+    few_grasps: list[Labels],
+    options: tuple,
+    expected: dict[str, Any],
+    labelled: int,
+):
+    size = ("--environments", 4, "--test-environments", 3, "--out", "run")
+    search = () if "one" in options else ("--steps", 2)
+    learnt = quick("learn", "grasping", *size, *search, *options)
+    assert learnt.returncode == 0, learnt.stderr
+    record = certificate(tmp_path)
+    assert {key: record[key] for key in expected} == expected
+    assert len(few_grasps) == labelled  # where nothing is searched for, nothing is labelled
+    verified = quick("verify", "run")
+    assert verified.returncode == 0, verified.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_grasps", "one_picture", "few_digits")
+def test_the_plan_of_a_run_makes_the_same_run_again(quick: Pbc, tmp_path: Path):
+    learnt = quick("learn", "grasping", *FEW, *PAPER, "--robot", "arm", "--set", "step_size=0.05")
+    assert learnt.returncode == 0, learnt.stderr
+    again = quick("learn", "--plan", "run/plan.json", "--out", "again")
+    assert again.returncode == 0, again.stderr
+    for name in ("certificate.json", "posterior.json", "costs.npy", "plan.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
 # ---- bad input ----------------------------------------------------------------------------------
 
 
@@ -226,51 +272,79 @@ def test_the_same_command_leaves_the_same_run_on_any_number_of_workers(quick: Pb
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--robot", "crane"), "robot 'crane' is unknown: choose from gripper, arm"),
-        (("--extractor", "resnet"), "extractor 'resnet' is unknown: choose from compact, vgg16"),
-        (("--head", "square"), "head 'square' is unknown: choose from circle, paper"),
-        (("--surrogate", "guess"), "surrogate 'guess' is unknown: choose from table, distance"),
-        (("--extractor", "vgg16"), "vgg16 needs its weights: give --weights FILE"),
+        (("--robot", "crane"), "'crane' is not one of 'gripper', 'arm'"),
+        (("--set", "robot=crane"), "robot = 'crane' must be gripper | arm"),
+        (("--set", "extractor=resnet"), "extractor = 'resnet' must be compact | vgg16"),
+        (("--set", "head=square"), "head = 'square' must be circle | paper"),
+        (("--set", "surrogate=guess"), "surrogate = 'guess' must be table | distance"),
+        (("--set", "skip_broken=perhaps"), "skip_broken = perhaps must be bool"),
+        (("--set", "skip_broken=true"), "skip_broken is for --meshes: give that too"),
+        (("--set", "head"), "--set head: write FIELD=VALUE, with a field of extractor, skip_"),
+        (("--set", "had=paper"), "--set had=paper: write FIELD=VALUE, with a field of extractor"),
+        (("--extractor", "vgg16"), "--extractor: write --set extractor=VALUE"),
+        (("--head", "paper"), "--head: write --set head=VALUE"),
+        (("--surrogate", "distance"), "--surrogate: write --set surrogate=VALUE"),
+        (("--skip-broken",), "--skip-broken: write --set skip_broken=true"),
+        (VGG16, "vgg16 needs its weights: give --weights FILE"),
         (("--weights", "nothing.safetensors"), "nothing.safetensors: give the path to a file of"),
-        (("--extractor", "vgg16", "--weights", "nothing.pth"), "nothing.pth: give the path to"),
-        (("--extractor", "vgg16", "--weights", str(Compact().file)), "features.0.weight"),
+        ((*VGG16, "--weights", "nothing.pth"), "nothing.pth: give the path to"),
+        ((*VGG16, "--weights", str(Compact().file)), "features.0.weight"),
         (("--weights", "no-prior.safetensors"), "no-prior.safetensors holds no prior"),
         (("--weights", "short.safetensors"), "has 5 parameters and the network 10468"),
         (("--weights", "words.safetensors"), "words.safetensors cannot be read as safetensors"),
         (("--weights", "words.onnx"), "weights are read from .safetensors"),
         (
             ("--weights", "shape.safetensors"),
-            "tensor 'extractor.0.weight' has shape (24, 3, 3, 3), not (24, 3, 5, 5)",
+            "shape.safetensors: tensor extractor.0.weight is of shape (24, 3, 3, 3) and float16, "
+            "but compact needs shape (24, 3, 5, 5)",
         ),
         (
             ("--weights", "missing.safetensors", "--prior", "paper"),
-            "missing.safetensors has no tensor 'extractor.4.bias'",
+            "missing.safetensors: tensor extractor.4.bias is missing",
         ),
         (
-            ("--head", "paper"),
+            ("--set", "head=paper"),
             "for other layers or another head choose the prior paper (--prior paper)",
         ),
-        (("--prior", "eslewhere"), "prior 'eslewhere' is unknown for grasping: choose from"),
-        (("--prior", "mine.safetensors"), "is given as weights (--weights)"),
-        (("--objective", "guess"), "objective 'guess' cannot be used for grasping"),
+        (("--prior", "eslewhere"), "no prior 'eslewhere': choose elsewhere, paper, or give a file"),
+        (("--prior", "split"), "no prior 'split': choose elsewhere, paper, or give a file"),
+        (("--prior", "mine.safetensors"), "weights are given as such (--weights)"),
+        (("--prior", str(Compact().file)), "weights are given as such (--weights)"),
+        (("--objective", "pinsker"), "--objective: write --set objective=VALUE"),
+        (("--set", "objective=guess"), "objective = 'guess' must be kl | kl-maurer"),
+        (("--set", "objective=robust-pinsker"), "robust-pinsker averages e^C: use evolution"),
         (("--meshes", "nowhere"), "nowhere: no such folder"),
         (("--meshes", "empty"), "empty holds no mesh: expected .obj"),
         (("--meshes", "words.onnx"), "words.onnx is a file"),
         (("--method", "occam"), "method 'occam' is unknown"),
-        (("--sampling-delta", 0.5), "overspends"),
+        (("--method", "guess"), "'guess' is not one of 'kl', 'kl-maurer', 'pinsker'"),
+        (("--sampling-delta", 0.5), "--sampling-delta: write --set sampling_delta=VALUE"),
+        (("--set", "sampling_delta=0.5"), "overspends"),
         (("--environments", 1), "Invalid value for '--environments'"),
-        (("--policy", "network"), "--policy is not for grasping"),
-        (("--family",), "--family is not for grasping"),
-        (("--share", 0.5), "--share is not for grasping"),
-        (("--prior-steps", 5), "--prior-steps is not for grasping"),
-        (("--wheel-slip", 0.1), "--wheel-slip is not for grasping"),
-        (("--range-noise", 0.1), "--range-noise is not for grasping"),
-        (("--estimator", "evolution"), "--estimator is not for grasping"),
-        (("--certify", "draw"), "--certify is not for grasping"),
-        (("--candidates", 2), "--candidates is not for grasping"),
-        (("--shared-draws",), "--shared-draws is not for grasping"),
-        (("--policies", "some.csv"), "--policies is not for grasping"),
-        (("--allow-code-change",), "--allow-code-change is not for grasping"),
+        (("--policy", "network"), "No such option: --policy"),
+        (("--family",), "--family: write --set family=true"),
+        (("--set", "family=true", "--certify", "draw"), "a family of priors certifies the post"),
+        (("--share", 0.5), "--share: write --set share=VALUE"),
+        (("--set", "share=0.5"), "share is for prior = split"),
+        (("--prior-steps", 5), "--prior-steps: write --set prior_steps=VALUE"),
+        (("--set", "prior_steps=5"), "prior_steps is for priors that are learnt on the spot"),
+        (("--wheel-slip", 0.1), "No such option: --wheel-slip"),
+        (("--range-noise", 0.1), "No such option: --range-noise"),
+        (("--set", "wheel_slip=0.1"), "--set wheel_slip=0.1: write FIELD=VALUE, with a field of"),
+        (("--estimator", "evolution"), "--estimator: write --set estimator=VALUE"),
+        (
+            ("--set", "estimator=guess"),
+            "estimator = 'guess' must be evolution | differences | grad",
+        ),
+        (("--certify", "mean"), "'mean' is not one of 'posterior', 'draw', 'one'"),
+        (("--certify", "draw"), "draws is for certify = posterior"),  # which FEW has
+        (("--candidates", 2), "--candidates: write --set candidates=VALUE"),
+        (("--set", "candidates=2"), "candidates is for certify = one"),
+        (("--shared-draws",), "--shared-draws: write --set shared_draws=true"),
+        (("--policies", "some.csv"), "No such option: --policies"),
+        (("--set", "policies=some.csv"), "--set policies=some.csv: write FIELD=VALUE, with a"),
+        (("--allow-code-change",), "--allow-code-change: write --set allow_code_change=true"),
+        (("--set", "allow_code_change=true"), "allow_code_change is for a list of policies"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
@@ -298,7 +372,7 @@ def test_the_prior_from_elsewhere_is_refused_for_vgg16(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(Vgg16, "digest", "0" * 64)  # whose weights are half a gigabyte
-    options = ("--extractor", "vgg16", "--weights", tmp_path / "vgg16.pth")
+    options = (*VGG16, "--weights", tmp_path / "vgg16.pth")
     refused = complaint(quick("learn", "grasping", *FEW, *options))
     assert "'elsewhere' was learnt with the compact extractor: with vgg16, choose" in refused
 
@@ -307,7 +381,7 @@ def test_the_prior_from_elsewhere_is_refused_for_vgg16(
 def test_weights_that_have_seen_the_objects_are_refused(quick: Pbc, tmp_path: Path):
     file = tmp_path / "seen.safetensors"
     seen = {"seen": json.dumps([["train", 0, 2, 3]])}
-    write_tensors(file, read_tensors(Compact().file), seen)
+    write_weights(file, read_weights(Compact().file)[0], seen)
     for prior in ("elsewhere", "paper"):
         options = ("--weights", file, "--prior", prior)
         assert "has seen some of these" in complaint(quick("learn", "grasping", *FEW, *options))
@@ -317,10 +391,26 @@ def test_weights_that_have_seen_the_objects_are_refused(quick: Pbc, tmp_path: Pa
     "option",
     ["--robot", "--meshes", "--extractor", "--weights", "--head", "--surrogate", "--skip-broken"],
 )
-def test_options_of_grasping_are_refused_for_the_vehicle(quick: Pbc, option: str):
+def test_options_of_grasping_are_refused_for_the_vehicle(quick: Pbc, tmp_path: Path, option: str):
     value = () if option == "--skip-broken" else ("x",)
-    refused = complaint(quick("learn", "vehicle", "--environments", 4, option, *value))
-    assert f"{option} is for grasping" in refused
+    command = ("learn", "vehicle", "--environments", 4, "--out", "run")
+    assert f"No such option: {option}" in complaint(quick(*command, option, *value))
+    pair = f"{option[2:].replace('-', '_')}=true"
+    refused = complaint(quick(*command, "--set", pair))
+    assert f"--set {pair}: write FIELD=VALUE, with a field of " in refused
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_options_of_grasping_are_few_and_its_rare_fields_are_listed(quick: Pbc):
+    shown = quick("learn", "grasping", "--help").stdout
+    options = set(re.findall(r"(?<![\w`])--[a-z-]+", shown.partition("Options")[2]))
+    assert {"--robot", "--meshes", "--weights", "--draws", "--steps", "--certify"} < options
+    assert len(options) <= 20
+    listed = quick("learn", "grasping", "--fields")
+    assert listed.returncode == 0, listed.stderr
+    for field in ("extractor", "skip_broken", "head", "surrogate", "family", "estimator"):
+        assert f" {field} " in listed.stdout
+        assert f"--{field.replace('_', '-')}" not in options
 
 
 # ---- reproduce, pretrain ------------------------------------------------------------------------
@@ -332,8 +422,8 @@ def test_the_papers_experiment_prints_nothing_but_json(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(paper, "QUICK", replace(paper.QUICK, grid=GRID, draws=2))
-    for name, settings in recipes.SEARCH.items():
-        monkeypatch.setitem(recipes.SEARCH, name, replace(settings, steps=2, pairs=1))
+    for name, settings in learning.SEARCH.items():
+        monkeypatch.setitem(learning.SEARCH, name, replace(settings, steps=2, pairs=1))
     size = ("--environments", 4, "--test-environments", 3)
     result = quick("reproduce", "grasping", "--quick", *size, "--json", "-")
     assert result.returncode == 0, result.stderr
@@ -394,7 +484,7 @@ def test_a_prior_can_be_pretrained_and_used(quick: Pbc, tmp_path: Path, few_gras
     origin = "learnt on 8 other objects, with its extractor"
     assert record == {"prior": "mine.safetensors", "parameters": 10468, "origin": origin}
     assert "pbc learn grasping --weights mine.safetensors" in made.stderr
-    assert Compact(tmp_path / "mine.safetensors").seen == (Seen("elsewhere", 0, 0, 8),)
+    assert Compact(tmp_path / "mine.safetensors").seen == (EnvironmentRange("elsewhere", 0, 0, 8),)
     assert few_grasps[0].environments.stream == "elsewhere"
     learnt = quick("learn", "grasping", *FEW, "--weights", "mine.safetensors")
     assert learnt.returncode == 0, learnt.stderr

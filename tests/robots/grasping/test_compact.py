@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +15,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.robots.grasping import compact
 from pacbayes_control.robots.grasping.compact import Compact
-from pacbayes_control.robots.grasping.policy import Network
+from pacbayes_control.robots.grasping.policy import GraspNetwork
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.robots.grasping.weights import read_metadata, read_tensors, write_tensors
+from pacbayes_control.robots.grasping.weights import read_weights, write_weights
 
 SHIPPED = Compact()
 Save = Callable[..., Compact]
@@ -41,7 +42,7 @@ def images() -> NDArray[np.float32]:
 
 @pytest.fixture(scope="module")
 def shipped() -> tuple[dict[str, NDArray], dict[str, str]]:
-    return read_tensors(SHIPPED.file), read_metadata(SHIPPED.file)
+    return read_weights(SHIPPED.file)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def save(tmp_path: Path, shipped: tuple[dict[str, NDArray], dict[str, str]]) -> 
     ) -> Compact:
         tensors = {name: t for name, t in shipped[0].items() if name not in drop}
         file = tmp_path / "other.safetensors"
-        write_tensors(file, tensors | dict(change or {}), shipped[1] | dict(metadata or {}))
+        write_weights(file, tensors | dict(change or {}), shipped[1] | dict(metadata or {}))
         return Compact(file)
 
     return written
@@ -111,7 +112,8 @@ def test_threads_at_once_come_to_the_same_features_and_leave_torch_as_it_was(ima
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (1, 1, 64, 64), (1, 3, 64, 63), (1, 3, 32, 32)])
 def test_images_of_another_shape_are_refused(shape: tuple[int, ...]):
-    with pytest.raises(ValueError, match=r"images are \(n, 3, 64, 64\), not "):
+    match = rf"images have the shape {re.escape(str(shape))}: compact takes \(n, 3, 64, 64\)"
+    with pytest.raises(ValueError, match=match):
         SHIPPED.features(np.zeros(shape, np.float32))
 
 
@@ -134,7 +136,7 @@ def test_the_digest_is_of_the_weights_of_the_extractor_and_of_nothing_else(
 ):
     assert len(SHIPPED.digest) == 64
     assert Compact(SHIPPED.file).digest == SHIPPED.digest
-    assert repr(Network(Compact(SHIPPED.file))) == repr(Network(SHIPPED))
+    assert repr(GraspNetwork(Compact(SHIPPED.file))) == repr(GraspNetwork(SHIPPED))
     bias = shipped[0]["extractor.9.bias"].copy()
     bias[7] += np.float16(0.25)
     assert save({"extractor.9.bias": bias}).digest != SHIPPED.digest
@@ -150,13 +152,13 @@ def test_it_has_seen_objects_from_elsewhere_and_none_to_learn_from_or_to_try():
     assert sum(part.stop - part.start for part in SHIPPED.seen) > 1000
     for stream in ("train", "test"):
         for seed in (0, 1, 2**64 - 1):
-            other = Seen(stream, seed, 0, 10**9)
+            other = EnvironmentRange(stream, seed, 0, 10**9)
             assert not any(part.overlaps(other) for part in SHIPPED.seen)
 
 
 def test_the_prior_is_over_the_default_layers_and_has_seen_what_the_extractor_has():
     gaussian, origin = SHIPPED.prior()
-    assert len(gaussian) == Network(SHIPPED).parameters
+    assert len(gaussian) == GraspNetwork(SHIPPED).parameters
     assert gaussian.seen == SHIPPED.seen
     count = sum(part.stop - part.start for part in SHIPPED.seen)
     assert origin == f"learnt on {count:,} other objects, with its extractor"
@@ -173,12 +175,12 @@ def test_the_prior_is_refused_on_objects_that_it_has_seen():
 
 
 def test_the_paper_prior_knows_what_the_extractor_has_seen():
-    assert Network(SHIPPED).paper_prior().seen == SHIPPED.seen
+    assert GraspNetwork(SHIPPED).paper_prior().seen == SHIPPED.seen
 
 
 def test_the_mean_of_the_prior_grasps_what_is_new():
     """Of grasps near an object that do not look, four in five fail."""
-    task = Grasping(Network(SHIPPED))
+    task = Grasping(GraspNetwork(SHIPPED))
     mean = SHIPPED.prior()[0].mean
     assert task.costs(mean[None], task.environments(16, stream="test")).mean() <= 0.5
 
@@ -190,19 +192,24 @@ def test_a_file_of_ones_own_is_used_in_place_of_the_librarys(save: Save, images:
     bias = np.full(128, 0.5, np.float32)
     mine = save({"extractor.9.bias": bias}, metadata={"seen": '[["mine", 3, 5, 9]]'})
     assert not np.allclose(mine.features(images[:1]), SHIPPED.features(images[:1]))
-    assert mine.seen == (Seen("mine", 3, 5, 9),)
+    assert mine.seen == (EnvironmentRange("mine", 3, 5, 9),)
     assert mine.prior()[0].seen == mine.seen
 
 
 def test_a_tensor_of_another_shape_is_named(save: Save, images: NDArray):
     wrong = save({"extractor.0.weight": np.zeros((24, 3, 3, 3), np.float32)})
-    match = r"other\.safetensors: tensor 'extractor\.0\.weight' has shape .*, not \(24, 3, 5, 5\)$"
+    match = (
+        r"other\.safetensors: tensor extractor\.0\.weight is of shape \(24, 3, 3, 3\) and float32, "
+        r"but compact needs shape \(24, 3, 5, 5\) and float32: give a file of pbc grasping "
+        r"pretrain$"
+    )
     with pytest.raises(ValueError, match=match):
         wrong.features(images[:1])
 
 
 def test_a_missing_tensor_is_named(save: Save, images: NDArray):
-    with pytest.raises(ValueError, match=r"other\.safetensors has no tensor 'extractor\.4\.bias'$"):
+    match = r"other\.safetensors: tensor extractor\.4\.bias is missing, .* pbc grasping pretrain$"
+    with pytest.raises(ValueError, match=match):
         save(drop=("extractor.4.bias",)).features(images[:1])
 
 
@@ -218,7 +225,7 @@ def test_a_file_without_a_prior_says_how_to_make_one(save: Save, name: str, imag
     ("variance", "message"),
     [(np.zeros(10468), "it must be positive"), (np.ones(5), "10468 means and 5 variances")],
 )
-def test_a_prior_that_is_none_is_refused(save: Save, variance: NDArray, message: str):
+def test_a_prior_without_variances_is_refused(save: Save, variance: NDArray, message: str):
     with pytest.raises(ValueError, match=f"prior in other.safetensors .*{message}"):
         save({"prior.variance": variance.astype(np.float32)}).prior()
 
@@ -230,16 +237,16 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 
 @pytest.mark.parametrize("seen", ['[["elsewhere", 0]]', '[["elsewhere", "0", 0, 9]]', "{}", "7"])
 def test_a_file_that_is_wrong_about_what_it_has_seen_is_refused_in_a_line(save: Save, seen: str):
-    with pytest.raises(ValueError, match=r"other\.safetensors.* seen"):
+    with pytest.raises(ValueError, match=r'other\.safetensors.* "seen"'):
         len(save(metadata={"seen": seen}).seen)
 
 
 def test_a_file_that_does_not_say_what_it_has_seen_is_refused(
     tmp_path: Path, shipped: tuple[dict[str, NDArray], dict[str, str]]
 ):
-    """As a prior in JSON is: whoever has seen nothing says so."""
-    write_tensors(tmp_path / "silent.safetensors", shipped[0])
-    with pytest.raises(ValueError, match=r"silent\.safetensors.* seen"):
+    """As a prior in JSON is: a file that has seen nothing says so."""
+    write_weights(tmp_path / "silent.safetensors", shipped[0])
+    with pytest.raises(ValueError, match=r'silent\.safetensors.* "seen"'):
         len(Compact(tmp_path / "silent.safetensors").seen)
 
 

@@ -1,4 +1,4 @@
-"""Objects on the table lie still and whole in sight, and are the same whoever draws them."""
+"""Objects on the table lie still and whole in sight, and are the same in every process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pacbayes_control.robots.grasping import environments
 from pacbayes_control.robots.grasping.camera import Camera
 from pacbayes_control.robots.grasping.environments import ATTEMPTS, BLOCK, Tabletop, minor_axis
 from pacbayes_control.robots.grasping.models import STEP, Body, mujoco
-from pacbayes_control.robots.grasping.objects import Part
-from pacbayes_control.robots.grasping.simulator import Drop, Rest
+from pacbayes_control.robots.grasping.shapes import Part
+from pacbayes_control.robots.grasping.simulator import Drop
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.tasks.environments import Arrays, generator
 
@@ -232,7 +232,7 @@ def test_an_object_that_does_not_settle_is_drawn_anew_and_the_others_stay(
     assert before["attempts"].tolist() == [1] * 6
     settle, restless = Drop.settle, before["mass"][2]
 
-    def unless_it_is_that_one(drop: Drop, model: Any, one: Body, turn: Any) -> Rest | None:
+    def unless_it_is_that_one(drop: Drop, model: Any, one: Body, turn: Any) -> Any:
         return None if one.mass == restless else settle(drop, model, one, turn)
 
     monkeypatch.setattr(Drop, "settle", unless_it_is_that_one)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, multinomial
 
 import pacbayes_control as pbc
-from pacbayes_control.report.terminal import out
+from pacbayes_control.report.console import out
 from pacbayes_control.robots.grasping import experiment as module
 from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.environments import minor_axis
@@ -23,7 +23,7 @@ from pacbayes_control.robots.grasping.experiment import (
     PAPER,
     QUICK,
     Grasped,
-    Settings,
+    Size,
     _difference,
     _interval,
     grasping,
@@ -31,15 +31,17 @@ from pacbayes_control.robots.grasping.experiment import (
     to_dict,
 )
 from pacbayes_control.robots.grasping.labels import Grid
-from pacbayes_control.robots.grasping.recipe import SEARCH
+from pacbayes_control.robots.grasping.learning import SEARCH
 from pacbayes_control.robots.grasping.simulator import Simulator
 from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.rollouts import Execution, Progress
 from shortcuts import plain_kl
 from sizes import sized
 
-SMALL = Settings(environments=12, test_environments=10, draws=3, grid=Grid(places=2, angles=4))
+SMALL = Size(environments=12, test_environments=10, draws=3, grid=Grid(places=2, angles=4))
 GRASPS = len(SMALL.grid.grasps)
 LABELS = 12 * GRASPS
+STEPS = 4  # of each search
 CONTRACT = {
     "bound",
     "test_success",
@@ -56,7 +58,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
     """Searches of a few steps."""
     with pytest.MonkeyPatch.context() as patch:
         for name, settings in SEARCH.items():
-            patch.setitem(SEARCH, name, replace(settings, steps=4, pairs=1))
+            patch.setitem(SEARCH, name, replace(settings, steps=STEPS, pairs=1))
         yield patch
 
 
@@ -75,23 +77,23 @@ def grasps(patch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("labels")
+def folder(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -> Path:
+    """A cache without labels."""
+    cache = tmp_path_factory.mktemp("cache")
+    patch.setenv("XDG_CACHE_HOME", str(cache))
+    return cache / "pacbayes-control" / "grasping"
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, list[tuple[int, int]]]:
-    return {}
+def told() -> list[Progress]:
+    return []
 
 
 @pytest.fixture(scope="module", params=[pytest.param(0, marks=pytest.mark.slow, id="once")])
-def result(grasps: list[int], folder: Path, told: dict[str, list[tuple[int, int]]]) -> Grasped:
-    def telling(title: str, total: int) -> Any:
-        told[title] = [(0, total)]
-        return nullcontext(lambda *now: told[title].append(now))
-
-    found = grasping(SMALL, folder, told=telling)
-    told["grasps"] = [(sum(grasps), 0)]
+def result(grasps: list[int], folder: Path, told: list[Progress]) -> Grasped:
+    assert not folder.exists()
+    found = grasping(SMALL, execution=Execution(progress=told.append))
+    told.append(Progress("grasps", sum(grasps), 0))
     return found
 
 
@@ -145,27 +147,37 @@ def test_the_run_is_ours_and_verifies(
 
 
 def test_grasps_are_simulated_for_the_certificates_and_for_the_new_objects(
-    result: Grasped, told: dict[str, list[tuple[int, int]]]
+    result: Grasped, told: list[Progress]
 ):
     certified = sum(row.certifying_grasps for row in result.rows)
     tried = 2 * 2 * result.test_environments  # the posterior and the baseline, twice
     tried += 2 * result.test_environments  # and two rules
     timed = min(module.SAMPLE, result.test_environments) * GRASPS
-    assert told["grasps"][0][0] == LABELS + certified + tried + timed
-    assert told["labelling grasps"][0] == (0, LABELS)
-    assert told["labelling grasps"][-1] == (LABELS, LABELS)
+    assert told[-1] == ("grasps", LABELS + certified + tried + timed, 0, "")
+    parts = [(title, list(now)) for title, now in groupby(told[:-1], lambda now: now.title)]
+    expected = [("labelling grasps", LABELS)]
     for setting, row in zip(("ours", "paper"), result.rows, strict=True):
-        certified = row.certifying_grasps
-        assert told[f"{setting}: certifying grasps"][-1] == (certified, certified)
-        tried = 2 * result.test_environments
-        assert told[f"{setting}: grasps of new objects"][-1] == (tried, tried)
+        expected += [
+            (f"{setting}: learning", STEPS),
+            ("certifying rollouts", row.certifying_grasps),
+            (f"{setting}: grasps of new objects", 2 * result.test_environments),
+        ]
+    assert [title for title, _ in parts] == [title for title, _ in expected]
+    for (title, total), (_, now) in zip(expected, parts, strict=True):
+        assert {each.total for each in now} == {total}
+        assert now[-1].done == total
+        assert sorted(each.done for each in now) == [each.done for each in now], title
 
 
 def test_labels_are_reused_and_the_result_is_the_same(
     result: Grasped, grasps: list[int], folder: Path
 ):
     grasps.clear()
-    again = grasping(SMALL, folder, executor=2)
+    [labels] = folder.iterdir()
+    kept = {path: path.stat().st_mtime_ns for path in labels.rglob("*.npy")}
+    assert {path.parent.name for path in kept} == {"train-0-0-12"}
+    again = grasping(SMALL, execution=Execution(workers=2))
+    assert {path: path.stat().st_mtime_ns for path in labels.rglob("*.npy")} == kept
     certified = sum(row.certifying_grasps for row in result.rows)
     timed = min(module.SAMPLE, result.test_environments) * GRASPS
     others = certified + 6 * result.test_environments + timed
@@ -190,7 +202,7 @@ def test_the_table_shows_every_row_beside_the_published_figures(
 
 
 def test_the_quick_size_is_a_part_of_the_papers():
-    full = Settings()
+    full = Size()
     assert (full.environments, full.test_environments) == (2000, 1000)
     assert QUICK.environments < full.environments
     assert len(QUICK.grid.grasps) < len(full.grid.grasps)

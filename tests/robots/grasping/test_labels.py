@@ -60,7 +60,7 @@ def test_the_angle_varies_fastest_and_then_y():
     "wrong", [{"places": 1}, {"angles": 1}, {"half_width": 0.0}, {"half_width": np.nan}]
 )
 def test_a_grid_without_extent_is_refused(wrong: dict):
-    with pytest.raises(ValueError, match=r"a grid needs two places and two angles at least"):
+    with pytest.raises(ValueError, match=r"a grid needs at least two places and two angles"):
         Grid(**wrong)
 
 

@@ -16,13 +16,13 @@ from trimesh.exchange.gltf import export_gltf
 
 from here import Here
 from pacbayes_control.robots.grasping import meshes
-from pacbayes_control.robots.grasping.cache import cache_folder, read_hulls
+from pacbayes_control.robots.grasping.cache import cache_folder, read_hulls, remembered_hulls
 from pacbayes_control.robots.grasping.meshes import MeshFolder
-from pacbayes_control.robots.grasping.objects import Hull, bounding_box
+from pacbayes_control.robots.grasping.shapes import Hull, bounding_box
 from sizes import sized
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"
-PROCESS = meshes.process
+PROCESS = meshes.new_process
 TALL = (1.0, 2.0, 4.0)  # a box: its sides tell the axes apart
 
 
@@ -71,7 +71,7 @@ def holds(corners: np.ndarray, point: tuple[float, float, float]) -> bool:
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshes, "process", Here)
+    monkeypatch.setattr(meshes, "new_process", Here)
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_every_object_fits_a_cube_of_ten_centimetres(hollow):
 
 
 @pytest.mark.slow
-def test_a_number_that_no_mesh_has_is_an_error(hollow):
+def test_a_number_beyond_the_last_mesh_is_an_error(hollow):
     with pytest.raises(ValueError, match="no mesh 2 among 2"):
         hollow.parts(shape(2))
 
@@ -301,7 +301,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("nothing was to be decomposed")
 
-    monkeypatch.setattr(meshes, "process", fail)
+    monkeypatch.setattr(meshes, "new_process", fail)
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_a_second_time_decomposes_nothing_and_is_the_same(hollow, monkeypatch):
     again = MeshFolder(hollow.folder, concavity=0.1, cache=hollow.cache)
     assert again == hollow
     assert repr(again) == repr(hollow)
-    again.prepare()
+    assert len(hulls(again, 1)) == len(hulls(hollow, 1))
 
 
 @pytest.mark.slow
@@ -345,15 +345,12 @@ def test_an_emptied_cache_is_filled_again_while_objects_are_in_use(folder, cache
     [file] = cache.iterdir()
     file.unlink()
     assert len(hulls(objects, 0)) == 1
-    file.unlink()
-    seen: list[tuple[int, int]] = []
-    objects.prepare(lambda *done: seen.append(done))
-    assert seen == [(1, 1)]
     assert file.exists()
     file.unlink()
+    remembered_hulls.cache_clear()
     write(box(1, 1, 1), folder / "tall.obj")
     with pytest.raises(ValueError, match=r"tall.obj is no longer what it was"):
-        objects.prepare()
+        objects.parts(shape(0))
 
 
 def test_what_was_stopped_goes_on_where_it_was(folder, cache):
@@ -416,7 +413,7 @@ def test_its_repr_knows_content_and_settings_but_no_place(folder, cache, tmp_pat
 # ---- bad input -----------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_none_is_an_error_in_a_line(tmp_path):
+def test_a_folder_without_meshes_is_an_error_in_a_line(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere: no such folder") as missing:
         MeshFolder(tmp_path / "nowhere", cache=tmp_path)
     file = write(box(1, 1, 1), tmp_path / "cube.obj")
@@ -445,7 +442,7 @@ BROKEN: dict[str, tuple[Callable[[], trimesh.Trimesh | str], str]] = {
     "triangle.obj": (lambda: "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "has no volume"),
     "dot.obj": (lambda: "v 1 1 1\nv 1 1 1\nv 1 1 1\nf 1 2 3\n", "has no volume"),
     "plate.stl": (lambda: box(1, 1, 0.005), "has no volume"),
-    "nan.off": (nan, "no finite numbers"),
+    "nan.off": (nan, "NaN or infinite"),
 }
 
 
@@ -475,19 +472,19 @@ def test_where_everything_is_broken_skipping_is_an_error_too(tmp_path):
 
 @pytest.mark.slow
 def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, monkeypatch):
-    keep = meshes.keep
-    monkeypatch.setattr(meshes, "process", PROCESS)
+    decompose = meshes.decompose
+    monkeypatch.setattr(meshes, "new_process", PROCESS)
     for name in ("a.obj", "z.obj"):
         write(box(1, 1, 1 + ord(name[0]) / 1000), folder / name)
 
     def crash(place: Path, mesh: meshes.Mesh, *rest: object) -> str:
         if mesh.path == "a.obj":
             os._exit(1)
-        return keep(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
+        return decompose(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(meshes, "keep", crash)
+    monkeypatch.setattr(meshes, "decompose", crash)
     objects = MeshFolder(folder, skip_broken=True, cache=cache)
-    assert objects.skipped == (("a.obj", "has CoACD crash, or run out of memory"),)
+    assert objects.skipped == (("a.obj", "makes CoACD crash, or run out of memory"),)
     assert [mesh.path for mesh in objects.meshes] == ["tall.obj", "z.obj"]
 
 
@@ -507,11 +504,11 @@ def test_a_cache_that_cannot_be_written_is_an_error_in_a_line(folder, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"longest": (0.1, 0.07)}, r"longest \(0.1, 0.07\) is no range"),
-        ({"longest": (0.0, 0.1)}, "is no range"),
-        ({"longest": (0.1,)}, "is no range"),
-        ({"longest": (0.1, np.nan)}, "is no range"),
-        ({"up": "x"}, "up 'x' is no axis"),
+        ({"longest": (0.1, 0.07)}, r"longest \(0.1, 0.07\) is not a range"),
+        ({"longest": (0.0, 0.1)}, "is not a range"),
+        ({"longest": (0.1,)}, "is not a range"),
+        ({"longest": (0.1, np.nan)}, "is not a range"),
+        ({"up": "x"}, "up 'x' is not an axis"),
         ({"concavity": 0.001}, r"concavity 0.001 is outside \[0.01, 1\]"),
         ({"concavity": np.nan}, "concavity nan is outside"),
         ({"most_parts": 0}, "most_parts 0 is too few: give 1 or more"),

@@ -16,13 +16,13 @@ from scipy.spatial import ConvexHull
 
 from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco, world
-from pacbayes_control.robots.grasping.objects import (
+from pacbayes_control.robots.grasping.objects import Procedural
+from pacbayes_control.robots.grasping.shapes import (
     BOX,
     CYLINDER,
     ELLIPSOID,
     SUPERQUADRIC,
     Hull,
-    Procedural,
     superquadric,
 )
 from pacbayes_control.robots.grasping.simulator import Simulator

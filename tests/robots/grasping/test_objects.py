@@ -15,21 +15,19 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 from scipy.stats import chisquare, kstest
 
-from pacbayes_control.robots.grasping.objects import (
+from pacbayes_control.robots.grasping.objects import FAMILIES, MOST_PARTS, Procedural
+from pacbayes_control.robots.grasping.shapes import (
     BOX,
     CYLINDER,
     ELLIPSOID,
     EXPONENTS,
-    FAMILIES,
     KIND,
-    MOST_PARTS,
     PLACE,
     SIZE,
     SUPERQUADRIC,
     TURN,
     WIDTH,
     Hull,
-    Procedural,
     bounding_box,
     corners,
     rotation,

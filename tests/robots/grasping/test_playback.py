@@ -33,7 +33,7 @@ def grasp_at(angle: float, aside: float = 0.0) -> NDArray[np.float64]:
     return np.array([0.02 + aside, -0.03, 0.5 + angle])
 
 
-@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: robot.name)
+@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: type(robot).__name__)
 def test_it_passes_through_the_states_of_the_rollouts_to_the_bit(robot: Any):
     grasp = grasp_at(ACROSS)
     playback = play(robot, body(), WHERE, TOP, grasp)
@@ -52,7 +52,7 @@ def test_it_passes_through_the_states_of_the_rollouts_to_the_bit(robot: Any):
     assert playback.seconds(len(playback.states) - 1) == pytest.approx(playback.states[-1, 0])
 
 
-@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: robot.name)
+@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: type(robot).__name__)
 def test_what_was_lifted_is_in_the_air_at_the_end(robot: Any):
     playback = play(robot, body(), WHERE, TOP, grasp_at(ACROSS))
     assert playback.ending == LIFTED
@@ -72,7 +72,7 @@ def test_it_ends_where_the_grasp_was_decided():
         assert playback.ending == ending[0]
 
 
-@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: robot.name)
+@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: type(robot).__name__)
 def test_points_over_the_table_are_found_in_the_frame_of_the_robot(robot: Any):
     grasp = grasp_at(ACROSS + 0.2, 0.004)
     playback = play(robot, body(), WHERE, TOP, grasp)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pacbayes_control.robots.grasping import policy
-from pacbayes_control.robots.grasping.policy import HEADS, Network, Offsets, forward, jet
+from pacbayes_control.robots.grasping.policy import HEADS, GraspNetwork, Offsets, forward, jet
 
 EYES = FakeEyes()
 BOTH = pytest.mark.parametrize("head", list(HEADS))
@@ -26,11 +26,11 @@ def images(n: int) -> NDArray[np.float32]:
     return np.random.default_rng(7).uniform(0, 0.1, (n, 16, 16)).astype(np.float32)
 
 
-def policies(network: Network, n: int, spread: float = 0.6) -> NDArray[np.float64]:
+def policies(network: GraspNetwork, n: int, spread: float = 0.6) -> NDArray[np.float64]:
     return np.random.default_rng(8).normal(0, spread, (n, network.parameters))
 
 
-def by_torch(network: Network, policies: NDArray, heights: NDArray) -> NDArray[np.float64]:
+def by_torch(network: GraspNetwork, policies: NDArray, heights: NDArray) -> NDArray[np.float64]:
     features = torch.as_tensor(network.features(heights)[None], dtype=torch.float64)
     outputs = [forward(network, torch.as_tensor(one), features)[0].numpy() for one in policies]
     return network.grasps(np.array(outputs))
@@ -48,7 +48,7 @@ def apart(one: NDArray, other: NDArray) -> NDArray[np.float64]:
 @BOTH
 @pytest.mark.parametrize("hidden", [(64, 32), (5, 3), (1, 1)])
 def test_there_are_three_layers_with_weights_and_biases(head: str, hidden: tuple[int, int]):
-    network = Network(EYES, hidden, head)
+    network = GraspNetwork(EYES, hidden, head)
     a, b, outputs = *hidden, HEADS[head]
     assert network.shapes == [(12, a), (a, b), (b, outputs)]
     assert network.parameters == 12 * a + a + a * b + b + b * outputs + outputs
@@ -61,7 +61,7 @@ def test_there_are_three_layers_with_weights_and_biases(head: str, hidden: tuple
 
 @BOTH
 def test_grasps_are_those_of_three_sigmoid_layers_written_out(head: str):
-    network = Network(EYES, (5, 3), head)
+    network = GraspNetwork(EYES, (5, 3), head)
     heights, one = images(1)[0], policies(network, 1)[0]
     values = network.features(heights).astype(float)
     at = 0
@@ -85,7 +85,7 @@ def test_grasps_are_those_of_three_sigmoid_layers_written_out(head: str):
 
 @BOTH
 def test_numpy_and_torch_come_to_the_same_grasp(head: str):
-    network = Network(EYES, head=head)
+    network = GraspNetwork(EYES, head=head)
     for heights in images(6):
         many = policies(network, 10)
         found = network.offsets(many, heights)
@@ -94,7 +94,7 @@ def test_numpy_and_torch_come_to_the_same_grasp(head: str):
 
 @BOTH
 def test_a_policy_comes_to_the_same_grasp_to_the_bit_in_any_batch(head: str):
-    network = Network(EYES, head=head)
+    network = GraspNetwork(EYES, head=head)
     heights, many = images(1)[0], policies(network, 50)
     batch = network.offsets(many, heights)
     assert np.unique(batch, axis=0).shape == (50, 3)
@@ -107,8 +107,8 @@ def test_a_policy_comes_to_the_same_grasp_to_the_bit_in_any_batch(head: str):
 
 
 @BOTH
-def test_grasps_stay_in_their_range_whatever_the_weights(head: str):
-    network = Network(EYES, head=head, half_width=0.02)
+def test_grasps_stay_in_their_range_for_any_weights(head: str):
+    network = GraspNetwork(EYES, head=head, half_width=0.02)
     for spread in (0.0, 1.0, 1e3, 1e6):
         found = network.offsets(policies(network, 20, spread), images(1)[0])
         assert np.isfinite(found).all()
@@ -118,7 +118,7 @@ def test_grasps_stay_in_their_range_whatever_the_weights(head: str):
 
 
 def test_different_objects_get_different_grasps():
-    network = Network(EYES)
+    network = GraspNetwork(EYES)
     one = policies(network, 1)
     found = np.concatenate([network.offsets(one, heights) for heights in images(8)])
     assert np.unique(found, axis=0).shape == (8, 3)
@@ -126,27 +126,27 @@ def test_different_objects_get_different_grasps():
 
 def test_an_unknown_head_is_refused():
     with pytest.raises(ValueError, match="head 'square' is unknown: choose from circle, paper"):
-        Network(EYES, head="square")
+        GraspNetwork(EYES, head="square")
 
 
 def test_networks_are_told_apart_by_eyes_layers_and_head():
     networks = [
-        Network(EYES),
-        Network(FakeEyes(seed=1)),
-        Network(FakeEyes(size=13)),
-        Network(EYES, (32, 32)),
-        Network(EYES, head="paper"),
-        Network(EYES, half_width=0.02),
+        GraspNetwork(EYES),
+        GraspNetwork(FakeEyes(seed=1)),
+        GraspNetwork(FakeEyes(size=13)),
+        GraspNetwork(EYES, (32, 32)),
+        GraspNetwork(EYES, head="paper"),
+        GraspNetwork(EYES, half_width=0.02),
     ]
     assert len({repr(network) for network in networks}) == len(networks)
-    assert repr(Network(FakeEyes())) == repr(Network(EYES))
+    assert repr(GraspNetwork(FakeEyes())) == repr(GraspNetwork(EYES))
 
 
 # ---- heads --------------------------------------------------------------------------------------
 
 
 def test_the_papers_head_wraps_at_half_a_turn():
-    head = Network(EYES, head="paper").grasps
+    head = GraspNetwork(EYES, head="paper").grasps
     outputs = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0], [0.0, 1.0, 0.25], [1.0, 0.0, 0.75]])
     angles = np.pi * np.array([0, 0, 0.25, 0.75])
     places = np.array([[0, 0], [0, 0], [-0.03, 0.03], [0.03, -0.03]])
@@ -156,7 +156,7 @@ def test_the_papers_head_wraps_at_half_a_turn():
 @given(st.floats(-np.pi, np.pi), st.floats(0.01, 0.5))
 def test_the_circle_head_reads_the_angle_of_a_point_in_the_plane(double: float, radius: float):
     c, s = 0.5 + radius * np.cos(double), 0.5 + radius * np.sin(double)
-    found = Network(EYES).grasps(np.array([0.5, 0.5, c, s]))
+    found = GraspNetwork(EYES).grasps(np.array([0.5, 0.5, c, s]))
     assert apart(found, np.array([0, 0, double / 2])) < 1e-9
 
 
@@ -167,21 +167,21 @@ def test_the_circle_head_is_continuous_everywhere(around: float):
     outputs = np.full((101, 4), 0.5)
     outputs[:, 2] += 0.4 * np.cos(doubles)
     outputs[:, 3] += 0.4 * np.sin(doubles)
-    found = Network(EYES).grasps(outputs)
+    found = GraspNetwork(EYES).grasps(outputs)
     assert apart(found[1:], found[:-1]).max() < 0.0006
     if around == 0.0:
         assert np.abs(np.diff(found[:, 2])).max() > 3
 
 
 def test_the_two_ends_of_the_papers_output_are_nearly_the_same_grasp():
-    head = Network(EYES, head="paper").grasps
+    head = GraspNetwork(EYES, head="paper").grasps
     low, high = (head(np.array([0.5, 0.5, output])) for output in (0.001, 0.999))
     assert apart(low, high) < 0.01
 
 
 @BOTH
 def test_decoded_tensors_are_the_same_grasps(head: str):
-    network = Network(EYES, head=head)
+    network = GraspNetwork(EYES, head=head)
     outputs = np.random.default_rng(0).random((200, HEADS[head]))
     places, directions = network.decoded(torch.as_tensor(outputs))
     wanted = network.grasps(outputs)
@@ -197,7 +197,7 @@ def test_decoded_tensors_are_the_same_grasps(head: str):
 
 
 def test_the_papers_prior_has_its_means_and_variances_and_tells_what_the_eyes_have_seen():
-    network = Network(EYES)
+    network = GraspNetwork(EYES)
     prior = network.paper_prior()
     assert len(prior) == network.parameters > 3000
     assert np.array_equal(prior.variance, np.full(network.parameters, 0.01))
@@ -208,7 +208,7 @@ def test_the_papers_prior_has_its_means_and_variances_and_tells_what_the_eyes_ha
 
 
 def test_the_papers_prior_is_the_same_for_a_seed_and_others_for_others():
-    network = Network(EYES)
+    network = GraspNetwork(EYES)
     assert np.array_equal(network.paper_prior(3).mean, network.paper_prior(3).mean)
     assert not np.isin(network.paper_prior(3).mean, network.paper_prior(4).mean).any()
 
@@ -247,7 +247,7 @@ class Counting(FakeEyes):
 
 
 def test_features_are_remembered_for_each_image_and_only_so_many(monkeypatch: pytest.MonkeyPatch):
-    network = Network(Counting())
+    network = GraspNetwork(Counting())
     first, second, third = images(3)
     monkeypatch.setattr(policy, "REMEMBERED", 2 * 4 * 12)
     monkeypatch.setattr(policy, "_remembered", type(policy._remembered)())
@@ -264,7 +264,7 @@ def test_features_are_remembered_for_each_image_and_only_so_many(monkeypatch: py
 
 def test_other_eyes_are_not_given_what_these_have_seen():
     heights = images(1)[0]
-    one, other = (Network(FakeEyes(seed=seed)).features(heights) for seed in (0, 1))
+    one, other = (GraspNetwork(FakeEyes(seed=seed)).features(heights) for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 

@@ -16,19 +16,19 @@ import torch
 from hand_made import body, part
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.robots.grasping import compact
 from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extras import one_thread
 from pacbayes_control.robots.grasping.labels import Grid, Labels
+from pacbayes_control.robots.grasping.learning import label
 from pacbayes_control.robots.grasping.models import Body, build, mujoco
-from pacbayes_control.robots.grasping.policy import Network
-from pacbayes_control.robots.grasping.pretraining import Training, _mirrored, pretrain
-from pacbayes_control.robots.grasping.recipe import label
+from pacbayes_control.robots.grasping.policy import GraspNetwork
+from pacbayes_control.robots.grasping.pretraining import Training, _transformed, pretrain
 from pacbayes_control.robots.grasping.simulator import LIFTED, Simulator
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.robots.grasping.threads import one_thread
-from pacbayes_control.robots.grasping.weights import read_metadata
+from pacbayes_control.robots.grasping.weights import read_weights
 
 SYMMETRIES = [(turns, flip) for turns in range(4) for flip in (0, 1)]
 EACH = pytest.mark.parametrize(("turns", "flip"), SYMMETRIES)
@@ -55,7 +55,7 @@ class Driven:
 def mirrored(
     images: NDArray, table: NDArray, grid: Grid, turns: int, flip: int
 ) -> tuple[NDArray, NDArray]:
-    seen, failed = _mirrored(
+    seen, failed = _transformed(
         torch.as_tensor(images), torch.as_tensor(table), grid, Driven(turns, flip)
     )
     assert seen.shape == images.shape
@@ -114,7 +114,7 @@ def test_all_eight_symmetries_are_drawn_and_by_the_seed():
 
     def drawn() -> list[tuple]:
         torch.manual_seed(7)
-        many = [_mirrored(image, table, grid, torch) for _ in range(80)]
+        many = [_transformed(image, table, grid, torch) for _ in range(80)]
         return [(*seen.ravel().tolist(), *failed.ravel().tolist()) for seen, failed in many]
 
     found = drawn()
@@ -125,7 +125,7 @@ def test_all_eight_symmetries_are_drawn_and_by_the_seed():
 def test_a_grid_without_right_angles_is_refused(tmp_path: Path):
     grid = Grid(places=2, angles=5)
     objects = TASK.environments(2, stream="tests of pretraining")
-    with pytest.raises(ValueError, match="a grid of 5 angles has none, an even number has"):
+    with pytest.raises(ValueError, match=r"the grid has 5 angles, .*: give an even number"):
         pretrain(Labels(objects, np.ones((2, 20), np.uint8), grid), tmp_path / "prior.safetensors")
 
 
@@ -228,7 +228,7 @@ def labels() -> Labels:
 
 def trained(labels: Labels, file: Path, training: Training, seed: int = 0, **more: Any) -> Compact:
     with one_thread():  # of which the sums depend, and on busy machines the time
-        pretrain(labels, file, training, seed, "cpu", **more)
+        pretrain(labels, file, training, seed, device="cpu", **more)
     return Compact(file)
 
 
@@ -245,7 +245,7 @@ def test_what_was_trained_loads_as_an_extractor_with_its_prior(tiny: Compact, la
     assert np.isfinite(found).all()
     assert tiny.digest != Compact().digest
     prior, origin = tiny.prior()
-    network = Network(tiny)
+    network = GraspNetwork(tiny)
     assert len(prior) == network.parameters
     assert origin == "learnt on 16 other objects, with its extractor"
     task = replace(TASK, controller=network)
@@ -254,18 +254,18 @@ def test_what_was_trained_loads_as_an_extractor_with_its_prior(tiny: Compact, la
 
 @pytest.mark.slow
 def test_the_file_says_which_objects_were_seen(tiny: Compact, labels: Labels, tmp_path: Path):
-    assert tiny.seen == tiny.prior()[0].seen == (Seen("elsewhere", 0, 0, 16),)
+    assert tiny.seen == tiny.prior()[0].seen == (EnvironmentRange("elsewhere", 0, 0, 16),)
     part = Labels(
         TASK.environments(9, stream="others", seed=4)[3:], labels.failures[:6], labels.grid
     )
     other = trained(part, tmp_path / "other.safetensors", Training(1, 1))
-    assert other.seen == (Seen("others", 4, 3, 9),)
-    assert read_metadata(other.file)["origin"].startswith("learnt on 6 other objects")
+    assert other.seen == (EnvironmentRange("others", 4, 3, 9),)
+    assert read_weights(other.file)[1]["origin"].startswith("learnt on 6 other objects")
 
 
 @pytest.mark.slow
 def test_the_priors_width_is_the_noise_relative_to_the_weights_of_each_layer(tiny: Compact):
-    network, (prior, _) = Network(tiny), tiny.prior()
+    network, (prior, _) = GraspNetwork(tiny), tiny.prior()
     for weights, biases in network.layers(np.sqrt(prior.variance)):
         assert np.ptp(np.concatenate([weights.ravel(), biases])) < 1e-9
     sizes = [weights.std() for weights, _ in network.layers(prior.mean)]
@@ -301,7 +301,7 @@ def test_progress_counts_the_epochs_of_both_parts(labels: Labels, tmp_path: Path
 def test_training_lowers_the_surrogate(labels: Labels, tmp_path: Path):
     def surrogate(eyes: Compact) -> float:
         """Of the prior's draws, on the objects that were trained on."""
-        network, (prior, _) = Network(eyes), eyes.prior()
+        network, (prior, _) = GraspNetwork(eyes), eyes.prior()
         task = replace(TASK, controller=network)
         goal = Surrogate("table").goal(labels, slice(None))
         draws = prior.sample(np.random.default_rng(0), 8)

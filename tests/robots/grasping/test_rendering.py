@@ -1,10 +1,7 @@
-"""Pictures show what is there, from where they say; without a display, and without a crash."""
+"""Pictures show what is there, from where they say, without a display."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,13 +9,12 @@ import pytest
 from hand_made import alone, at, body, part, pose
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping import rendering
 from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import Camera
-from pacbayes_control.robots.grasping.models import build, mujoco
-from pacbayes_control.robots.grasping.rendering import OBJECT, TABLE, rgb, shaded
-from sizes import sized
+from pacbayes_control.robots.grasping.models import build
+from pacbayes_control.robots.grasping.rendering import OBJECT, shaded
 
-mj = mujoco()
 OVER = (0.0, 0.0, 0.6)
 ORIGIN = (0.0, 0.0, 0.0)
 SIDE = ((0.2, -0.4, 0.3), (0.0, 0.0, 0.02))
@@ -74,10 +70,12 @@ def test_what_is_above_the_table_casts_a_shadow_on_it_and_faces_differ_in_light(
     assert np.ptp(faces[blue(faces)][:, 2]) > 40
 
 
-def test_the_object_has_the_colour_that_is_asked_for_and_nothing_else_has_it():
+def test_the_object_has_its_colour_and_nothing_else_has_it(monkeypatch: pytest.MonkeyPatch):
     model, data = brick()
-    red = shaded(model, data, *SIDE, (60, 60), colour=(0.8, 0.2, 0.2)).astype(int)
     usual = shaded(model, data, *SIDE, (60, 60))
+    with monkeypatch.context() as patch:
+        patch.setattr(rendering, "OBJECT", (0.8, 0.2, 0.2))
+        red = shaded(model, data, *SIDE, (60, 60)).astype(int)
     changed = (red != usual).any(axis=-1)
     assert np.array_equal(changed, changed & (red[..., 0] - red[..., 2] > 3))
     assert blue(usual).sum() <= changed.sum() < 1.3 * blue(usual).sum() + 20
@@ -98,85 +96,6 @@ def test_where_there_is_nothing_the_background_is_plain():
     model, data = brick()
     away = shaded(model, data, (0, 0, 1), (3, 0, 1.5), (20, 20), 0.3)
     assert np.ptp(away.reshape(-1, 3), axis=0).max() == 0
-
-
-# ---- OpenGL -------------------------------------------------------------------------------------
-
-
-class Scene:
-    """Stands in for MuJoCo's renderer: the scene is made as it does, and only not drawn."""
-
-    last: Any = None
-
-    def __init__(self, model: Any, height: int, width: int) -> None:
-        assert (model.vis.global_.offwidth, model.vis.global_.offheight) == (width, height)
-        self.model, self.size = model, (height, width, 3)
-
-    def __enter__(self) -> Scene:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update_scene(self, data: Any, camera: Any) -> None:
-        Scene.last = mj.MjvScene(self.model, 100)
-        options, everything = mj.MjvOption(), mj.mjtCatBit.mjCAT_ALL
-        mj.mjv_updateScene(self.model, data, options, None, camera, everything, Scene.last)
-
-    def render(self) -> NDArray[np.uint8]:
-        return np.zeros(self.size, np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("eye", "target"), [SIDE, (OVER, ORIGIN), ((-0.3, 0.1, 0.2), (0.1, 0.2, 0.3))]
-)
-def test_with_opengl_the_view_is_the_same(monkeypatch: pytest.MonkeyPatch, eye: Any, target: Any):
-    model, data = brick()
-    monkeypatch.setattr(mj, "Renderer", Scene)
-    assert rgb(model, data, eye, target, (40, 30), 0.5).shape == (30, 40, 3)
-    ahead = np.subtract(target, eye) / np.linalg.norm(np.subtract(target, eye))
-    cameras = Scene.last.camera  # of two eyes, a little apart
-    np.testing.assert_allclose(np.mean([c.pos for c in cameras], axis=0), eye, atol=1e-6)
-    np.testing.assert_allclose(np.mean([c.forward for c in cameras], axis=0), ahead, atol=1e-3)
-    half = cameras[0].frustum_top / cameras[0].frustum_near
-    assert half == pytest.approx(np.tan(0.25), rel=1e-5)
-    if eye == OVER:
-        np.testing.assert_allclose(cameras[0].up, [0, 1, 0], atol=1e-6)
-    colours = [geom.rgba[:3] for geom in Scene.last.geoms[: Scene.last.ngeom]]
-    np.testing.assert_allclose(colours, [TABLE[0], OBJECT], rtol=1e-6)
-    assert model.geom_rgba[model.geom_bodyid == model.body("object").id, 0] == 0.5  # as it was
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("library", "warn"),
-    sized(
-        [("glfw", "always"), ("disabled", "error")],
-        full=[("glfw", "error"), ("glfw", "always"), ("disabled", "error")],
-    ),
-)
-def test_without_opengl_there_is_a_line_and_nothing_else(library: str, warn: str):
-    """In a process of its own, as MuJoCo chooses its library when it is imported."""
-    code = (
-        "from hand_made import *\n"
-        "from pacbayes_control.robots.grasping.rendering import rgb\n"
-        "model, data = alone(body(), pose())\n"
-        "try: rgb(model, data, (0, 0, 1), (0, 0, 0))\n"
-        "except RuntimeError as error: print(error)\n"
-    )
-    settings = {k: v for k, v in os.environ.items() if "DISPLAY" not in k}
-    settings |= {"MUJOCO_GL": library, "PYTHONPATH": os.path.dirname(__file__)}
-    result = subprocess.run(
-        [sys.executable, "-W", warn, "-c", code],
-        env=settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("no OpenGL context could be made here (")
-    assert result.stdout.endswith("): set MUJOCO_GL=egl or osmesa, or use the ray-cast picture\n")
-    assert result.stdout.count("\n") == 1
 
 
 def test_an_object_of_several_parts_has_one_colour():

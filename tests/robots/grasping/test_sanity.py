@@ -34,7 +34,7 @@ def successes(drawn: Arrays) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_no_object_rests_at_a_pose_that_is_no_number(drawn: Arrays):
+def test_no_object_rests_at_a_pose_with_nan_or_infinity(drawn: Arrays):
     for name in ("rest", "heights", "centroid", "top"):
         assert np.isfinite(drawn[name]).all()
     assert (drawn["rest"][:, 2] > 0).all()

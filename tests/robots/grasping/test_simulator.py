@@ -21,7 +21,7 @@ from pacbayes_control.robots.grasping import simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.gripper import Gripper, Hand, seen_from
 from pacbayes_control.robots.grasping.models import Body, build, mujoco
-from pacbayes_control.robots.grasping.objects import CYLINDER, ELLIPSOID
+from pacbayes_control.robots.grasping.shapes import CYLINDER, ELLIPSOID
 from pacbayes_control.robots.grasping.simulator import (
     COLLIDED,
     DROPPED,
@@ -300,8 +300,7 @@ def test_a_brick_that_is_dropped_flat_comes_to_rest_where_it_fell():
     one = body()
     rest = Drop().settle(build(one), one, np.array([1.0, 0, 0, 0]))
     assert rest is not None
-    assert 0.1 < rest.seconds < 2
-    np.testing.assert_allclose(rest.pose, pose(), atol=2e-4)
+    np.testing.assert_allclose(rest, pose(), atol=2e-4)
 
 
 def test_a_brick_that_is_dropped_on_its_edge_falls_over():
@@ -309,7 +308,7 @@ def test_a_brick_that_is_dropped_on_its_edge_falls_over():
     turn = Rotation.from_euler("x", 60, degrees=True).as_quat(scalar_first=True)
     rest = Drop().settle(build(one), one, turn)
     assert rest is not None
-    points = points_at(one, rest.pose)
+    points = points_at(one, rest)
     assert points[:, 2].min() > -1e-4
     assert points[:, 2].max() < 0.0205 or points[:, 2].max() == pytest.approx(0.04, abs=5e-4)
 
@@ -323,7 +322,7 @@ def test_what_is_not_still_in_time_has_not_settled():
     assert replace(Drop(), turning=0.0).settle(model, one, level) is None
 
 
-# ---- numbers that are none ----------------------------------------------------------------------
+# ---- NaN, infinity and overflow -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e10, 0.6])

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping.extras import one_thread
 from pacbayes_control.robots.grasping.labels import Grid, Labels
-from pacbayes_control.robots.grasping.policy import HEADS, Network
+from pacbayes_control.robots.grasping.policy import HEADS, GraspNetwork
 from pacbayes_control.robots.grasping.surrogates import (
     ANGLE_WIDTH,
     KINDS,
@@ -24,7 +25,6 @@ from pacbayes_control.robots.grasping.surrogates import (
     gradients,
     near_failures,
 )
-from pacbayes_control.robots.grasping.threads import one_thread
 from pacbayes_control.tasks.environments import Arrays, Environments
 
 Floats = NDArray[np.float64]
@@ -85,11 +85,11 @@ def far(aim: tuple[float, float, float], *grasps: tuple[float, float, float]) ->
     return distance(aims, known, HALF, *grasp(*grasps)).numpy()
 
 
-def small(head: str) -> Network:
-    return Network(FakeEyes(), (5, 4), head)
+def small(head: str) -> GraspNetwork:
+    return GraspNetwork(FakeEyes(), (5, 4), head)
 
 
-def start(network: Network, spread: float = 0.7, n: int = 1) -> Floats:
+def start(network: GraspNetwork, spread: float = 0.7, n: int = 1) -> Floats:
     return np.random.default_rng(2).normal(0, spread, (n, network.parameters))
 
 
@@ -113,7 +113,7 @@ def test_the_distance_is_zero_at_the_target_and_1_at_the_opposite():
 
 
 @given(ANGLES, ANGLES)
-def test_half_a_turn_is_none(aim: float, angle: float):
+def test_half_a_turn_changes_nothing(aim: float, angle: float):
     one, more, less = far(
         (0, 0, aim), (0.01, 0, angle), (0.01, 0, angle + np.pi), (0.01, 0, angle - np.pi)
     )
@@ -186,7 +186,7 @@ def test_what_always_fails_costs_1_and_what_never_does_0(place, angle):
 
 
 @given(PLACES, ANGLES, st.integers(0, 99))
-def test_half_a_turn_is_none_in_the_table(place, angle, seed):
+def test_half_a_turn_changes_nothing_in_the_table(place, angle, seed):
     table = torch.as_tensor(np.random.default_rng(seed).random((1, len(GRID.grasps))))
     one, other = (
         near_failures(table, GRID, *grasp((*place, angle + k * np.pi))).item() for k in (0, 1)
@@ -270,7 +270,7 @@ def test_rows_are_those_of_the_objects(kind: str, labels, features):
 @BOTH_KINDS
 @BOTH_HEADS
 def test_slopes_and_descents_are_the_same_to_the_bit_on_any_number_of_cores(kind, head, labels):
-    network = Network(FakeEyes(size=300), (64, 32), head)
+    network = GraspNetwork(FakeEyes(size=300), (64, 32), head)
     features = np.random.default_rng(1).normal(size=(OBJECTS, 300)).astype(np.float32)
     inside = Surrogate(kind).goal(labels, slice(None))
 

@@ -1,4 +1,4 @@
-"""The grasping task: costs of 0 and 1, the same whoever computes them, and what it refuses."""
+"""The grasping task: costs of 0 and 1, the same in every process, and errors for bad input."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.labels import Grid, Labels
 from pacbayes_control.robots.grasping.models import mujoco
 from pacbayes_control.robots.grasping.objects import Procedural
-from pacbayes_control.robots.grasping.policy import Network, Offsets
+from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.rollouts import conformance, evaluate
+from pacbayes_control.rollouts import Execution, Progress, conformance, evaluate
 from pacbayes_control.rollouts.conformance import check_task
 from pacbayes_control.rollouts.pools import ProcessPool
 from pacbayes_control.tasks.environments import Environments
@@ -34,7 +34,7 @@ from sizes import sized
 
 N, STREAM = 8, "tests of the task"
 GRID = Grid(places=2, angles=3)
-BLIND, SEEING = Grasping(), Grasping(Network(FakeEyes(), (6, 5)))
+BLIND, SEEING = Grasping(), Grasping(GraspNetwork(FakeEyes(), (6, 5)))
 EACH = pytest.mark.parametrize("task", [BLIND, SEEING], ids=["blind", "seeing"])
 
 
@@ -129,7 +129,7 @@ def test_policies_of_another_form_are_refused(task: Grasping, wrong: str):
     task.check_policies(good)
 
 
-# ---- the same whoever computes them -------------------------------------------------------------
+# ---- the same in every process ------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_policies_of_another_form_are_refused(task: Grasping, wrong: str):
 def test_threads_come_to_the_same_table(task: Grasping, workers: int):
     many, environments = policies(task, 6), objects(task)
     alone = evaluate(task, many, environments)
-    together = evaluate(task, many, environments, executor=workers)
+    together = evaluate(task, many, environments, execution=Execution(workers=workers))
     assert np.array_equal(alone.values, task.costs(many, environments))
     assert together.digests == alone.digests
     assert together.origin == alone.origin
@@ -173,7 +173,10 @@ def test_another_process_draws_the_same_objects_and_comes_to_the_same_costs():
             assert np.array_equal(costs, wanted[0])
             assert (digest, words) == wanted[1:]
             alone = evaluate(task, many, environments)
-            assert evaluate(task, many, environments, executor=pool).digests == alone.digests
+            assert (
+                evaluate(task, many, environments, execution=Execution(workers=pool)).digests
+                == alone.digests
+            )
     finally:
         pool.shutdown()
 
@@ -193,17 +196,22 @@ def test_an_evaluation_that_was_stopped_goes_on_where_it_was(tmp_path: Path, mon
         grasps.append(len(args[-1]))
         return endings(*args)
 
-    def stop(done: int, _: int) -> None:
-        if done > 20:
+    def stop(now: Progress) -> None:
+        if now.done > 20:
             raise Stopped
 
     monkeypatch.setattr(Simulator, "endings", counted)
     with pytest.raises(Stopped):
-        evaluate(BLIND, many, environments, progress=stop, out=tmp_path)
+        evaluate(BLIND, many, environments, execution=Execution(progress=stop, store=tmp_path))
     done = sum(grasps)
     assert 20 < done < N * 24
     told: list[int] = []
-    found = evaluate(BLIND, many, environments, progress=lambda n, _: told.append(n), out=tmp_path)
+    found = evaluate(
+        BLIND,
+        many,
+        environments,
+        execution=Execution(progress=lambda now: told.append(now.done), store=tmp_path),
+    )
     assert found.digests == wanted.digests
     assert 20 < told[0] <= done
     assert told[-1] == N * 24
@@ -221,9 +229,9 @@ OTHERS: dict[str, Callable[[Grasping], Grasping]] = {
     "friction": lambda t: replace(t, tabletop=Tabletop(friction=(0.5, 0.8))),
     "drop": lambda t: replace(t, tabletop=Tabletop(drop=Drop(roll=0.4))),
     "camera": lambda t: replace(t, tabletop=Tabletop(camera=Camera(height=0.7))),
-    "eyes": lambda t: replace(t, controller=Network(FakeEyes(seed=1), (6, 5))),
-    "layers": lambda t: replace(t, controller=Network(FakeEyes(), (7, 5))),
-    "head": lambda t: replace(t, controller=Network(FakeEyes(), (6, 5), "paper")),
+    "eyes": lambda t: replace(t, controller=GraspNetwork(FakeEyes(seed=1), (6, 5))),
+    "layers": lambda t: replace(t, controller=GraspNetwork(FakeEyes(), (7, 5))),
+    "head": lambda t: replace(t, controller=GraspNetwork(FakeEyes(), (6, 5), "paper")),
     "blind": lambda t: t.blind(),
     "surrogate": lambda t: replace(t, surrogate_cost=Surrogate("distance")),
     "labels": lambda t: replace(t, labels=labelled(t)),
@@ -245,7 +253,7 @@ def test_objects_of_other_distributions_are_other_objects(name: str):
 
 
 @pytest.mark.parametrize("name", ["arm", "eyes", "blind", "surrogate", "labels"])
-def test_objects_are_the_same_whoever_grasps_them(name: str):
+def test_objects_are_the_same_for_every_robot_and_policy(name: str):
     other = OTHERS[name](SEEING)
     assert objects(other).origin == objects(SEEING).origin
     assert objects(other, 2).digest() == objects(SEEING, 2).digest()
@@ -307,7 +315,7 @@ def test_what_cannot_be_trained_is_told_in_a_line():
         task.gradients(many, task.environments(16, stream=STREAM)[4:12])
     with pytest.raises(ValueError, match=r"^a network is trained on labelled objects: give the ta"):
         SEEING.gradients(many, objects(SEEING))
-    with pytest.raises(ValueError, match=r"^there is nothing to train in grasps relative to the"):
+    with pytest.raises(ValueError, match=r"^there is nothing to train in Offsets\(\)$"):
         BLIND.gradients(np.zeros((1, 3)), objects())
 
 

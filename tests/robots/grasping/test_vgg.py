@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pacbayes_control.robots.grasping.threads import one_thread
+from pacbayes_control.robots.grasping.extras import one_thread
 from pacbayes_control.robots.grasping.vgg import Vgg16
-from pacbayes_control.robots.grasping.weights import write_tensors
+from pacbayes_control.robots.grasping.weights import write_weights
 from sizes import sized
 
 # Table 1 of Simonyan and Zisserman, column D, and where torchvision has its convolutions.
@@ -34,7 +34,7 @@ def tensors():
 @pytest.fixture(scope="module")
 def folder(tensors, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vgg")
-    write_tensors(folder / "vgg16.safetensors", tensors)
+    write_weights(folder / "vgg16.safetensors", tensors)
     wrapped = {f"module.{name}": torch.from_numpy(array) for name, array in tensors.items()}
     wrapped["module.classifier.6.bias"] = torch.zeros(1000)
     torch.save({"state_dict": wrapped, "epoch": 90}, folder / "vgg16.pt")
@@ -143,11 +143,11 @@ def test_both_formats_give_the_same_features_and_digest(vgg, folder, images, fea
 @pytest.mark.slow
 def test_the_digest_tells_weights_apart_by_what_is_used_of_them(tensors, tmp_path, vgg):
     path = tmp_path / "vgg16.safetensors"
-    write_tensors(path, {**tensors, "classifier.0.bias": np.ones(4096)})
+    write_weights(path, {**tensors, "classifier.0.bias": np.ones(4096)})
     assert Vgg16(path).digest == vgg.digest
     bias = tensors["features.28.bias"].copy()
     bias[-1] = np.nextafter(bias[-1], np.float32(1))
-    write_tensors(path, {**tensors, "features.28.bias": bias})
+    write_weights(path, {**tensors, "features.28.bias": bias})
     assert Vgg16(path).digest != vgg.digest
 
 
@@ -164,11 +164,11 @@ def test_a_copy_in_another_process_is_cheap_to_send_and_sees_the_same(vgg, image
 @pytest.mark.slow
 def test_a_copy_refuses_a_file_that_has_changed_since(tensors, tmp_path):
     path = tmp_path / "vgg16.safetensors"
-    write_tensors(path, tensors)
+    write_weights(path, tensors)
     vgg = Vgg16(path)
     vgg.digest  # noqa: B018, asked for
     copy = pickle.loads(pickle.dumps(vgg))
-    write_tensors(path, {**tensors, "features.0.bias": np.zeros(64, np.float32)})
+    write_weights(path, {**tensors, "features.0.bias": np.zeros(64, np.float32)})
     with pytest.raises(ValueError, match=r"vgg16.safetensors is not what it was: .* restore"):
         copy.features(np.zeros((1, 3, 8, 8), np.float32))
 
@@ -176,14 +176,17 @@ def test_a_copy_refuses_a_file_that_has_changed_since(tensors, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"features.7.bias": None}, r"has no tensor features.7.bias \(128,\): give the weights"),
+        (
+            {"features.7.bias": None},
+            r"features.7.bias is missing, but vgg16 needs shape \(128,\) .*: give the weights",
+        ),
         (
             {"features.5.weight": np.zeros((128, 64, 1, 1), np.float32)},
-            r"features.5.weight has the shape \(128, 64, 1, 1\) .* wants \(128, 64, 3, 3\)",
+            r"features.5.weight is of shape \(128, 64, 1, 1\) .* needs shape \(128, 64, 3, 3\)",
         ),
         (
             {"features.0.bias": np.zeros(64, np.int8)},
-            r"features.0.bias has the shape \(64,\) and type int8, .* wants \(64,\) and float32",
+            r"features.0.bias is of shape \(64,\) and int8, .* needs shape \(64,\) and float32",
         ),
     ],
 )
@@ -191,7 +194,7 @@ def test_weights_of_another_network_are_refused_by_name(tensors, tmp_path, chang
     first = {name: array for name, array in tensors.items() if name.split(".")[1] in "0257"}
     changed = {**first, **changes}  # what comes after is not looked at
     kept = {name: array for name, array in changed.items() if array is not None}
-    write_tensors(tmp_path / "other.safetensors", kept)
+    write_weights(tmp_path / "other.safetensors", kept)
     with pytest.raises(ValueError, match=f"other.safetensors.*{words}"):
         Vgg16(tmp_path / "other.safetensors").features(np.zeros((1, 3, 8, 8), np.float32))
 
@@ -205,8 +208,8 @@ def test_weights_that_are_not_there_are_an_error_when_they_are_needed(tmp_path):
 @pytest.mark.parametrize(
     ("images", "words"),
     [
-        (np.zeros((3, 8, 8), np.float32), r"the shape \(3, 8, 8\): VGG16 takes \(n, 3, height"),
-        (np.zeros((1, 8, 8, 3), np.float32), r"the shape \(1, 8, 8, 3\): .* colours to axis 1"),
+        (np.zeros((3, 8, 8), np.float32), r"the shape \(3, 8, 8\): vgg16 takes \(n, 3, height"),
+        (np.zeros((1, 8, 8, 3), np.float32), r"the shape \(1, 8, 8, 3\): .* colours on axis 1"),
         (np.zeros((1, 3, 0, 8), np.float32), r"the shape \(1, 3, 0, 8\)"),
         (np.zeros((1, 3, 8, 8), np.uint8), "images are of type uint8: .* divide by 255"),
         (np.full((2, 3, 8, 8), 1.5), r"image 0 has the value 1.5 at \(0, 0, 0\), outside"),
@@ -234,6 +237,6 @@ def test_one_thread_is_given_up_after_use_and_after_an_error():
 
 def test_missing_torch_is_told_with_how_to_install_it(vgg, images, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    wanted = r'VGG16 needs torch, which is missing: pip install "pacbayes-control\[grasping\]"$'
+    wanted = r'vgg16 needs torch, which is missing: pip install "pacbayes-control\[grasping\]"$'
     with pytest.raises(ImportError, match=wanted):
         vgg.features(images)

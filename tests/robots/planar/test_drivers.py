@@ -449,23 +449,23 @@ def test_a_robot_whose_place_is_no_number_is_an_error_that_says_which(what: str,
         with pytest.raises(ValueError, match="in environment 1 under policy 70: ") as complaint:
             costs(np.zeros((100, 12)), emptied(task, 3))
         words = str(complaint.value)
-        assert words.startswith("the broken's place is no number")
+        assert words.startswith("the position of the broken is NaN or infinite")
         assert "\n" not in words
 
 
 @pytest.mark.slow
 def test_a_trajectory_without_a_place_is_an_error_too():
     task = Broken(row=0, column=0, constant=1, value=0.0)
-    with pytest.raises(ValueError, match="the broken's place is no number"):
+    with pytest.raises(ValueError, match="the position of the broken is NaN or infinite"):
         task.trajectory(np.zeros(12), emptied(task, 1), 0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_constant_that_is_no_number_is_not_rolled_out(value: float):
     task = Broken(value=value, constant=2, column=0)
-    with pytest.raises(ValueError, match=r"^constant 2 of the broken is no number$"):
+    with pytest.raises(ValueError, match=r"^constant 2 of the broken is NaN or infinite$"):
         task.costs(np.zeros((100, 12)), emptied(task, 3))
-    with pytest.raises(ValueError, match=r"^constant 2 of the broken is no number$"):
+    with pytest.raises(ValueError, match=r"^constant 2 of the broken is NaN or infinite$"):
         replace(task, row=0).trajectory(np.zeros(12), emptied(task, 1), 0)
 
 

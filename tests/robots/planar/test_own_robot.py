@@ -224,7 +224,8 @@ def test_a_robot_of_a_script_goes_to_other_processes(tmp_path: Path):
         "if __name__ == '__main__':\n"
         "    train = task.environments(200, stream='script')\n"
         "    with ProcessPoolExecutor(1) as executor:\n"
-        "        costs = pbc.evaluate(task, task.policies, train, executor=executor)\n"
+        "        how = pbc.Execution(executor)\n"
+        "        costs = pbc.evaluate(task, task.policies, train, execution=how)\n"
         "    print(json.dumps(costs.means.tolist()))\n"
     )
     (tmp_path / "mine.py").write_text(script)
@@ -325,7 +326,7 @@ class Motionless(Planar):
 
 @dataclass(frozen=True)
 class Vague(Bicycle):
-    """With a constant that is no number."""
+    """With a constant that is NaN."""
 
     @property
     def constants(self) -> tuple[float, ...]:
@@ -354,14 +355,16 @@ class Unheard(Bicycle):
     ("kind", "words"),
     [
         (Greedy, "reads a constant beyond the"),
-        (Bare, "reads a constant beyond the 0 that there are"),
+        (Bare, "reads a constant beyond the 0 of `constants`"),
         (Motionless, "has no move\\(state, control, draws, step, model\\)"),
-        (Vague, "constant .* of the vague is no number"),
+        (Vague, "constant .* of the vague is NaN or infinite"),
         (Short, "must return x, y, sine, cosine and a number of its own"),
         (Unheard, "name 'nowhere' is not defined"),
     ],
 )
-def test_a_rule_that_is_none_is_told_in_a_line_and_never_rolled_out(kind: type, words: str):
+def test_a_rule_that_does_not_compile_gives_one_line_and_is_never_rolled_out(
+    kind: type, words: str
+):
     task = kind()
     policies = np.zeros((2, task.controller.parameters))
     environments = task.environments(3, "none")

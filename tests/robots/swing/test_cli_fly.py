@@ -1,4 +1,4 @@
-"""`pbc swing fly` as users meet it: flights, rehearsed failures, signals, and bad input."""
+"""`pbc swing fly`: flights, rehearsed faults, signals, and bad input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from pacbayes_control.robots.swing import Net, Swing
 from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.clock import VirtualClock
 from pacbayes_control.robots.swing.flight.faults import Fault
-from pacbayes_control.robots.swing.flight.fields import read_obstacles
+from pacbayes_control.robots.swing.flight.obstacles import read_obstacles
+from pacbayes_control.robots.swing.flight.world import WorldSetup
 from polling import wait_until
 
 Result = subprocess.CompletedProcess[str]
@@ -61,7 +62,7 @@ def answer(result: Result, path: Path, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_simulated_flights_are_logged_and_weighed(quick: Pbc, run: Path, tmp_path: Path):
+def test_simulated_flights_are_logged_and_counted(quick: Pbc, run: Path, tmp_path: Path):
     arguments = ("swing", "fly", "swing", "--virtual", "--json", "r.json")
     result = quick(*arguments, "--flights", 3)
     record = answer(result, tmp_path / "r.json")
@@ -84,7 +85,7 @@ def test_simulated_flights_are_logged_and_weighed(quick: Pbc, run: Path, tmp_pat
     assert "outcomes          4" in same.stdout
 
 
-def test_a_rehearsed_fault_is_told_and_not_counted(quick: Pbc, run: Path, tmp_path: Path):
+def test_a_rehearsed_fault_is_shown_and_not_counted(quick: Pbc, run: Path, tmp_path: Path):
     result = quick(
         "swing",
         "fly",
@@ -103,7 +104,7 @@ def test_a_rehearsed_fault_is_told_and_not_counted(quick: Pbc, run: Path, tmp_pa
     assert flight["landing_acknowledged"]
     assert record["monitor"] is None
     assert "rehearsals" in result.stdout
-    assert "no outcome to weigh yet" in result.stdout
+    assert "no outcome to test yet" in result.stdout
 
 
 def test_obstacles_from_a_file_count_once(quick: Pbc, run: Path, room: Path):
@@ -132,8 +133,8 @@ def start(run: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def told(folder: Path, what: str) -> list[dict[str, Any]]:
-    """What the world says it received, or saw, in the first flight."""
+def recorded(folder: Path, what: str) -> list[dict[str, Any]]:
+    """Entries of the world's record of the first flight."""
     record = read_record(folder / "flight-0001.world")
     return [entry for entry in record if entry["what"] == what]
 
@@ -149,7 +150,7 @@ def struck_in_flight(run: Path, number: signal.Signals) -> tuple[Path, int, str,
     """
     folder = run.with_name(f"flights-{len(list(run.parent.iterdir()))}")
     process = start(run, "--flights", "3", "--out", str(folder))
-    wait_until(lambda: told(folder, "steer") or process.poll() is not None, 120)
+    wait_until(lambda: recorded(folder, "steer") or process.poll() is not None, 120)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)  # as Ctrl-C does, to all in the foreground
     out, err = process.communicate(timeout=120)
@@ -168,7 +169,7 @@ def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Sig
     assert f"failure, {number.name} was received" in out
     assert "Flight 2" not in out
     assert "Traceback" not in err
-    wait_until(lambda: told(folder, "land") and told(folder, "on the ground"))
+    wait_until(lambda: recorded(folder, "land") and recorded(folder, "on the ground"))
     assert (summary(folder)["end"], summary(folder)["cost"]) == ("terminated", 1)
     assert (folder / "outcomes.csv").read_text().splitlines()[1].startswith("1,1,terminated,")
 
@@ -176,7 +177,7 @@ def test_a_process_that_is_told_to_end_lands_first(run: Path, number: signal.Sig
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_landed_by_its_keeper(run: Path, quick: Pbc):
     folder, *_ = struck_in_flight(run, signal.SIGKILL)
-    wait_until(lambda: told(folder, "land") and told(folder, "on the ground"))
+    wait_until(lambda: recorded(folder, "land") and recorded(folder, "on the ground"))
     assert summary(folder)["state"] == "in flight"
     result = quick("swing", "fly", run, "--virtual", "--out", folder)  # which finds what was left
     assert result.returncode == 0, result.stderr
@@ -214,34 +215,37 @@ REAL = ("--drone", ADDRESS, "--tracker", "udp://127.0.0.1:5005")
     ("arguments", "words"),
     [
         (("--fault", "meteor@2"), "fault 'meteor' is unknown: choose from tracker-silent"),
-        (("--fault", "wind"), "does not say when"),
+        (("--fault", "wind"), "needs a time: give seconds"),
         (("--fault", "killed@2", "--virtual"), "needs real processes: leave out --virtual"),
         (("--fault", "wind@2", *REAL), "--fault is for simulated flights"),
         (("--virtual", *REAL), "--virtual is for simulated flights"),
         (("--pitch", "40"), "--pitch is for a real drone"),
         (("--yes",), "--yes is for real flights"),
-        (("--drone", "swing"), "'swing' is no Bluetooth address"),
+        (("--drone", "swing"), "'swing' is not a Bluetooth address"),
         (("--drone", ADDRESS), "a real drone needs a real tracker"),
         (REAL[2:], "a real tracker does not see a simulated drone"),
-        (("--drone", ADDRESS, "--tracker", "vicon"), "'vicon' is no address of a tracker"),
+        (("--drone", ADDRESS, "--tracker", "vicon"), "'vicon' is not the address of a tracker"),
         (REAL, "give --obstacles FILE"),
-        (("--seed", "3", *REAL), "--seed is for simulated flights: nobody may know"),
+        (
+            ("--seed", "3", *REAL),
+            "--seed is for simulated flights: the draw of a real one must be unpredictable",
+        ),
         (
             (*REAL, "--obstacles", "few.csv"),
-            "few.csv: the cylinders are 1, and 3 to 6 were certified",
+            "few.csv: there are 1 cylinders, and 3 to 6 were certified",
         ),
         (("--draw", "next.csv", "--seed", "3"), "--seed has no effect with --draw"),
         (("--draw", "next.csv", "--virtual"), "--virtual has no effect with --draw"),
-        (("--draw", "room.csv"), "room.csv is there already"),
+        (("--draw", "room.csv"), "room.csv exists already"),
         (("--draw", "swing.flights/next.csv"), "where the flights are kept"),
         (("--draw", "nowhere/next.csv"), "there is no folder nowhere"),
-        (("--flights", "2", "--obstacles", "room.csv"), "every flight needs an environment of its"),
+        (("--flights", "2", "--obstacles", "room.csv"), "every flight needs its own environment"),
         (
             ("--flights", "2", "--obstacles", "room.csv", "--obstacles", "room.csv"),
             "room.csv has the obstacles of room.csv",
         ),
         (("--obstacles", "none.csv"), "there is no file none.csv"),
-        (("--obstacles", "bad.csv"), "columns x, y and radius"),
+        (("--obstacles", "bad.csv"), "no column radius; obstacles have x, y, radius in m"),
         (("--obstacles", "start.csv"), "stands where the drone starts"),
         (("--obstacles", "outside.csv"), "is outside the net"),
         (("--out", "swing/inside"), "is the run, or lies in it"),
@@ -266,14 +270,14 @@ def test_wrong_input_is_one_clear_line(
     assert words in complaint(quick("swing", "fly", run, *arguments))
 
 
-def test_a_real_flight_asks_somebody(
+def test_a_real_flight_needs_an_operator(
     quick: Pbc, run: Path, room: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pacbayes_control.robots.swing.flight.parrot.pyparrot_swing", lambda: None)
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115 - closed below
     words = complaint(quick("swing", "fly", run, *REAL, "--obstacles", room))
     sys.stdin.close()
-    assert "waits for an operator: use a terminal, or say --yes" in words
+    assert "waits for an operator: use a terminal, or give --yes" in words
 
 
 def test_the_question_says_what_will_be_flown(
@@ -287,7 +291,7 @@ def test_the_question_says_what_will_be_flown(
 
     monkeypatch.setattr("pacbayes_control.robots.swing.flight.parrot.pyparrot_swing", lambda: None)
     monkeypatch.setattr(
-        "pacbayes_control.robots.swing.flying.sys.stdin.isatty", lambda: True, raising=False
+        "pacbayes_control.robots.swing.flight.session.sys.stdin.isatty", lambda: True, raising=False
     )
     monkeypatch.setattr("typer.confirm", confirm)
     quick("swing", "fly", run, *REAL, "--obstacles", room, "--pitch", "43")
@@ -301,10 +305,11 @@ def virtually(monkeypatch: pytest.MonkeyPatch, room: Path, *faults: str) -> None
     """Have real flights take place in a simulated world."""
     task = Swing()
     place = stages.place_of(task, read_obstacles(room, task))
+    parsed = tuple(Fault.parse(text) for text in faults)
 
     @contextmanager
     def real_stage(*_: object) -> Iterator[stages.Stage]:
-        yield stages.virtual_stage(place, faults=[Fault.parse(text) for text in faults])
+        yield stages.virtual_stage(WorldSetup(place, faults=parsed))
 
     monkeypatch.setattr("pacbayes_control.robots.swing.flight.parrot.pyparrot_swing", lambda: None)
     monkeypatch.setattr(stages, "real_stage", real_stage)
@@ -328,7 +333,7 @@ def test_no_real_flight_follows_one_that_a_fault_has_ended(
     assert kept["hardware"]["tracker"] == "udp://127.0.0.1:5005"
 
 
-def test_an_environment_is_drawn_for_somebody_to_set_up(
+def test_an_environment_is_drawn_to_be_set_up(
     quick: Pbc, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     first, again, after = (tmp_path / f"{name}.csv" for name in ("first", "again", "after"))
@@ -338,7 +343,7 @@ def test_an_environment_is_drawn_for_somebody_to_set_up(
     assert told["trial"] == 1
     assert 3 <= len(told["obstacles"]) <= 6
     quick("swing", "fly", run, "--draw", again)
-    assert again.read_text() == first.read_text()  # nobody draws until it suits
+    assert again.read_text() == first.read_text()  # the draw cannot be repeated
     virtually(monkeypatch, first)
     result = quick("swing", "fly", run, *REAL, "--yes", "--obstacles", first)
     assert "Flight 1" in result.stdout, result.stderr
@@ -352,7 +357,7 @@ def test_an_environment_is_drawn_for_somebody_to_set_up(
     ("task", "words"),
     [
         (Swing(range_noise=0.1), "certified with a range noise of 0.1"),
-        (Swing(arena=Net(length=150.0)), "the net reaches 150 m, and real flights stay within 100"),
+        (Swing(arena=Net(length=150.0)), "the net reaches 150 m, and real ones at most 100 m"),
         (Swing(steps=700), "flights take 70 s, and real ones at most 60 s"),
     ],
     ids=["noise", "net", "steps"],
@@ -385,4 +390,4 @@ def test_a_real_flight_without_a_tracker_stays_on_the_ground(
     result = quick("swing", "fly", run, *arguments, "--obstacles", room)
     assert result.returncode == 1, result.stderr
     assert "no trial, 0 frames of the tracker in 3 s" in result.stdout
-    assert "no outcome to weigh yet" in result.stdout
+    assert "no outcome to test yet" in result.stdout

@@ -1,4 +1,4 @@
-"""`pbc identify`: what it prints, what it writes, and how it fails."""
+"""`pbc swing identify`: its output, its files, and its errors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ import numpy as np
 import pytest
 
 from commands import complaint
-from pacbayes_control.robots.swing.identification.identified import Identified
-from pacbayes_control.robots.swing.identification.logs import (
-    FlightLog,
-    excitation,
-    read_log,
-    synthetic_log,
-    write_log,
-)
-from pacbayes_control.robots.swing.identification.swing import identify
+from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
+from pacbayes_control.robots.swing.identification.logs import FlightLog, read_log, write_log
+from pacbayes_control.robots.swing.identification.swing import identify_swing
+from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone, excitation
 from pacbayes_control.robots.swing.identification_pictures import draw_identified
 
 Result = subprocess.CompletedProcess[str]
@@ -34,7 +29,7 @@ HEADER = "time,yaw_percent,x,y,yaw\n"
 @pytest.fixture
 def log(tmp_path: Path) -> FlightLog:
     """A minute at 10 Hz, in log.csv, of the folder that the commands are run in."""
-    write_log(synthetic_log(rate=10), tmp_path / "log.csv")
+    write_log(SyntheticDrone(rate=10).log(), tmp_path / "log.csv")
     return read_log(tmp_path / "log.csv")
 
 
@@ -52,31 +47,31 @@ def test_a_newcomer_has_an_example_and_identifies_it(pbc: Pbc, quick: Pbc, tmp_p
     assert record["k_p"]["value"] == pytest.approx(0.4, rel=0.02)
     assert record["speed"]["value"] == pytest.approx(2.0, rel=0.01)
     assert record["latency"]["value"] == pytest.approx(0.08, abs=0.01)
-    assert Identified.from_record(record).fits
+    assert IdentifiedModel.from_record(record).fits
 
 
 def test_the_json_is_what_python_finds(quick: Pbc, log: FlightLog):
     result = quick("swing", "identify", "log.csv", "--json", "-", "--confidence", "0.9")
     assert result.returncode == 0
-    assert json.loads(result.stdout) == identify([log], 0.9).to_dict()
+    assert json.loads(result.stdout) == identify_swing([log], 0.9).to_dict()
     assert "k_u" in result.stderr
     assert "confidence 90 %" in result.stderr
 
 
 def test_several_logs_are_fitted_together(quick: Pbc, log: FlightLog, tmp_path: Path):
-    write_log(synthetic_log(rate=10, seed=1, offset=-0.5), tmp_path / "two.csv")
+    write_log(SyntheticDrone(rate=10, offset=-0.5).log(seed=1), tmp_path / "two.csv")
     result = quick("swing", "identify", "log.csv", "two.csv", "--json", "j.json")
     assert result.returncode == 0
     assert "of 2 logs" in result.stdout
     both = json.loads((tmp_path / "j.json").read_text())
     assert both["samples"] > 1.9 * len(log.time) * 0.95
-    one = identify([log])
+    one = identify_swing([log])
     assert both["k_u"]["high"] - both["k_u"]["low"] < 0.85 * 2 * one.k_u.margin
 
 
 @pytest.mark.slow
 def test_the_picture_is_the_same_for_the_same_logs(quick: Pbc, log: FlightLog, tmp_path: Path):
-    found = identify([log])
+    found = identify_swing([log])
     for suffix, first in {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}.items():
         by_command, by_hand = tmp_path / f"fit.{suffix}", tmp_path / f"again.{suffix}"
         assert quick("swing", "identify", "log.csv", "--plot", by_command).returncode == 0
@@ -88,7 +83,7 @@ def test_the_picture_is_the_same_for_the_same_logs(quick: Pbc, log: FlightLog, t
 
 
 def test_a_model_that_does_not_fit_is_exit_code_1_and_still_written(quick: Pbc, tmp_path: Path):
-    log = synthetic_log()
+    log = SyntheticDrone().log()
     write_log(replace(log, x=log.y, y=-log.x), tmp_path / "log.csv")
     result = quick("swing", "identify", "log.csv", "--json", "j.json", "--plot", "p.svg")
     assert result.returncode == 1
@@ -102,7 +97,7 @@ def test_a_model_that_does_not_fit_is_exit_code_1_and_still_written(quick: Pbc, 
 
 
 def test_a_fit_from_a_file_cannot_be_drawn(log: FlightLog, tmp_path: Path):
-    found = Identified.from_record(identify([log]).to_dict())
+    found = IdentifiedModel.from_record(identify_swing([log]).to_dict())
     with pytest.raises(ValueError, match="has no residuals to draw"):
         draw_identified(found, tmp_path / "p.svg")
 
@@ -112,7 +107,7 @@ def test_a_fit_from_a_file_cannot_be_drawn(log: FlightLog, tmp_path: Path):
 
 def rows(column: str = "", line: int = 0, cell: str = "", skipped: range = range(0)) -> str:
     """A log of 10 s as text, but for one cell or some rows; lines count from 1, the header's."""
-    good = synthetic_log(excitation("chirp", 10.0), rate=10, dropped=0.0)
+    good = SyntheticDrone(rate=10, dropped=0.0).log(excitation("chirp", 10.0))
     lines = [HEADER.strip()]
     for i in range(len(good.time)):
         values = {name: f"{getattr(good, name)[i]:.4f}" for name in HEADER.strip().split(",")}
@@ -127,7 +122,7 @@ BAD_LOGS = {
     "empty": ("", "log.csv has no rows: it is empty"),
     "header": (HEADER, "0 rows are too few"),
     "columns": ("t,yaw\n0,0\n", "no column time, yaw_percent, x, y; a log has"),
-    "text": (rows("yaw_percent", 9, "left"), "log.csv, line 9: 'left' is no number"),
+    "text": (rows("yaw_percent", 9, "left"), "log.csv, line 9: 'left' is not a number"),
     "NaN": (rows("time", 9, "nan"), "log.csv, line 9: time is nan"),
     "infinite": (rows("yaw_percent", 9, "-inf"), "log.csv, line 9: yaw_percent is -inf"),
     "order": (rows("time", 9, "0.2"), "log.csv, line 9: time goes from 0.59"),
@@ -149,19 +144,19 @@ def test_a_bad_log_is_one_line_and_exit_code_2(quick: Pbc, tmp_path: Path, kind:
 
 
 def changed(**columns: Callable[[FlightLog], np.ndarray]) -> FlightLog:
-    log = synthetic_log(rate=10)
+    log = SyntheticDrone(rate=10).log()
     return replace(log, **{name: change(log) for name, change in columns.items()})
 
 
 BAD_FLIGHTS = {
     "constant": (
-        lambda: synthetic_log(excitation("constant", 20.0)),
+        lambda: SyntheticDrone().log(excitation("constant", 20.0)),
         "log.csv: the command never changes, so k_p cannot be identified: add a log with a "
         "sinusoid or a chirp",
     ),
-    "sign": (lambda: synthetic_log(k_u=-3.0), "yaw turns against the command (k_u = -3"),
+    "sign": (lambda: SyntheticDrone(k_u=-3.0).log(), "yaw turns against the command (k_u = -3"),
     "degrees": (
-        lambda: synthetic_log(excitation(amplitude=3), k_u=3 * 180 / math.pi, offset=0.0),
+        lambda: SyntheticDrone(k_u=3 * 180 / math.pi, offset=0.0).log(excitation(amplitude=3)),
         "multiply them by π/180",
     ),
     "unrelated": (
@@ -212,8 +207,8 @@ def test_a_file_that_is_no_text_is_refused(quick: Pbc, tmp_path: Path):
 
 
 def test_commands_as_fractions_are_told_so(quick, tmp_path: Path):
-    log = synthetic_log()
+    log = SyntheticDrone().log()
     write_log(replace(log, yaw_percent=log.yaw_percent / 100), tmp_path / "log.csv")
     words = complaint(quick("swing", "identify", "log.csv"))
     assert words.startswith("pbc: yaw_percent reaches only 0.25")
-    assert "multiply them by 100" in words
+    assert "multiply fractions by 100" in words

@@ -12,13 +12,14 @@ import pytest
 from pacbayes_control.robots.swing import DrawnGains, Swing, WorstGains, experiment
 from pacbayes_control.robots.swing.experiment import (
     ENVIRONMENTS,
+    GAINS,
     PAPER,
     Flown,
     certificates,
     tasks,
     to_dict,
 )
-from pacbayes_control.robots.swing.recipe import GAINS
+from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.verify import verify
 from sizes import sized
 
@@ -156,9 +157,9 @@ def test_a_drone_much_slower_to_turn_than_its_model_is_found_out(
 ):
     """Flights that break the promise: the monitor must be able to say so."""
     monkeypatch.setitem(experiment.PAPER, "flights", 15)
-    honest = experiment.physics_of
+    honest = stages.physics_of
     slow = lambda task: replace(honest(task), k_p=0.03)  # noqa: E731
-    monkeypatch.setattr(experiment, "physics_of", slow)
+    monkeypatch.setattr(stages, "physics_of", slow)
     again = experiment.swing(1, TEST, 0, tmp_path / "flights")
     assert again.successes < 12
     assert again.report.verdict.startswith("violated")

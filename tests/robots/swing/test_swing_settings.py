@@ -18,7 +18,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import CommonRadius, ObstacleField
 from pacbayes_control.robots.swing import DrawnGains, Net, WorstGains
-from pacbayes_control.robots.swing.recipe import recorded_swing
+from pacbayes_control.robots.swing.fitted import recorded_swing
 from pacbayes_control.tasks import FunctionTask
 from pacbayes_control.tasks.registry import recorded_environments, recorded_task
 
@@ -206,14 +206,15 @@ def tampered(what: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("what", TAMPERED)
 def test_a_record_of_no_drone_is_told_in_one_line(what: str):
-    with pytest.raises(ValueError, match=r"^the record describes no Swing: [^\n]+$") as complaint:
+    words = r"^the record does not describe a Swing: [^\n]+$"
+    with pytest.raises(ValueError, match=words) as complaint:
         Swing.from_settings(tampered(what))
     assert len(str(complaint.value)) < 1000
 
 
 @pytest.mark.parametrize("record", [None, 5, "swing", [], [[1]], {}, {1: 2}], ids=repr)
 def test_what_is_no_record_at_all_is_told_in_one_line(record: Any):
-    with pytest.raises(ValueError, match=r"^the record describes no Swing: [^\n]+$"):
+    with pytest.raises(ValueError, match=r"^the record does not describe a Swing: [^\n]+$"):
         Swing.from_settings(record)
 
 
@@ -229,7 +230,7 @@ def with_origin(run: pbc.Run, **changes: Any) -> pbc.Run:
     """The same of another origin, as somebody might write it."""
     origin = {**run.costs.origin, **changes}
     origin = {name: value for name, value in origin.items() if value is not ABSENT}
-    costs = Costs(run.costs.values, run.costs.names, origin, run.costs.parameters)
+    costs = Costs(run.costs.values, run.costs.names, origin, parameters=run.costs.parameters)
     return pbc.Run(run.certificate, costs, run.prior, run.posterior)
 
 

@@ -16,6 +16,8 @@ from commands import complaint
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--environments", 20, "--test-environments", 20, "--out", "run")
 QUICK = ("--steps", 3, "--draws", 10)
+SHARED = ("--set", "shared_draws=true", "--set", "objective=pinsker")
+SPLIT = ("--set", "share=0.5", "--set", "prior_steps=2")
 
 
 def certificate(tmp_path: Path) -> dict:
@@ -28,16 +30,27 @@ def certificate(tmp_path: Path) -> dict:
     [
         (("--policy", "linear", *QUICK), {"method": "kl", "parameters": 10, "draws": 10}),
         (
-            ("--policy", "linear", *QUICK, "--shared-draws", "--objective", "pinsker"),
+            (
+                "--policy",
+                "linear",
+                *QUICK,
+                "--set",
+                "shared_draws=true",
+                "--set",
+                "objective=pinsker",
+            ),
             {"shared_draws": True, "objective": "pinsker"},
         ),
-        (("--policy", "linear", "--steps", 2, "--draws", 5, "--family"), {"method": "kl"}),
+        (
+            ("--policy", "linear", "--steps", 2, "--draws", 5, "--set", "family=true"),
+            {"method": "kl"},
+        ),
         (
             ("--policy", "linear", "--certify", "draw", "--steps", 3),
             {"method": "single-draw", "policy": 0},
         ),
         (
-            ("--policy", "linear", "--prior", "split", "--share", 0.5, "--prior-steps", 2, *QUICK),
+            ("--policy", "linear", "--prior", "split", *SPLIT, *QUICK),
             {"environments": 10, "set_aside": 10},
         ),
         (("--policy", "linear", "--prior", "imitation", *QUICK), {"parameters": 10}),
@@ -112,21 +125,30 @@ def test_a_prior_can_be_learnt_kept_and_used(quick: Pbc, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--policy", "quadratic"), "policy 'quadratic' is unknown: choose from grid, linear"),
-        (("--policy", "network", "--prior", "paper"), "paper's prior is over linear policies"),
+        (("--policy", "quadratic"), "'quadratic' is not one of 'grid', 'linear'"),
+        (
+            ("--policy", "network", "--prior", "paper"),
+            "there is no prior 'paper': choose elsewh",
+        ),
         (("--policy", "linear", "--prior", "nowhere.json"), "nowhere.json"),
-        (("--policy", "linear", "--sampling-delta", 0.01), "overspends"),
-        (("--policy", "linear", "--sampling-delta", 0.5), "overspends"),
+        (("--policy", "linear", "--set", "sampling_delta=0.01"), "overspends"),
+        (("--policy", "linear", "--set", "sampling_delta=0.5"), "overspends"),
         (("--policy", "linear", "--method", "occam"), "method 'occam' is unknown"),
-        (("--policy", "linear", "--certify", "mean"), "'mean' cannot be certified"),
-        (("--policy", "linear", "--prior", "split", "--share", 1.0), "leaves one part empty"),
-        (("--policy", "linear", "--estimator", "guess"), "estimator 'guess' is unknown"),
+        (
+            ("--policy", "linear", "--certify", "mean"),
+            "'mean' is not one of 'posterior', 'draw'",
+        ),
+        (("--policy", "linear", "--prior", "split", "--set", "share=1"), "leaves one part empty"),
+        (("--policy", "linear", "--set", "estimator=guess"), "estimator = 'guess' must be"),
         (("--policy", "linear", "--wheel-slip", 2.0), "must be a number from 0 to 0.25"),
-        (("--policy", "linear", "--share", 0.5), "--share is for --prior split"),
-        (("--policy", "linear", "--candidates", 3), "--candidates is for --certify one"),
-        (("--draws", 3), "--draws is for --policy linear or network"),
-        (("--family",), "--family is for --policy linear or network"),
-        (("--prior", "elsewhere"), "is for --policy linear or network"),
+        (("--policy", "linear", "--set", "share=0.5"), "share is for prior = split"),
+        (("--policy", "linear", "--set", "candidates=3"), "candidates is for certify = one"),
+        (("--draws", 3), "draws is for continuous policies"),
+        (("--set", "family=true"), "family is for continuous policies"),
+        (
+            ("--prior", "elsewhere"),
+            "there is no prior elsewhere: over listed policies",
+        ),
     ],
 )
 def test_bad_input_gets_one_clear_line(quick: Pbc, tmp_path: Path, options: tuple, message: str):

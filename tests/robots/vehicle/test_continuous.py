@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacbayes_control.learn.search import Settings
+from pacbayes_control.learn import Plan, SearchSettings
 from pacbayes_control.robots.vehicle import continuous as module
 from pacbayes_control.robots.vehicle.continuous import continuous, to_dict
 from sizes import sized
 
-STEPS = Settings(steps=2, pairs=sized(8, full=32))
+STEPS = SearchSettings(steps=2, pairs=sized(8, full=32))
 DRAWS, TEST_ENVIRONMENTS = sized(200, full=3000), sized(400, full=1000)
 KEYS = {"setting", "environments", "bound", "bound_std", "true_cost", "paper_bound"}
 
@@ -21,13 +21,17 @@ KEYS = {"setting", "environments", "bound", "bound_std", "true_cost", "paper_bou
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of a few steps, certified with few draws."""
-    few = {"settings": STEPS, "draws": DRAWS}
-    brief = [
-        (name, n, replace(recipe, prior_steps=2, **few))
-        for name, n, recipe in module.SETTINGS
-        if n == 100 or name == "split"
+    few = {"search": STEPS, "draws": DRAWS}
+
+    def brief(plan: Plan) -> Plan:
+        if plan.prior == "split":
+            plan = replace(plan, prior_steps=2)
+        return replace(plan, **few) if plan.certify == "posterior" else plan
+
+    settings = [
+        (name, n, brief(plan)) for name, n, plan in module.SETTINGS if n == 100 or name == "split"
     ]
-    monkeypatch.setattr(module, "SETTINGS", tuple(brief))
+    monkeypatch.setattr(module, "SETTINGS", tuple(settings))
     monkeypatch.setattr(module, "_PAPER", replace(module._PAPER, **few))
     monkeypatch.setattr(module, "BETTER_PRIOR_STEPS", 2)
     monkeypatch.setattr(module, "REPEATS", {100: 1, 1000: 1})

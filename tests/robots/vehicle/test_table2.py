@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from itertools import pairwise
 
 import numpy as np
@@ -20,12 +20,11 @@ from pacbayes_control.robots.vehicle.table2 import (
     SHIFTED,
     SIZES,
     TRAINING,
-    Row,
+    Table2Row,
     ball,
-    rollouts_of,
     table2,
-    to_dicts,
 )
+from pacbayes_control.rollouts import Execution
 from sizes import FULL, sized
 
 METHODS = ("robust", "train", "test")
@@ -39,10 +38,10 @@ PUBLISHED = {  # N: bound and true cost of each method, as the paper prints them
     10000: {"robust": (0.185, 0.080), "train": (0.066, 0.056), "test": (0.096, 0.083)},
 }
 
-Rows = dict[tuple[int, str], Row]
+Rows = dict[tuple[int, str], Table2Row]
 
 
-def by_name(rows: list[Row]) -> Rows:
+def by_name(rows: list[Table2Row]) -> Rows:
     return {(row.environments, row.method): row for row in rows}
 
 
@@ -91,12 +90,12 @@ def test_there_is_a_row_for_every_size_and_setting(rows: Rows):
 
 def test_rows_become_plain_records_with_the_fields_of_the_contract(rows: Rows):
     contract = {"environments", "method", "bound", "true_cost", "paper_bound", "paper_true_cost"}
-    records = to_dicts(list(rows.values()))
+    records = [asdict(row) for row in rows.values()]
     for record, row in zip(records, rows.values(), strict=True):
         assert record.keys() >= contract
-        assert set(record) == {field.name for field in fields(Row)}
+        assert set(record) == {field.name for field in fields(Table2Row)}
         assert {type(value) for value in record.values()} == {int, float, str}
-        assert Row(**record) == row  # pyright: ignore[reportArgumentType]
+        assert Table2Row(**record) == row  # pyright: ignore[reportArgumentType]
 
 
 def test_smaller_sets_are_drawn_more_often(rows: Rows):
@@ -209,9 +208,9 @@ def test_more_draws_add_to_those_before():
 @pytest.mark.usefixtures("small")
 def test_progress_counts_every_rollout_up_to_what_was_said():
     calls: list[tuple[int, int]] = []
-    table2(2, 1100, seed=0, progress=lambda done, total: calls.append((done, total)))
-    total = rollouts_of(2, 1100)
-    assert total == 2 * (1100 + 2 * 100) * 50
+    how = Execution(progress=lambda now: calls.append((now.done, now.total)))
+    table2(2, 1100, seed=0, execution=how)
+    total = 2 * (1100 + 2 * 100) * 50
     done = [count for count, _ in calls]
     assert {in_all for _, in_all in calls} == {total}
     assert np.all(np.diff(done) > 0)

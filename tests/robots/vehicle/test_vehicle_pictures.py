@@ -12,7 +12,7 @@ from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.planar.pictures import draw_rollouts, draw_scene, view_of
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.robots.vehicle.pictures import draw_gains, draw_table1
-from pacbayes_control.robots.vehicle.table1 import Row
+from pacbayes_control.robots.vehicle.table1 import Table1Row
 from pacbayes_control.rollouts import evaluate
 
 
@@ -36,7 +36,7 @@ def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path):
 
 def test_the_table_is_drawn_with_text_that_can_be_read(tmp_path: Path):
     rows = [
-        Row(n, method, 0.178, 0.087, **over_draws([0.1, 0.3], [0.08, 0.08]))
+        Table1Row(n, method, 0.178, 0.087, **over_draws([0.1, 0.3], [0.08, 0.08]))
         for n in (100, 1000)
         for method in ("paper", "kl", "occam")
     ]

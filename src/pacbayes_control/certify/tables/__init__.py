@@ -1,1 +1,1 @@
-"""Reading the tables that people bring, where a cell that is misread would void a certificate."""
+"""Reading tables from files; a cell that is not clear is an error."""

@@ -1,13 +1,11 @@
-"""Reading costs, priors and policies from files, as an engineer with a test campaign has them.
+"""Reading costs, priors and policies from the files of a test campaign.
 
-A row that is no environment, counted as one, makes a certificate wrong: what is not plainly a cost,
-a name or a prior is refused, and what was recognised is told.
+If a row that is not an environment were counted as one, the certificate would be wrong. A cell that
+is not clearly a cost, a name or a prior is refused, and the reading is reported in words.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.costs import Costs, check_names, prior_for, prior_over, read_npy
+from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.tables.costs import CostTable, read_table
+from pacbayes_control.certify.files import existing_file, has_type, hash_file, read_json, read_npy
+from pacbayes_control.certify.priors import prior_for, prior_over
+from pacbayes_control.certify.tables.costs import RawTable, read_table
 from pacbayes_control.certify.tables.sheets import SPREADSHEETS, read_sheet
 from pacbayes_control.certify.text import printable, quoted
 
-TEXT = (".csv", ".tsv", *SPREADSHEETS)  # of the last, the error says how to save them as CSV
-FEW = 3  # rows with fractions that a table of 0 and 1 has if they are a header or summaries
-SHOWN = 12  # names of policies that are told
+TEXT = (".csv", ".tsv", *SPREADSHEETS)  # for a spreadsheet, the error says how to save it as CSV
+FEW = 3  # rows with fractions in a table of 0 and 1 that may be a header or summaries
+SHOWN = 12  # names of policies that the reading lists
 
 
 @dataclass(frozen=True)
-class Campaign:
-    """Costs from a file, the prior where the file has one, and how the file was read."""
+class CostTable:
+    """Costs from a file, the prior if the file has one, and how the file was read, in words."""
 
     costs: Costs
     prior: Categorical | None
@@ -38,65 +38,68 @@ class Campaign:
 
 def read_campaign(
     path: str | Path, *, header: bool | None = None, graded: bool = False
-) -> Campaign:
+) -> CostTable:
     """Read costs from `.npy`, `.npz`, `.csv` or `.tsv`.
 
     `.npz`: arrays `costs`, and optionally `prior`, `policies` (names) and `sites` (names of the
-    environments). `.csv`: one row an environment and one column a policy; optionally a header with
-    the policies' names, a first column with the environments', and in that case a row named
+    environments). `.csv`: one row for each environment and one column for each policy; optionally a
+    header with the policies' names, a first column with the environments', and then a row named
     `prior`. Cells are numbers in [0, 1], or pass and fail. Separators are commas, semicolons (then
     with decimal commas too), tabs or bars.
 
     Args:
         path: the file.
-        header: whether the first line of a `.csv` is a header; None to decide where that is clear,
-            and to refuse the file where it is not.
-        graded: a few rows with fractions in a table of 0 and 1 are environments; they are taken
-            for a header or a summary, and refused, otherwise.
-
+        header: whether the first line of a `.csv` is a header; by default this is recognised, and
+            the file is refused if it is not clear.
+        graded: accept a few rows with fractions in a table of 0 and 1 as environments; by default
+            they are refused, as they may be a header or a summary.
     """
-    path = _existing(path)
+    path = existing_file(path)
     suffix = path.suffix.lower()
     if suffix in TEXT:
         table = read_table(path, header)
     elif header is not None:
         raise ValueError(f"{path.name}: only .csv and .tsv files have a header")
     elif suffix == ".npy":
-        table = CostTable(_load(path), [], [], None, "an array")
+        table = RawTable(read_npy(path), [], [], None, "an array")
     elif suffix == ".npz":
         table = _read_npz(path)
     else:
         raise ValueError(f"{path.name}: costs are read from .npy, .npz, .csv or .tsv files")
     options = {"header": header, "graded": graded or None}
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {option: value for option, value in options.items() if value is not None}
     name = " ".join(printable(path.name).split())
     origin = {
         "file": name,
-        "sha256": _sha256(path),
+        "sha256": hash_file(path),
         "rows": len(table.values) if table.values.ndim else 0,
         "cost_rule": f"as recorded in {name}",
         "distribution": f"as the environments of {name} were chosen",
         **({"reading": given} if given else {}),
     }
-    costs = Costs(table.values, table.names, origin, sites=table.sites)
+    costs = Costs(table.values, table.names, origin=origin, sites=table.sites)
     if not graded:
-        _check_whole(path.name, costs, table.lines)
+        _check_summaries(path.name, costs, table.lines)
     prior = None if table.prior is None else prior_for(costs, table.prior)
-    return Campaign(costs, prior, f"{table.recognised}, {_policies(costs)}")
+    return CostTable(costs, prior, f"{table.recognised}, {_policies(costs)}")
 
 
 def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
-    """Read a prior over policies, given by name or number, from `.npy`, `.csv` or `.json`.
+    """Read a prior over policies from `.npy`, `.csv` or `.json`.
 
     `.csv`: a row of numbers, optionally under a row of the policies' names. `.json`: a list of
     numbers, an object from names to numbers, or the `prior.json` or `posterior.json` of a run,
-    which tells what it has seen.
+    which records the environments that it depends on.
+
+    Args:
+        path: the file.
+        policies: the names of the policies, or their number if they have no names.
     """
-    path = _existing(path)
+    path = existing_file(path)
     names = [] if isinstance(policies, int) else list(policies)
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        weights: Any = _load(path)
+        weights: Any = read_npy(path)
     elif suffix in TEXT:
         weights = _csv_prior(path, names)
     elif suffix == ".json":
@@ -107,11 +110,11 @@ def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
 
 
 def read_policies(path: str | Path) -> tuple[NDArray[np.float64], list[str]]:
-    """Policies to choose from, one a row, and their names: `.npy`, or `.csv` of numbers.
+    """Read policies, one in each row, and their names, from `.npy` or `.csv`.
 
     A `.csv` may name each policy in its first column; otherwise there are no names.
     """
-    path = _existing(path)
+    path = existing_file(path)
     names: list[str] = []
     if path.suffix.lower() == ".npy":
         rows = read_npy(path)
@@ -133,29 +136,10 @@ def read_policies(path: str | Path) -> tuple[NDArray[np.float64], list[str]]:
     return rows.astype(float), names
 
 
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    return path
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 # ---- costs --------------------------------------------------------------------------------------
 
 
-def _load(path: Path) -> NDArray:
-    try:
-        return read_npy(path)
-    except ValueError:
-        raise ValueError(f"{path.name} cannot be read as NumPy arrays: is it complete?") from None
-
-
-def _read_npz(path: Path) -> CostTable:
+def _read_npz(path: Path) -> RawTable:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
@@ -165,38 +149,36 @@ def _read_npz(path: Path) -> CostTable:
         raise ValueError(f"{path.name} has no array named costs (it has: {', '.join(arrays)})")
     names, sites = ([str(n) for n in np.ravel(arrays.get(k, []))] for k in ("policies", "sites"))
     recognised = f"arrays {', '.join(sorted(arrays))}"
-    return CostTable(arrays["costs"], names, sites, arrays.get("prior"), recognised)
+    return RawTable(arrays["costs"], names, sites, arrays.get("prior"), recognised)
 
 
-def _check_whole(file: str, costs: Costs, lines: Sequence[int]) -> None:
-    """An error for a few rows with fractions in a table of 0 and 1: a header, or summaries."""
+def _check_summaries(file: str, costs: Costs, lines: Sequence[int]) -> None:
+    """An error for rows that may be no environments.
+
+    These are a few rows with fractions in a table of 0 and 1, and a last row of means.
+    """
     if costs.binary:
-        return None
+        return
     fractions = np.flatnonzero(np.any((costs.values != 0) & (costs.values != 1), axis=1))
     most = max(FEW, costs.environments // 5)
-    if len(fractions) > most or 2 * len(fractions) >= costs.environments:
-        return _check_last(file, costs, lines)
-    at = int(fractions[0])
-    where = f"line {lines[at]}" if lines else f"row {at}"
-    raise ValueError(
-        f"{file}, {where}{f' ({quoted(costs.sites[at])})' if costs.sites else ''}: a row with "
-        "fractions in a table of 0 and 1 may be a header (say --header) or a summary (remove it); "
-        "say --graded (in Python, graded=True) if all such rows are environments"
-    )
-
-
-def _check_last(file: str, costs: Costs, lines: Sequence[int]) -> None:
-    """An error for a last row that sums up the others."""
+    if len(fractions) <= most and 2 * len(fractions) < costs.environments:
+        at = int(fractions[0])
+        where = f"line {lines[at]}" if lines else f"row {at}"
+        raise ValueError(
+            f"{file}, {where}{f' ({quoted(costs.sites[at])})' if costs.sites else ''}: a row with "
+            "fractions in a table of 0 and 1 may be a header (say --header) or a summary (remove "
+            "it); say --graded (in Python, graded=True) if all such rows are environments"
+        )
     if _ends_in_means(costs.values):
         where = f"line {lines[-1]}" if lines else "the last row"
         raise ValueError(
-            f"{file}, {where}: it has the means of the rows above, and is no environment: remove "
-            "it, or say --graded (in Python, graded=True) if it is one"
+            f"{file}, {where}: it has the means of the rows above, and is not an environment: "
+            "remove it, or say --graded (in Python, graded=True) if it is one"
         )
 
 
 def _ends_in_means(values: NDArray) -> bool:
-    """Whether the last row is the mean of the others, as far as its digits go: hardly by chance."""
+    """Whether the last row is the mean of the others to its last digit, which is rare by chance."""
     last, others = values[-1], values[:-1]
     digits = np.array([len(f"{value:.12f}".rstrip("0").partition(".")[2]) for value in last])
     allowed = 0.5 * 10.0**-digits + 1e-12
@@ -205,7 +187,7 @@ def _ends_in_means(values: NDArray) -> bool:
 
 
 def _policies(costs: Costs) -> str:
-    """The names of the policies, so that a column of something else is noticed."""
+    """The names of the policies, so that a reader notices a column that is not a policy."""
     if not costs.names:
         return "policies numbered from 0"
     shown = ", ".join(quoted(name) for name in costs.names[:SHOWN])
@@ -231,20 +213,17 @@ def _csv_prior(path: Path, names: list[str]) -> list[float]:
 
 
 def _json_prior(path: Path, names: list[str]) -> list[float] | Categorical:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise ValueError(f"{path.name} is not JSON") from None
+    record = read_json(path.resolve())  # the user's own file, which may be a link
     if isinstance(record, dict):
         of_a_run = isinstance(record.get("kind"), str) or "probabilities" in record
         return _recorded(path, record) if of_a_run else _by_name(path, record, names)
-    if not isinstance(record, list) or not all(_is_number(value) for value in record):
+    if not has_type(record, list[float]):
         raise ValueError(f"{path.name} holds no prior: write a list of probabilities")
     return record
 
 
 def _recorded(path: Path, record: dict[str, Any]) -> Categorical:
-    """A distribution of a run, with what it has seen."""
+    """A distribution of a run, with a record of the environments that it depends on."""
     distribution = Categorical.from_record(record, f"prior in {path.name}")
     if distribution.seen is None:
         raise ValueError(
@@ -256,14 +235,10 @@ def _recorded(path: Path, record: dict[str, Any]) -> Categorical:
 
 def _by_name(path: Path, named: dict[str, Any], names: list[str]) -> list[float]:
     unknown = [name for name in named if name not in names]
-    lacking = [name for name in names if name not in named]
-    if unknown or lacking or not names:
-        name = repr((unknown + lacking or [""])[0])
+    missing = [name for name in names if name not in named]
+    if unknown or missing or not names:
+        name = repr((unknown + missing or [""])[0])
         raise ValueError(f"{path.name}: the names do not match those of the policies ({name})")
-    if not all(_is_number(value) for value in named.values()):
+    if not has_type(named, dict[str, float]):
         raise ValueError(f"{path.name}: every policy needs a number")
     return [named[name] for name in names]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Reading one column of a CSV file: what each mission cost, or a feature of each environment."""
+"""Reading one column of a CSV file: the cost of each mission, or a feature of each environment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacbayes_control.certify.files import existing_file
 from pacbayes_control.certify.tables.costs import is_summary
 from pacbayes_control.certify.tables.sheets import (
     DELIMITERS,
     MISSING_TRIAL,
     WORDS,
-    Sheet,
+    CsvTable,
+    as_number,
     read_sheet,
     read_text,
 )
@@ -25,13 +27,13 @@ Floats = NDArray[np.float64]
 
 
 def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
-    """The costs in a CSV file, in the order of its rows: 0 or 1, or any number between.
+    """The costs in a CSV file, in the order of its rows: 0, 1, or any number between.
 
-    A file of one number a line, or with a header, of which `column` is read: one named cost or
-    outcome unless another is given. All cells may say pass or fail instead. Nothing else is let
-    through: an outcome that went missing, or a header that was counted, makes a verdict wrong.
+    The file has one number in each line, or a header and columns, of which `column` is read, by
+    default one named cost or outcome. All cells may say pass or fail instead. Any other cell is an
+    error: a missing outcome, or a header that is counted, would make a verdict wrong.
     """
-    path = _existing(path)
+    path = existing_file(path)
     plain = _plain_numbers(path, column)
     if plain is not None:
         return checked_outcomes(plain[0], path.name, plain[1])
@@ -39,28 +41,34 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
     index, has_header = _chosen(sheet, column, HEADERS)
     _check_last(sheet, index)
     if has_header and sheet.rows[0][index].lower().startswith(("success", "succeed", "pass")):
-        raise ValueError(f"{path.name}: costs are wanted, 1 for failure, and these are successes")
+        raise ValueError(f"{path.name}: give costs, 1 for failure: these are successes")
     cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:
         raise ValueError(f"{path.name}: there are no outcomes below the header")
-    values = [_outcome(sheet, cell, line) for cell, line in zip(cells, lines, strict=True)]
-    worded = [cell.casefold() in WORDS for cell in cells]
-    if any(worded) and not all(worded):
-        word = cells[worded.index(True)]
-        raise ValueError(
-            f"{path.name}: {word!r} stands among numbers; if it is the header, say --column {word}"
-        )
+    hint = ""
+    if not has_header and sheet.number(cells[0]) is None:
+        hint = f"; if {cells[0]!r} is the header, say --column {cells[0]}"
+    values = [
+        sheet.checked_cost(cell, f"{path.name}, line {line}", "" if i else hint)
+        for i, (cell, line) in enumerate(zip(cells, lines, strict=True))
+    ]
+    sheet.check_words([[cell] for cell in cells], lines, hint)
     return checked_outcomes(values, path.name, lines)
 
 
 def read_feature(
     path: str | Path, column: str | None = None, numeric: bool = False
 ) -> list[str] | list[float]:
-    """The cells of one column, such as the weather at each site; below a header if it is named.
+    """The cells of one column, such as the weather at each site.
 
-    A cell that is missing is refused with its line; `none` is a word like others, for no rain.
+    A missing cell is an error, with its line; the text `none` counts as a value.
+
+    Args:
+        path: the file.
+        column: the header of the column, or its number from 1.
+        numeric: convert the cells to numbers.
     """
-    sheet = read_sheet(_existing(path))
+    sheet = read_sheet(existing_file(path))
     index, has_header = _chosen(sheet, column, ())
     _check_last(sheet, index)
     cells = [row[index] for row in sheet.rows[has_header:]]
@@ -73,15 +81,12 @@ def read_feature(
 
 
 def numbers(cells: Sequence[str], source: str) -> list[float]:
-    """Cells as finite numbers; an error says which is none."""
+    """The cells as finite numbers; an error names the first that is not one."""
     values = []
     for position, cell in enumerate(cells, 1):
-        try:
-            value = math.nan if "_" in cell else float(cell)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise ValueError(f"{source}: {cell!r}, entry {position}, is no number")
+        value = as_number(cell)
+        if value is None or not math.isfinite(value):
+            raise ValueError(f"{source}: {cell!r}, entry {position}, is not a finite number")
         values.append(value)
     return values
 
@@ -89,17 +94,15 @@ def numbers(cells: Sequence[str], source: str) -> list[float]:
 def checked_outcomes(
     values: ArrayLike, source: str = "the outcomes", lines: Sequence[int] | None = None
 ) -> Floats:
-    """Costs in [0, 1], at least one; an error tells the first that is none, and its line."""
+    """Costs in [0, 1], at least one; an error names the first that is not, with its line."""
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{source}: some are masked, and every mission needs a cost")
     try:
         array = np.asarray(values, float)
     except (TypeError, ValueError):
         raise ValueError(f"{source}: they are not all numbers") from None
-    if array.ndim != 1:
-        raise ValueError(f"{source}: one cost for each mission is needed, not a table of them")
-    if array.size == 0:
-        raise ValueError(f"{source}: there are none")
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{source}: give one cost for each mission, not shape {array.shape}")
     outside = ~((array >= 0) & (array <= 1))
     if outside.any():
         first = int(np.argmax(outside))
@@ -108,17 +111,11 @@ def checked_outcomes(
     return array
 
 
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, where a file is wanted")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    return path
-
-
 def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | None:
-    """A file of one number a line, perhaps of millions, and their lines; None for any other."""
+    """The numbers of a file with one number in each line, and their lines; None for other files.
+
+    This is fast for files of millions of lines.
+    """
     text = read_text(path)
     if any(mark in text for mark in (*DELIMITERS, '"', " ", "_")):
         return None
@@ -135,8 +132,8 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
     return values, range(1 + has_header, 1 + len(cells))
 
 
-def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
-    """Which column is meant, by header or by number, and whether the first row is a header."""
+def _chosen(sheet: CsvTable, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
+    """The index of the column, by header or number, and whether the first row is a header."""
     header, listed = sheet.rows[0], ", ".join(sheet.rows[0])
     if column is not None and column.isdecimal():
         if not 1 <= int(column) <= len(header):
@@ -158,8 +155,8 @@ def _chosen(sheet: Sheet, column: str | None, known: Sequence[str]) -> tuple[int
     )
 
 
-def _check_last(sheet: Sheet, index: int) -> None:
-    """An error if the first column says of the last row, and of no other, that it is a summary."""
+def _check_last(sheet: CsvTable, index: int) -> None:
+    """An error if the name of the last row, in the first column, is that of a summary."""
     names = [row[0].casefold() for row in sheet.rows]
     last = names[-1]
     if index and is_summary(last) and last not in WORDS and names.count(last) == 1:
@@ -167,16 +164,3 @@ def _check_last(sheet: Sheet, index: int) -> None:
             f"{sheet.file}: line {sheet.lines[-1]}, {quoted(sheet.rows[-1][0])}, is a summary: "
             "remove it, or rename it if it is not"
         )
-
-
-def _outcome(sheet: Sheet, cell: str, line: int) -> float:
-    value = sheet.cost(cell)
-    if sheet.is_missing(cell):
-        raise ValueError(f"{sheet.file}, line {line}: the cost is missing; {MISSING_TRIAL}")
-    if value is None:
-        hint = f"; if it is the header, say --column {cell}" if line == sheet.lines[0] else ""
-        raise ValueError(
-            f"{sheet.file}, line {line}: {cell!r} is no cost: write 0 for success, 1 for failure, "
-            f"a number between, or pass and fail{hint}"
-        )
-    return value

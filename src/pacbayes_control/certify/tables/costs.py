@@ -1,7 +1,7 @@
 """Tables of costs in CSV files: which line is the header, which column names the environments.
 
-A row that is no environment, counted as one, makes a certificate wrong: a header of numbers and a
-row of means are told from environments, or refused where that is not clear.
+If a row that is not an environment were counted as one, the certificate would be wrong: a header of
+numbers and a row of means are recognised, or refused if it is not clear what they are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.tables.sheets import MISSING_TRIAL, TRUTHS, WORDS, Sheet, read_sheet
+from pacbayes_control.certify.tables.sheets import TRUTHS, WORDS, CsvTable, read_sheet
 from pacbayes_control.certify.text import quoted
 
-# A first column so headed names the environments; others do if no cell in them is a number.
+# A first column under one of these headers names the environments; any other does if no cell in it
+# is a number.
 LABEL_HEADERS = {
     *("", "#", "environment", "env", "site", "id", "nr", "no", "number", "run", "seed"),
     *("index", "name", "trial", "episode"),
 }
-# A row is a summary where all words of its name are among these.
+# A row is a summary if all words of its name are among these.
 _SUMMARY = (
     "total totals sum sums mean means average averages avg ø ⌀ ∅ σ μ median mode std sd stdev "
     "stddev dev deviation standard variance var min max minimum maximum range rate rates share "
@@ -41,21 +42,22 @@ ASK = "say --header or --no-header (in Python, header=True or False)"
 
 
 @dataclass(frozen=True)
-class CostTable:
-    """What a file says of costs, as far as it says it, and how it was read."""
+class RawTable:
+    """The costs in a file before they are checked, and how the file was read, in words."""
 
     values: NDArray  # (environments, policies)
     names: list[str]  # of the policies
     sites: list[str]  # names of the environments
     prior: NDArray | None
     recognised: str
-    lines: tuple[int, ...] = ()  # of the environments in a file of text
+    lines: tuple[int, ...] = ()  # of the environments in a text file
 
 
-def read_table(path: Path, header: bool | None = None) -> CostTable:
-    """Read a table of costs; header: whether its first line is one, None to decide if it is clear.
+def read_table(path: Path, header: bool | None = None) -> RawTable:
+    """Read a table of costs, with one row for each environment and one column for each policy.
 
-    One row an environment, one column a policy. Cells are numbers in [0, 1], or all pass and fail.
+    Cells are numbers in [0, 1], or all pass and fail. `header`: whether the first line is a header;
+    None to recognise it, with an error if it is not clear.
     """
     sheet = read_sheet(path)
     has_header = _is_header(sheet) if header is None else header
@@ -68,8 +70,13 @@ def read_table(path: Path, header: bool | None = None) -> CostTable:
     if labelled:
         _check_sites(sheet, heading, sites, lines)
     cells = [row[labelled:] for row in rows]
+    columns = [f"column {quoted(name)}" for name in names]
+    columns = columns or [f"policy {j}" for j in range(len(sheet.rows[0]))]
     costs = [
-        [_cost(sheet, cell, line, j, names) for j, cell in enumerate(row)]
+        [
+            sheet.checked_cost(cell, f"{sheet.file}, line {line}, {column}", _hint(sheet, line))
+            for cell, column in zip(row, columns, strict=False)
+        ]
         for row, line in zip(cells, lines, strict=True)
     ]
     at = next((i for i, site in enumerate(sites) if site.casefold() == "prior"), None)
@@ -78,23 +85,23 @@ def read_table(path: Path, header: bool | None = None) -> CostTable:
         prior = np.array(costs[at])
         for column in (costs, cells, sites, lines):
             del column[at]
-    worded = _check_words(sheet, cells, lines)
-    _check_range(sheet, costs, lines, not labelled)
+    worded = sheet.check_words(cells, lines, _hint(sheet, lines[0]) if lines else "")
+    values = np.array(costs, float).reshape(len(costs), len(sheet.rows[0]) - labelled)
+    _check_range(sheet, values, lines, not labelled)
     recognised = [
         f"line {sheet.lines[0]} is the header" if has_header else "no header",
         "the first column names the environments" if labelled else "every column is a policy",
         "no prior in the file" if prior is None else "prior from the file",
         *(["pass = 0 and fail = 1"] if worded else []),
     ]
-    values = np.array(costs, float).reshape(len(costs), len(sheet.rows[0]) - labelled)
-    return CostTable(values, names, sites, prior, ", ".join(recognised), tuple(lines))
+    return RawTable(values, names, sites, prior, ", ".join(recognised), tuple(lines))
 
 
 # ---- the header, and the column of names --------------------------------------------------------
 
 
-def _is_header(sheet: Sheet) -> bool:
-    """Whether the first line is a header; an error where it may as well be an environment."""
+def _is_header(sheet: CsvTable) -> bool:
+    """Whether the first line is a header; an error if it may also be an environment."""
     first, below = sheet.rows[0], sheet.rows[1:]
     label, cells = (first[0], first[1:]) if len(first) > 1 else ("", first)
     if label and label.casefold() in LABEL_HEADERS:
@@ -118,11 +125,11 @@ def _is_header(sheet: Sheet) -> bool:
     raise _unclear(sheet)
 
 
-def _is_counted(sheet: Sheet) -> bool:
+def _is_counted(sheet: CsvTable) -> bool:
     """Whether the first line counts the columns from 0, as pandas does for columns without names.
 
-    Two policies may cost 0 and 1 in the first environment: then the others must show that costs
-    are written otherwise.
+    A line "0,1" may also be the costs of two policies: then the other lines must show that costs
+    are written differently, as 0.0 or False.
     """
     first, below = sheet.rows[0], sheet.rows[1:]
     counted = [str(i) for i in range(len(first))]
@@ -140,17 +147,17 @@ def _is_counted(sheet: Sheet) -> bool:
     raise _unclear(sheet)
 
 
-def _unclear(sheet: Sheet) -> ValueError:
+def _unclear(sheet: CsvTable) -> ValueError:
     cells = quoted(sheet.delimiter.join(sheet.rows[0]))
     where = f"{sheet.file}: line {sheet.lines[0]}, {cells}"
     return ValueError(f"{where}, may be the header or an environment: {ASK}")
 
 
-def _is_value(sheet: Sheet, cell: str) -> bool:
+def _is_value(sheet: CsvTable, cell: str) -> bool:
     return sheet.cost(cell) is not None or sheet.is_missing(cell) or cell.casefold() in TRUTHS
 
 
-def _is_labelled(sheet: Sheet, heading: list[str] | None, rows: list[list[str]]) -> bool:
+def _is_labelled(sheet: CsvTable, heading: list[str] | None, rows: list[list[str]]) -> bool:
     if len(sheet.rows[0]) == 1:
         return False
     if heading and heading[0].casefold() in LABEL_HEADERS:
@@ -166,7 +173,7 @@ def _all(rows: list[list[str]]) -> list[str]:
 
 
 def is_summary(name: str) -> bool:
-    """Whether a row so named sums up others, rather than being one of them.
+    """Whether the name of a row is that of a summary of other rows.
 
     >>> [is_summary(name) for name in ("Mean:", "Ø", "failure rate (%)", "mean street 4", "12")]
     [True, True, True, False, False]
@@ -179,18 +186,17 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[^\W\d_]+|[%⌀∅]", name.casefold().replace(".", ""))
 
 
-def _check_policies(sheet: Sheet, names: list[str]) -> None:
+def _check_policies(sheet: CsvTable, names: list[str]) -> None:
     for name in names:
         words = set(_words(name))
         if words & SUCCESSES and words <= SUCCESSES | BESIDE:
             raise ValueError(
-                f"{sheet.file}: costs are wanted, 1 for failure, and column {quoted(name)} counts "
-                "successes"
+                f"{sheet.file}: give costs, 1 for failure: column {quoted(name)} counts successes"
             )
 
 
 def _check_sites(
-    sheet: Sheet, heading: list[str] | None, sites: list[str], lines: list[int]
+    sheet: CsvTable, heading: list[str] | None, sites: list[str], lines: list[int]
 ) -> None:
     seen = {heading[0].casefold(): sheet.lines[0]} if heading else {}
     for site, line in zip(sites, lines, strict=True):
@@ -203,13 +209,13 @@ def _check_sites(
             raise ValueError(f"{where} is called {quoted(site)}: call the row prior if it is one")
         if is_summary(site):
             raise ValueError(
-                f"{where}, {quoted(site)}, is a summary and no environment: remove it, or rename "
-                "it if it is one"
+                f"{where}, {quoted(site)}, is a summary and not an environment: remove it, or "
+                "rename it if it is one"
             )
         if name in seen:
             raise ValueError(
-                f"{sheet.file}: {quoted(site)} stands on lines {seen[name]} and {line}: "
-                "environments must be independent, so each may count once"
+                f"{sheet.file}: {quoted(site)} is on lines {seen[name]} and {line}: environments "
+                "must be independent, so each may be counted only once"
             )
         seen[name] = line
 
@@ -217,57 +223,21 @@ def _check_sites(
 # ---- cells --------------------------------------------------------------------------------------
 
 
-def _cost(sheet: Sheet, cell: str, line: int, column: int, names: list[str]) -> float:
-    value = sheet.cost(cell)
-    if value is not None and not sheet.is_missing(cell):
-        return value
-    policy = f"column {quoted(names[column])}" if names else f"policy {column}"
-    where = f"{sheet.file}, line {line}, {policy}"
-    if sheet.is_missing(cell):
-        raise ValueError(f"{where}: the cost is missing; {MISSING_TRIAL}")
-    if cell.endswith("%"):
-        raise ValueError(f"{where}: {cell!r} is a percentage: write costs between 0 and 1")
-    if cell.casefold() in TRUTHS:
-        raise ValueError(
-            f"{where}: {cell!r} may mean either: write 0 for success and 1 for failure"
-        )
-    raise ValueError(
-        f"{where}: {cell!r} is not a number: write 0 for success and 1 for failure"
-        f"{_header_hint(sheet, line)}"
-    )
-
-
-def _header_hint(sheet: Sheet, line: int) -> str:
-    """Words to add where a line was read as costs and may be the header."""
+def _hint(sheet: CsvTable, line: int) -> str:
+    """A hint to add to an error if the line was read as costs and may be the header."""
     return f"; if line {line} is the header, say --header" if line == sheet.lines[0] else ""
 
 
-def _check_words(sheet: Sheet, rows: list[list[str]], lines: list[int]) -> bool:
-    """Whether the cells say pass and fail; an error where only some do."""
-    words = [
-        (cell, line)
-        for row, line in zip(rows, lines, strict=True)
-        for cell in row
-        if cell.casefold() in WORDS
-    ]
-    if not words or len(words) == len(_all(rows)):
-        return bool(words)
-    cell, line = words[0]
+def _check_range(sheet: CsvTable, values: NDArray, lines: list[int], unlabelled: bool) -> None:
+    outside = np.argwhere(~((values >= 0) & (values <= 1)))
+    if not len(outside):
+        return
+    environment, column = outside[0]
+    hint = "rescale the costs by limits known beforehand"
+    if column == 0 and unlabelled:
+        hint += ", or head the column 'site' if it numbers the environments"
+    line, value = lines[environment], values[environment, column]
     raise ValueError(
-        f"{sheet.file}, line {line}: {cell!r} stands among numbers: write either words or numbers"
-        f"{_header_hint(sheet, lines[0])}"
+        f"cost {value:g} at environment {environment}, policy {column} (line {line}) is outside "
+        f"[0, 1]: {hint}{_hint(sheet, line)}"
     )
-
-
-def _check_range(sheet: Sheet, rows: list[list[float]], lines: list[int], unlabelled: bool) -> None:
-    for environment, (row, line) in enumerate(zip(rows, lines, strict=True)):
-        for column, value in enumerate(row):
-            if 0 <= value <= 1:
-                continue
-            hint = "rescale the costs by limits known beforehand"
-            if column == 0 and unlabelled:
-                hint += ", or head the column 'site' if it numbers the environments"
-            raise ValueError(
-                f"cost {value:g} at environment {environment}, policy {column} (line {line}) is "
-                f"outside [0, 1]: {hint}{_header_hint(sheet, line)}"
-            )

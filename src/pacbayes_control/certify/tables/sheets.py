@@ -1,7 +1,7 @@
-"""CSV files as spreadsheets, pandas and people write them: their cells, and the lines of these.
+"""CSV files as spreadsheets, pandas and people write them: cells, with their lines in the file.
 
-Nothing is dropped. A blank line or a comment is refused with its line: a trial that went missing is
-often one that failed.
+No line is skipped. A blank line or a comment is an error with its line: a missing trial is often a
+failed one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MISSING = {
     *("#zahl!", "#null!", "#spill!", "#calc!", "1.#qnan", "-1.#ind"),
 }
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
-SPREADSHEET_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how these files begin
-INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of no width, and no white space to Python
+SPREADSHEET_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # the first bytes of these files
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of no width, but not white space to Python
 MISSING_TRIAL = "a missing trial is often a failed one, and must be entered"
 
 
 @dataclass(frozen=True)
-class Sheet:
+class CsvTable:
     """The cells of a CSV file, in rows of one length, each row with its line in the file."""
 
     file: str
@@ -42,11 +42,7 @@ class Sheet:
 
     def number(self, cell: str) -> float | None:
         """The cell as a number, or None; decimal commas only where commas do not separate."""
-        text = cell.replace(",", ".") if self.delimiter != "," else cell
-        try:
-            return None if "_" in text else float(text)  # Python takes 0_1 for a number
-        except ValueError:
-            return None
+        return as_number(cell.replace(",", ".") if self.delimiter != "," else cell)
 
     def cost(self, cell: str) -> float | None:
         """The cell as a number, 0 for a pass and 1 for a failure, or None."""
@@ -58,12 +54,46 @@ class Sheet:
         value = self.number(cell)
         return cell.casefold() in MISSING or (value is not None and math.isnan(value))
 
+    def checked_cost(self, cell: str, where: str, hint: str) -> float:
+        """The cell as a cost; an error says where it is, and ends with a hint."""
+        value = self.cost(cell)
+        if self.is_missing(cell):
+            raise ValueError(f"{where}: the cost is missing; {MISSING_TRIAL}")
+        if value is not None:
+            return value
+        if cell.endswith("%"):
+            raise ValueError(f"{where}: {cell!r} is a percentage: write costs between 0 and 1")
+        if cell.casefold() in TRUTHS:
+            raise ValueError(f"{where}: {cell!r} is ambiguous: write 0 for success, 1 for failure")
+        raise ValueError(
+            f"{where}: {cell!r} is not a cost: write 0 for success, 1 for failure, a number "
+            f"between, or pass and fail{hint}"
+        )
 
-def read_sheet(path: Path) -> Sheet:
+    def check_words(self, rows: list[list[str]], lines: list[int], hint: str) -> bool:
+        """Whether the cells are the words pass and fail; an error if only some are."""
+        cells = [(cell, line) for row, line in zip(rows, lines, strict=True) for cell in row]
+        words = [(cell, line) for cell, line in cells if cell.casefold() in WORDS]
+        if words and len(words) < len(cells):
+            cell, line = words[0]
+            where = f"{self.file}, line {line}: {cell!r}"
+            raise ValueError(f"{where} is among numbers: write either words or numbers{hint}")
+        return bool(words)
+
+
+def as_number(text: str) -> float | None:
+    """The text as a number, or None."""
+    try:
+        return None if "_" in text else float(text)  # Python takes 0_1 for a number
+    except ValueError:
+        return None
+
+
+def read_sheet(path: Path) -> CsvTable:
     """Read a CSV file, with commas, semicolons, tabs or bars between its cells.
 
-    An error tells the line of a row of another length, of a comment, and of a blank line: anywhere
-    in a table of one column, between rows in a wider one.
+    A row of another length, a comment and a blank line are errors, with their line. Blank lines
+    before and after a table of several columns are allowed.
     """
     delimiter, text, before = _separated(path, read_text(path))
     rows, lines = _parsed(path.name, text, delimiter)
@@ -83,7 +113,7 @@ def read_sheet(path: Path) -> Sheet:
                 f"{path.name}: line {lines[i]} is blank: {MISSING_TRIAL}; if nothing is missing "
                 "there, remove the line"
             )
-    return Sheet(
+    return CsvTable(
         path.name, [rows[i][:width] for i in filled], [lines[i] for i in filled], delimiter
     )
 
@@ -104,16 +134,16 @@ def read_text(path: Path) -> str:
 
 
 def _separated(path: Path, text: str) -> tuple[str, str, int]:
-    """The delimiter, the text of the table, and how many lines stand before it.
+    """The delimiter, the text of the table, and the number of lines before it.
 
     Excel writes and reads a first line such as `sep=;`.
     """
     first, _, rest = text.partition("\n")
-    told = re.fullmatch('"?sep=(.)"?', first, re.IGNORECASE)
-    if told:
-        if told[1] not in DELIMITERS:
+    declared = re.fullmatch('"?sep=(.)"?', first, re.IGNORECASE)
+    if declared:
+        if declared[1] not in DELIMITERS:
             raise ValueError(f"{path.name}: {first!r}: use a comma, a semicolon, a tab or a bar")
-        return told[1], rest, 1
+        return declared[1], rest, 1
     if path.suffix.lower() == ".tsv":
         return "\t", text, 0
     first = next((line for line in text.split("\n") if line.strip()), "")
@@ -125,19 +155,15 @@ def _parsed(file: str, text: str, delimiter: str) -> tuple[list[list[str]], list
     rows, lines = [], []
     try:
         for row in reader:
-            rows.append([_stripped(cell) for cell in row])
+            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
             lines.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(f"{file} is not a CSV file ({error})") from None
     return rows, lines
 
 
-def _stripped(cell: str) -> str:
-    return cell.strip().strip(INVISIBLE).strip()
-
-
 def _is_blank(row: Sequence[str]) -> bool:
-    """Whether the line of a row was blank; one of separators alone is a row of missing cells."""
+    """Whether the line is blank; a line of separators alone is a row of missing cells."""
     return len(row) < 2 and not any(row)
 
 

@@ -1,20 +1,21 @@
-"""What a monitor says: the promise, the numbers and the verdict in words."""
+"""The report of a monitor: the bound, the numbers and the verdict in words."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import Certificate, confidence_percent
+from pacbayes_control.certify.certificate import Certificate
+from pacbayes_control.certify.text import confidence_percent, shown
 
 HOLDING, OPEN = "holding", "no evidence yet"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A bound and its δ as somebody states them, where there is no run to load."""
+    """A bound and its δ as they were stated, if there is no run to load."""
 
     bound: float
     delta: float
@@ -22,9 +23,8 @@ class Promise:
 
     def __post_init__(self) -> None:
         if not 0 <= self.bound <= 1:
-            raise ValueError(f"a bound of {self.bound:g} is no promise: it must lie in [0, 1]")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta = {self.delta} must lie strictly between 0 and 1")
+            raise ValueError(f"the bound {self.bound:g} must lie in [0, 1]")
+        check_delta(self.delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -34,20 +34,20 @@ class Promise:
 
 @dataclass(frozen=True)
 class Report:
-    """What the outcomes so far say about the certificate."""
+    """The evidence of the outcomes so far for or against the certificate."""
 
     trials: int
     mean_cost: float
     bound: float
     p_value: float  # exact, for one look at a number of trials that was fixed in advance
-    e_value: float  # of the outcomes so far; may be watched
+    e_value: float  # of the outcomes so far; valid at every look
     largest_e_value: float  # ever reached
-    anytime_p_value: float  # one over the largest e-value; may be watched
+    anytime_p_value: float  # one over the largest e-value; valid at every look
     alarm_at: int | None  # the trial at which the e-value first reached 1/α
     interval: tuple[float, float]  # for the cost as deployed, at every number of trials at once
     alpha: float
     verdict: str  # holding, no evidence yet, or violated at level α
-    error_rate: float  # δ + α: of the conclusion that the world is not as promised
+    error_rate: float  # δ + α: of the conclusion that the environments are not as certified
     sentence: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,13 +77,3 @@ def sentence(
         f"The environments are not {world}, or something else has changed; this conclusion is "
         f"wrong with probability at most δ + α = {c.delta:g} + {alpha:g}."
     )
-
-
-def shown(bound: float) -> str:
-    """A bound as it was stated, with six decimals at most, rounded upwards.
-
-    >>> shown(0.114), shown(0.10229141)
-    ('0.114', '0.102292')
-    """
-    digits = Decimal(repr(float(bound))).quantize(Decimal("1e-6"), ROUND_CEILING)
-    return f"{digits.normalize():f}"

@@ -1,53 +1,78 @@
-"""The file that keeps a monitor's outcomes so far, which may hold anything when it is read."""
+"""The file with the state of a monitor: reading it, and checking that it is consistent.
+
+The file may hold anything when it is read. While every outcome is a point of the history (the
+stride is 1), all of the evidence is recomputed from it. Later, when the history has fewer points,
+the evidence must not exceed what the sums of the outcomes allow. The names and hashes of files
+cannot be recomputed.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 import pacbayes_control
+from pacbayes_control.bounds import sequential
+from pacbayes_control.bounds.sequential import BettingState, bets
+from pacbayes_control.certify import files
 from pacbayes_control.certify.certificate import Certificate
-from pacbayes_control.certify.run import hash_file, json_bytes, read_json, seal
 from pacbayes_control.deploy.monitor.reports import Promise
 
 FORMAT = 2
-READABLE = (1, FORMAT)  # those of format 1 have no seal, and do not tell what was verified
-MOST_TRIALS = 2**53  # beyond, sums of outcomes are no longer exact
+READABLE = (1, FORMAT)  # format 1 has no seal, and no fingerprint of a verified run
+MOST_TRIALS = 2**53  # beyond, sums of outcomes are not exact
 POINTS = 2048  # of the history, at most
-PROMISED = (  # a certificate's fields in its format 3: later ones do not make it another
+NEGLIGIBLE = 450.0  # a bet whose wealth is e⁻⁴⁵⁰ of the largest may be rounded to zero
+PROMISED = (  # the fields of a certificate of format 3: its digest does not depend on later ones
     *("bound", "method", "delta", "environments", "set_aside", "policies", "parameters"),
     *("empirical_cost", "training_cost_bound", "draws", "shared_draws", "kl", "policy"),
     *("policy_name", "binary", "noise", "prior", "objective", "constraints", "budget", "ball"),
     *("bound_without_shift", "tilt", "hashes", "versions", "sentence"),
 )
+KINDS = {
+    "format": int,
+    "certificate": str,
+    "alpha": float,
+    "trials": int,
+    "total": float,
+    "binary": bool,
+    "wealth": list[float],
+    "scale": float,
+    "log_e": float,
+    "largest": float,
+    "alarm_at": int | None,
+    "batches": list[tuple[str, int, str, bool]],  # as in `Batch`
+    "stride": int,
+    "history": list[tuple[int, float, float]],  # trials, sum of costs, ln e-value
+    "verified": dict[str, str] | None,
+    "seal": str | None,
+}
+Floats = NDArray[np.float64]
 
 
 class Batch(NamedTuple):
-    """A file of outcomes that was taken in."""
+    """A file of outcomes that was counted."""
 
     name: str
     trials: int
     sha: str  # SHA-256 of its outcomes
-    again: bool  # whether it was counted although its name had been before
+    again: bool  # whether it was counted although a file of this name had been counted before
 
     def begins(self, values: NDArray) -> bool:
-        """Whether these outcomes begin with its own."""
-        alike = self.trials <= len(values)
-        return alike and sha(values[: self.trials].tobytes()) == self.sha
-
-
-def sha(content: bytes) -> str:
-    """SHA-256 of some bytes."""
-    return hashlib.sha256(content).hexdigest()
+        """Whether these outcomes begin with those of the batch."""
+        long_enough = self.trials <= len(values)
+        return long_enough and files.sha256(values[: self.trials].tobytes()) == self.sha
 
 
 def stride_of(trials: int) -> int:
-    """Every so many outcomes there is a point in the history: a power of two, 1 at first."""
+    """The number of outcomes between two points of the history: a power of two, 1 at first."""
     stride = 1
     while trials // stride > POINTS:
         stride *= 2
@@ -55,96 +80,182 @@ def stride_of(trials: int) -> int:
 
 
 def certificate_digest(certificate: Certificate | Promise) -> str:
-    """A digest that tells a certificate from others, the same in every version of this library."""
+    """A digest of a certificate that is the same in every version of this library."""
     record = certificate.to_dict()
     if isinstance(certificate, Certificate):
         record = {name: record[name] for name in PROMISED} | {"format": 3}
-    return sha(json_bytes(record))
+    return files.sha256(files.json_bytes(record))
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """A run and the version of this library, to know both again once the run was verified."""
-    manifest = hash_file(folder / "manifest.json")
+    """The hash of a run and the version of this library, to recognise a run that was verified."""
+    manifest = files.hash_file(folder / "manifest.json")
     return {"manifest": manifest, "version": pacbayes_control.__version__}
 
 
+# ---- reading ------------------------------------------------------------------------------------
+
+
 def read_state(path: Path) -> dict[str, Any]:
-    """The record of a state file, if it has the fields and types of one, and its seal."""
-    record = read_json(path)
+    """The record in a state file; an error unless it has the fields, types and seal of one."""
+    record = files.read_json(path)
     if isinstance(record, dict) and record.get("format") == 1:
         record |= {"verified": None, "seal": None}
-    if not _is_state(record):
-        raise ValueError(f"{path} is not the state of a monitor")
-    if record["format"] != 1 and record["seal"] != seal(record):
+    try:
+        files.check_record(record, KINDS)
+        _check_values(record)
+    except ValueError as error:
+        raise ValueError(f"{path} is not the state of a monitor: {error}") from None
+    if record["format"] != 1 and record["seal"] != files.seal(record):
         raise ValueError(f"{path} was altered: its seal does not match")
     return record
 
 
-def _is_state(record: Any) -> bool:
-    """Whether a file that may hold anything has the fields and types of a state."""
-    kinds = {
-        "format": int,
-        "certificate": str,
-        "alpha": float,
-        "trials": int,
-        "total": float,
-        "binary": bool,
-        "log_e": float,
-        "largest": float,
-        "stride": int,
-        "wealth": list,
-        "scale": float,
-        "batches": list,
-        "history": list,
+def _check_values(record: Mapping[str, Any]) -> None:
+    """An error for values of the right types that are impossible."""
+    trials, wealth, scale = record["trials"], record["wealth"], record["scale"]
+    run = record["verified"] or {"manifest": "0" * 64, "version": ""}
+    possible = {
+        "format": record["format"] in READABLE,
+        "alpha": 0 < record["alpha"] < 1,
+        "stride": 1 <= record["stride"] <= MOST_TRIALS,
+        "total": 0 <= record["total"] <= trials <= MOST_TRIALS,
+        "alarm_at": record["alarm_at"] is None or 0 < record["alarm_at"] <= trials,
+        "wealth": bool(wealth) and min(*wealth, scale) >= 0 and max(wealth) <= 1e110,
+        # After millions of successes at once, all bets may have lost everything.
+        "scale": scale == 0 or max(wealth, default=0) > 0,
+        "batches": all(size >= 1 and _is_sha(sha) for _, size, sha, _ in record["batches"]),
+        "history": all(1 <= n <= trials and 0 <= total <= n for n, total, _ in record["history"]),
+        "verified": run.keys() == {"manifest", "version"} and _is_sha(run["manifest"]),
     }
-    if not isinstance(record, dict) or set(record) != {*kinds, "alarm_at", "verified", "seal"}:
-        return False
-    if any(type(record[name]) is not kind for name, kind in kinds.items()):
-        return False
-    alarm, trials = record["alarm_at"], record["trials"]
-    return (
-        record["format"] in READABLE
-        and 0 < record["alpha"] < 1
-        and 1 <= record["stride"] <= MOST_TRIALS
-        and 0 <= record["total"] <= trials <= MOST_TRIALS
-        and _numbers([record["log_e"], record["largest"]])
-        and (alarm is None or (type(alarm) is int and 0 < alarm <= trials))
-        and _numbers([*record["wealth"], record["scale"]])
-        and _is_purse(record["wealth"], record["scale"])
-        and all(_is_batch(batch) for batch in record["batches"])
-        and all(_is_point(point, trials) for point in record["history"])
-        and (record["verified"] is None or _is_fingerprint(record["verified"]))
-    )
+    for name, is_possible in possible.items():
+        if not is_possible:
+            raise ValueError(f"bad {name}")
 
 
-def _is_purse(wealth: list[float], scale: float) -> bool:
-    """Numbers that bets can go on from: none negative, none that would overflow."""
-    if not wealth or min(*wealth, scale) < 0 or max(wealth) > 1e110:
-        return False
-    return max(wealth) > 0 or scale == 0  # bets on millions of successes at once lose everything
+def _is_sha(text: str) -> bool:
+    return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
-def _is_batch(batch: Any) -> bool:
-    kinds = [type(entry) for entry in batch] if isinstance(batch, list) else []
-    return kinds == [str, int, str, bool] and batch[1] >= 1 and _is_sha(batch[2])
+# ---- consistency --------------------------------------------------------------------------------
 
 
-def _is_fingerprint(record: Any) -> bool:
-    if not isinstance(record, dict) or set(record) != {"manifest", "version"}:
-        return False
-    return type(record["version"]) is str and _is_sha(record["manifest"])
+def alarm_threshold(alpha: float, trials: int) -> float:
+    """ln 1/α, plus a bound on the rounding error of sums of logarithms."""
+    return -math.log(alpha) + 1e-9 * (1 + math.sqrt(trials))
 
 
-def _is_sha(text: Any) -> bool:
-    return type(text) is str and re.fullmatch("[0-9a-f]{64}", text) is not None
+def check_consistent(state: Mapping[str, Any], bound: float) -> None:
+    """An error that names the first contradiction in the record of a state."""
+    _check_batches([Batch(*entry) for entry in state["batches"]], state["trials"])
+    if state["stride"] != stride_of(state["trials"]):
+        raise ValueError("the stride is not that of its number of trials")
+    n, sums, path = np.array([[0, 0.0, 0.0], *state["history"]], float).T
+    _check_history(state, n, sums, path)
+    betting = BettingState(np.array(state["wealth"], float), float(state["scale"]), state["trials"])
+    tolerance = _rounding(state, bound)
+    if len(betting.wealth) != len(bets(bound)[0]):
+        raise ValueError("the wealth is on other bets than those of the bound")
+    if not abs(betting.log_value(bound) - state["log_e"]) <= tolerance:
+        raise ValueError("the e-value is not that of the wealth")
+    if state["stride"] == 1:
+        reached = path
+        _replay(betting, n, sums, path, bound, tolerance)
+    else:
+        largest_bet = float(bets(bound)[0].max())
+        reached = np.append(0.0, path[:-1] + largest_bet * np.diff(sums) + tolerance)
+        if np.any(path > reached):
+            raise ValueError("the history's e-values are out of reach for its outcomes")
+    _check_alarm(state, n, path, reached)
 
 
-def _is_point(point: Any, trials: int) -> bool:
-    """Trials, the sum of their costs, and the logarithm of the e-value."""
-    if not isinstance(point, list) or len(point) != 3 or not _numbers(point):
-        return False
-    return type(point[0]) is int and 1 <= point[0] <= trials and 0 <= point[1] <= point[0]
+def _check_batches(batches: Sequence[Batch], trials: int) -> None:
+    """Whether the files can have been counted as they are listed, and are not too many."""
+    counted, last = 0, dict[str, Batch]()
+    for batch in batches:
+        before, new, possible = last.get(batch.name), batch.trials, True
+        if before is None:
+            possible = not batch.again
+        elif not batch.again:  # it has grown
+            new -= before.trials
+            possible = new > 0 and not before.again
+        if not possible:
+            raise ValueError(f"the file {batch.name!r} cannot have been counted as it is listed")
+        counted += new
+        last[batch.name] = batch
+    if counted > trials:
+        raise ValueError("its files have more outcomes than it counts")
 
 
-def _numbers(values: Sequence[Any]) -> bool:
-    return all(type(value) in (int, float) and abs(value) < 1e300 for value in values)
+def _check_history(state: Mapping[str, Any], n: Floats, sums: Floats, path: Floats) -> None:
+    """Whether the points rise to the current values, and are those that are kept."""
+    trials = state["trials"]
+    if (n[-1], sums[-1], path[-1]) != (trials, state["total"], state["log_e"]):
+        raise ValueError("the history does not end at the current values")
+    rise, costs = np.diff(n), np.diff(sums)
+    if np.any(rise <= 0) or np.any(costs < 0) or np.any(costs > rise + 1e-15 * trials):
+        raise ValueError("the history does not rise as outcomes from 0 to 1 do")
+    if np.count_nonzero(n[:-1] % state["stride"]) > 1:
+        raise ValueError("the history has points that would have been dropped")
+    whole = bool(np.all(sums == np.floor(sums)))
+    if state["binary"] != whole and (state["binary"] or state["stride"] == 1):
+        raise ValueError("it is wrong about whether all outcomes are 0 or 1")
+
+
+def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Floats) -> None:
+    """Whether the largest e-value and the alarm agree with the history.
+
+    path: ln of the e-value at each point. reached: its largest possible value since the point
+    before.
+    """
+    largest, alarm, level = state["largest"], state["alarm_at"], -math.log(state["alpha"])
+    if not path.max() <= largest <= max(reached.max(), path.max()):
+        raise ValueError("the largest e-value is not that of the history")
+    threshold = alarm_threshold(state["alpha"], state["trials"])
+    if alarm is None:
+        if largest >= threshold:
+            raise ValueError("the largest e-value calls for an alarm, and there is none")
+        return
+    at = int(np.searchsorted(n, alarm))
+    exact = n[at] == alarm
+    if (
+        np.any(path[:at] >= threshold)
+        or (path if exact else reached)[at] < level
+        or (state["stride"] == 1 and not exact)
+        or largest < level
+    ):
+        raise ValueError("the alarm is not at the first e-value of 1/α")
+
+
+def _rounding(state: Mapping[str, Any], bound: float) -> float:
+    """A bound on the difference of two logarithms of e-values that were summed differently."""
+    trials = state["trials"]
+    tolerance = 1e-9 * (1 + math.sqrt(trials)) + 1e-14 * trials
+    if not state["binary"]:  # differences of sums lose digits, and a large bet amplifies this
+        tolerance += 1e-13 * trials * state["total"] * float(bets(bound)[0].max())
+    return tolerance
+
+
+def _replay(
+    state: BettingState, n: Floats, sums: Floats, path: Floats, bound: float, tolerance: float
+) -> None:
+    """Repeat the updates for every outcome: one by one, or by counts if several came at once."""
+    trials, costs = np.diff(n).astype(int), np.diff(sums)
+    again, repeated = BettingState.initial(bound), [np.zeros(1)]
+    starts = np.flatnonzero((trials > 1) | (np.diff(trials, prepend=2) != 0))
+    for start, stop in pairwise([*starts, len(trials)]):
+        if trials[start] == 1:
+            again, part = sequential.update_wealth(again, np.clip(costs[start:stop], 0, 1), bound)
+        else:
+            again = sequential.update_wealth_by_counts(
+                again, costs[start], int(trials[start]), bound
+            )
+            part = np.array([again.log_value(bound)])
+        repeated.append(part)
+    if np.any(np.abs(np.concatenate(repeated) - path) > tolerance):
+        raise ValueError("the history's e-values are not those of its outcomes")
+    with np.errstate(divide="ignore"):
+        logs = np.array([np.log(each.wealth) + each.scale for each in (again, state)])
+    logs = np.maximum(logs, max(float(logs.max()), 0.0) - NEGLIGIBLE)
+    if np.any(np.abs(logs[0] - logs[1]) > tolerance):
+        raise ValueError("the wealth is not that of the outcomes")

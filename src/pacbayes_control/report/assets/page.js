@@ -29,7 +29,7 @@
     draw();
   }
 
-  // What a reader who does not see the canvas is told, once for each rollout.
+  // A text for readers who do not see the canvas, once for each rollout.
   function describe(note) {
     const { row, column, path } = state;
     const cost = costOf(row, column), touched = touches(row, column);
@@ -51,7 +51,7 @@
     return rows;
   }
 
-  let listed = "";  // which list of environments is shown: it is long, and made anew only if needed
+  let listed = "";  // which list of environments is shown: it is long, and made again only if it changes
   function fillEnvironments() {
     const list = element("environment"), key = `${state.column} ${element("failures").checked}`;
     if (key !== listed) {
@@ -216,7 +216,7 @@
   };
   on("player", "keydown", (event) => {
     const { target, key } = event;
-    // What a control does with a key of its own comes first.
+    // If a control uses the key itself, that comes first.
     const own = target.matches("select") || (key === " " && target.matches("button, input")) ||
       (key.startsWith("Arrow") && target.matches("input[type=range]"));
     if (own || event.ctrlKey || event.metaKey || event.altKey || !(key in keys)) return;

@@ -1,7 +1,7 @@
-"""The same hand on an arm: a KUKA LBR iiwa 14 R820 that stands beside the objects.
+"""The same hand on an arm, a KUKA LBR iiwa 14 R820 that stands beside the objects.
 
 Lengths, and limits of angles and torques, are the published ones. Shapes, masses and drives are
-rough, and ours: they carry the hand, and nothing but the hand touches an object.
+our rough values: they carry the hand, and only the hand touches an object.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.gripper import PALM, Hand
 from pacbayes_control.robots.grasping.models import states_with, world
-
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.grasping.shapes import Floats
 
 # From the base to the shoulder, the elbow, the wrist and the flange, in m.
 SHOULDER, ELBOW, WRIST, FLANGE = 0.36, 0.42, 0.40, 0.126
@@ -27,13 +26,13 @@ BASE = (-0.6, 0.0)  # m, where the arm stands on the table, looking along x
 FREQUENCY = 150.0  # rad/s, critically damped
 ROTORS = (6.0, 6.0, 4.0, 4.0, 1.0, 1.0, 1.0)  # kg m², behind the gears
 
-_MIDDLE = -0.1  # rad, of the last joint's half turn: no neat grasp lies where it jumps
+_MIDDLE = -0.1  # rad, of the last joint's half turn: no common grasp lies where it jumps
 
 _GREY, _ORANGE, _DARK = "0.74 0.75 0.77 1", "0.96 0.42 0.08 1", "0.2 0.2 0.22 1"
 
-# Of each link: where its joint is above the one before it, in m, the joint's axis, its mass in kg
-# (some 30 with the base's), and how it looks: a tube along z as bottom, top and radius in m, and
-# whether the housing of a joint lies across it.
+# For each link: the height of its joint above the joint before it, in m, the joint's axis, the
+# link's mass in kg (about 30 with the base's), and its look: a tube along z as bottom, top and
+# radius in m, and whether the housing of a joint lies across it.
 _LINKS = (
     (0.0, "0 0 1", 5.5, (0.15, SHOULDER, 0.07), False),
     (SHOULDER, "0 1 0", 5.5, (0.0, 0.20, 0.07), True),
@@ -56,7 +55,6 @@ class Arm:
     """
 
     hand: Hand = field(default_factory=Hand)
-    name = "arm"
 
     @property
     def world(self) -> str:
@@ -75,11 +73,20 @@ class Arm:
         poses: (..., 4), as x, y and height of the point between the tips in m, and the angle of
         closing in rad. With the third and the fifth joint at 0 the arm lies in a vertical plane,
         the elbow up: a triangle of shoulder, elbow and wrist. A hand that is turned by half a turn
-        is the same hand, so the last joint stays within a quarter turn or so.
+        is the same hand, so the last joint stays within about a quarter turn.
         """
         poses = np.asarray(poses, float)
-        with np.errstate(invalid="ignore"):  # what is not a number is out of reach
-            joints = self._joints(*np.moveaxis(poses, -1, 0))
+        x, y, height, angle = np.moveaxis(poses, -1, 0)
+        ahead, aside = x - BASE[0], y - BASE[1]
+        out, up = np.hypot(ahead, aside), height + self.length + FLANGE - SHOULDER
+        yaw, low = np.arctan2(aside, ahead), _MIDDLE - np.pi / 2
+        with np.errstate(invalid="ignore"):  # NaN where the triangle does not close
+            bend = np.arccos((out**2 + up**2 - ELBOW**2 - WRIST**2) / (2 * ELBOW * WRIST))
+            beyond = np.arctan2(WRIST * np.sin(bend), ELBOW + WRIST * np.cos(bend))
+            pitch = np.arctan2(out, up) - beyond
+            turn = (yaw - angle - low) % np.pi + low
+        zero = np.zeros_like(yaw)
+        joints = np.stack([yaw, pitch, zero, -bend, zero, np.pi - pitch - bend, turn], axis=-1)
         within = (np.abs(joints) <= LIMITS).all(axis=-1)
         if not within.all():
             x, y, height, angle = poses[~within][0]
@@ -89,28 +96,15 @@ class Arm:
             )
         return joints
 
-    def _joints(self, x: Floats, y: Floats, height: Floats, angle: Floats) -> Floats:
-        """The same, not a number where the triangle does not close; limits are not looked at."""
-        ahead, aside = x - BASE[0], y - BASE[1]
-        out, up = np.hypot(ahead, aside), height + self.length + FLANGE - SHOULDER
-        bend = np.arccos((out**2 + up**2 - ELBOW**2 - WRIST**2) / (2 * ELBOW * WRIST))
-        beyond = np.arctan2(WRIST * np.sin(bend), ELBOW + WRIST * np.cos(bend))
-        pitch = np.arctan2(out, up) - beyond
-        yaw = np.arctan2(aside, ahead)
-        low = _MIDDLE - np.pi / 2
-        turn = (yaw - angle - low) % np.pi + low
-        zero = np.zeros_like(yaw)
-        return np.stack([yaw, pitch, zero, -bend, zero, np.pi - pitch - bend, turn], axis=-1)
-
     def start(self, model: Any, rest: Floats, grasps: Floats, tips: Floats) -> Floats:
         """States with the hand open and above the object, (grasps, state)."""
         states = states_with(model, np.tile(rest, (len(grasps), 1)))
-        first = 1 + model.jnt_qposadr[model.joint("joint 1").id]
+        first = 1 + model.joint("joint 1").qposadr[0]
         states[:, first : first + 7] = self.joints(_poses(grasps, tips + self.hand.lift))
         return states
 
     def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
-        """Of the seven joints and the fingers, (grasps, steps, 9)."""
+        """Set points of the seven joints and the two fingers, (grasps, steps, 9)."""
         rise, fingers = self.hand.motion(phase)
         controls = np.empty((len(grasps), len(rise), 9))
         controls[..., :7] = self.joints(_poses(grasps[:, None], tips[:, None] + rise))

@@ -1,8 +1,8 @@
 """The same grasps in PyBullet, which the paper used: a reference to compare with.
 
-One grasp at a time in one process. Shapes, masses, forces, times and the judgement are ours; the
-solver, its contacts and its motors are PyBullet's, so what barely holds in one may slip in the
-other. The step is ours too, 4 ms: PyBullet's own is 1/240 s. Needs the extra `pybullet`.
+One grasp at a time in one process. Shapes, masses, forces, times, the time step and the rule of
+success are those of `simulator`; the solver, its contacts and its motors are PyBullet's, so an
+object that barely holds in one may slip in the other. Needs the extra `pybullet`.
 """
 
 from __future__ import annotations
@@ -20,37 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.bullet import pybullet
+from pacbayes_control.robots.grasping import shapes, simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.gripper import Hand, seen_from
+from pacbayes_control.robots.grasping.gripper import PALM, Hand, seen_from
 from pacbayes_control.robots.grasping.models import DRAG, STEP, Body, build
-from pacbayes_control.robots.grasping.objects import (
-    BOX,
-    CYLINDER,
-    KIND,
-    PLACE,
-    SIZE,
-    TURN,
-    Floats,
-    Hull,
-    Part,
-    corners,
-    rotation,
-)
-from pacbayes_control.robots.grasping.simulator import (
-    COLLIDED,
-    DROPPED,
-    FLUNG,
-    LIFTED,
-    MISSED,
-    RISE,
-    SLOW,
-)
+from pacbayes_control.robots.grasping.shapes import Floats, Part
 from pacbayes_control.tasks.environments import Arrays
 
 HEIGHT, LEFT, RIGHT = 0, 1, 2  # the hand's joints, and the links that they move
 FRICTION, SPINNING = 0.4, 0.005  # of table and palm; of everything, in m, against turning in place
-UPRIGHT = [0.0, 0.0, 0.0, 1.0]
-THINGS, SURROUNDINGS = 1, 2  # groups: neither table nor hand meets itself or the other
+OBJECTS, SURROUNDINGS = 1, 2  # groups: neither table nor hand meets itself or the other
 
 
 def bullet_endings(
@@ -61,10 +40,15 @@ def bullet_endings(
     hand: Hand | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.uint8]:
-    """How each grasp ends, (rows, grasps), in the numbers of `simulator.ENDINGS`.
+    """The ending of each grasp, (rows, grasps), as in `simulator.ENDINGS`.
 
-    arrays: of environments from the tabletop; rows: those to grasp; grasps: (rows, grasps, 3) as
-    x, y in m and the angle of closing in rad.
+    Args:
+        tabletop: that the objects are from.
+        arrays: of the objects at rest.
+        rows: of the objects to grasp.
+        grasps: (rows, grasps, 3), as x, y in m and the angle of closing in rad.
+        hand: of the robot.
+        progress: called with the grasps that are done, and their total.
     """
     grasps = np.asarray(grasps, float)
     if grasps.ndim != 3 or (grasps.shape[0], grasps.shape[2]) != (len(rows), 3):
@@ -74,8 +58,7 @@ def bullet_endings(
     with _client() as bullet:
         world = _World(bullet, _table(bullet), _hand(bullet, hand), hand)
         for n, row in enumerate(rows):
-            rest, top = arrays["rest"][row], float(arrays["top"][row])
-            ends[n] = world.endings(tabletop.body(arrays, row), rest, top, grasps[n])
+            ends[n] = world.endings(*tabletop.at_rest(arrays, row), grasps[n])
             if progress:
                 progress((n + 1) * grasps.shape[1], ends.size)
     return ends
@@ -103,7 +86,7 @@ def _client() -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class _Thing:
+class _Object:
     """An object in PyBullet, which places bodies by their centres of mass and principal axes."""
 
     number: int
@@ -126,21 +109,22 @@ class _World:
         tip = float(self.hand.tip_height(np.array(top)))
         with tempfile.TemporaryDirectory() as folder:
             shape = _shape(bullet, body.parts, Path(folder) / "hulls.obj")
-            thing = _thing(bullet, shape, body)
-        self._rub(body.friction)
-        fresh = bullet.saveState()  # or what is left of a grasp's contacts would touch the next
+            placed = _place(bullet, shape, body)
+        self._set_friction(body.friction)
+        fresh = bullet.saveState()  # else contacts that one grasp leaves would act on the next
         ends = []
         for pose in seen_from(grasps, rest):
             bullet.restoreState(fresh)
-            ends.append(self._grasp(thing, pose, tip))
+            ends.append(self._grasp(placed, pose, tip))
         bullet.removeState(fresh)
-        bullet.removeBody(thing.number)
+        bullet.removeBody(placed.number)
         return ends
 
-    def _rub(self, friction: float) -> None:
-        """PyBullet multiplies the frictions of two bodies, MuJoCo takes the larger: objects have 1.
+    def _set_friction(self, friction: float) -> None:
+        """Give table and hand the larger of their own friction and the object's, as in MuJoCo.
 
-        Against spinning it adds each one's times the other's friction: objects have 0.
+        PyBullet multiplies the frictions of two bodies, so objects have 1. Against spinning it adds
+        each body's value times the other's friction, so objects have 0.
         """
         others = {(self.table, -1): FRICTION, (self.robot, HEIGHT): FRICTION}
         others |= {(self.robot, finger): self.hand.friction for finger in (LEFT, RIGHT)}
@@ -149,26 +133,26 @@ class _World:
                 *other, lateralFriction=max(own, friction), spinningFriction=SPINNING
             )
 
-    def _grasp(self, thing: _Thing, pose: Floats, tip: float) -> int:
-        bullet, number = self.bullet, thing.number
-        w, *xyz = pose[3:]
-        place = pose[:3] + rotation(pose[3:]) @ thing.centre
-        _, turn = bullet.multiplyTransforms([0, 0, 0], [*xyz, w], [0, 0, 0], thing.axes)
+    def _grasp(self, placed: _Object, pose: Floats, tip: float) -> int:
+        bullet, number = self.bullet, placed.number
+        place = pose[:3] + shapes.rotation(pose[3:]) @ placed.centre
+        zero = [0, 0, 0]
+        _, turn = bullet.multiplyTransforms(zero, _w_last(pose[3:]), zero, placed.axes)
         bullet.resetBasePositionAndOrientation(number, place, turn)
-        bullet.resetBaseVelocity(number, [0, 0, 0], [0, 0, 0])
+        bullet.resetBaseVelocity(number, zero, zero)
         for joint, value in ((HEIGHT, tip), (LEFT, 0.0), (RIGHT, 0.0)):
             bullet.resetJointState(self.robot, joint, value, 0.0)
         if bullet.getClosestPoints(self.robot, number, 0.0):
-            return COLLIDED
+            return simulator.COLLIDED
         for phase in ("close", "lift"):
             self._move(phase, tip)
             if not all(self._touching(number, self.robot, link) for link in (LEFT, RIGHT)):
-                return MISSED
+                return simulator.MISSED
         height = bullet.getBasePositionAndOrientation(number)[0][2]
-        if height - place[2] <= RISE or self._touching(number, self.table, -1):
-            return DROPPED
+        if height - place[2] <= simulator.RISE or self._touching(number, self.table, -1):
+            return simulator.DROPPED
         speed = np.linalg.norm(bullet.getBaseVelocity(number)[0])
-        return LIFTED if speed < SLOW else FLUNG
+        return simulator.LIFTED if speed < simulator.SLOW else simulator.FLUNG
 
     def _move(self, phase: str, tip: float) -> None:
         bullet = self.bullet
@@ -183,45 +167,44 @@ class _World:
             )
             bullet.stepSimulation()
 
-    def _touching(self, thing: int, other: int, link: int) -> bool:
-        """PyBullet also lists what is merely near."""
-        points = self.bullet.getContactPoints(thing, other, -1, link)
+    def _touching(self, number: int, other: int, link: int) -> bool:
+        """Whether the object touches a link; PyBullet also lists points that are only near."""
+        points = self.bullet.getContactPoints(number, other, -1, link)
         return any(distance <= 0 or force > 0 for *_, distance, force, _, _, _, _ in points)
 
 
 def _table(bullet: Any) -> int:
     table = bullet.createMultiBody(0, bullet.createCollisionShape(bullet.GEOM_PLANE))
-    bullet.setCollisionFilterGroupMask(table, -1, SURROUNDINGS, THINGS)
+    bullet.setCollisionFilterGroupMask(table, -1, SURROUNDINGS, OBJECTS)
     return table
 
 
 def _hand(bullet: Any, hand: Hand) -> int:
     """Palm and fingers on a vertical rail, as in `Hand.body`; armatures are added to masses."""
-    out = hand.opening / 2 + hand.thickness / 2
-    palm = [hand.opening / 2 + hand.thickness, hand.width / 2 + 0.005, 0.012]
+    out, upright = hand.opening / 2 + hand.thickness / 2, [0.0, 0.0, 0.0, 1.0]
+    palm = [hand.opening / 2 + hand.thickness, hand.width / 2 + 0.005, PALM / 2]
     finger = [hand.thickness / 2, hand.width / 2, hand.length / 2]
-    above = [0, 0, hand.length + 0.012]
-    shapes = [
-        bullet.createCollisionShape(
-            bullet.GEOM_BOX, halfExtents=palm, collisionFramePosition=above
-        ),
-        *(bullet.createCollisionShape(bullet.GEOM_BOX, halfExtents=finger) for _ in range(2)),
-    ]
+    above, zero = [0, 0, hand.length + PALM / 2], [0, 0, 0]
     robot = bullet.createMultiBody(
         baseMass=0,
         linkMasses=[0.5, 0.1, 0.1],
-        linkCollisionShapeIndices=shapes,
+        linkCollisionShapeIndices=[
+            bullet.createCollisionShape(
+                bullet.GEOM_BOX, halfExtents=size, collisionFramePosition=place
+            )
+            for size, place in ((palm, above), (finger, zero), (finger, zero))
+        ],
         linkVisualShapeIndices=[-1] * 3,
-        linkPositions=[[0, 0, 0], [-out, 0, hand.length / 2], [out, 0, hand.length / 2]],
-        linkOrientations=[UPRIGHT] * 3,
-        linkInertialFramePositions=[above, [0, 0, 0], [0, 0, 0]],
-        linkInertialFrameOrientations=[UPRIGHT] * 3,
+        linkPositions=[zero, [-out, 0, hand.length / 2], [out, 0, hand.length / 2]],
+        linkOrientations=[upright] * 3,
+        linkInertialFramePositions=[above, zero, zero],
+        linkInertialFrameOrientations=[upright] * 3,
         linkParentIndices=[0, 1, 1],
         linkJointTypes=[bullet.JOINT_PRISMATIC] * 3,
         linkJointAxis=[[0, 0, 1], [1, 0, 0], [-1, 0, 0]],
     )
     for link in (HEIGHT, LEFT, RIGHT):
-        bullet.setCollisionFilterGroupMask(robot, link, SURROUNDINGS, THINGS)
+        bullet.setCollisionFilterGroupMask(robot, link, SURROUNDINGS, OBJECTS)
     for link in (LEFT, RIGHT):
         bullet.changeDynamics(
             robot, link, jointLowerLimit=0.0, jointUpperLimit=hand.opening / 2 - 0.0005
@@ -229,11 +212,11 @@ def _hand(bullet: Any, hand: Hand) -> int:
     return robot
 
 
-def _thing(bullet: Any, shape: int, body: Body) -> _Thing:
+def _place(bullet: Any, shape: int, body: Body) -> _Object:
+    """Add an object of a shape, with the mass and moments that MuJoCo's model has."""
     model = build(body)
     inertial = model.body("object")
-    w, *xyz = inertial.iquat.tolist()
-    centre, axes = inertial.ipos.copy(), [*xyz, w]
+    centre, axes = inertial.ipos.copy(), _w_last(inertial.iquat)
     number = bullet.createMultiBody(
         body.mass,
         shape,
@@ -250,39 +233,48 @@ def _thing(bullet: Any, shape: int, body: Body) -> _Thing:
         angularDamping=DRAG / float(inertial.inertia.mean()),
         collisionMargin=0.0,  # hulls would be 1 mm larger
     )
-    bullet.setCollisionFilterGroupMask(number, -1, THINGS, THINGS | SURROUNDINGS)
-    return _Thing(number, centre, axes)
+    bullet.setCollisionFilterGroupMask(number, -1, OBJECTS, OBJECTS | SURROUNDINGS)
+    return _Object(number, centre, axes)
+
+
+def _w_last(turn: Floats) -> list[float]:
+    """A quaternion (w, x, y, z) in PyBullet's order."""
+    w, x, y, z = turn.tolist()
+    return [x, y, z, w]
 
 
 def _shape(bullet: Any, parts: list[Part], file: Path) -> int:
     """A compound of boxes and cylinders, and of hulls, which PyBullet reads from a file only."""
-    plain = [part for part in parts if not isinstance(part, Hull) and part[KIND] in (BOX, CYLINDER)]
-    hulls = [part for part in parts if isinstance(part, Hull) or part[KIND] not in (BOX, CYLINDER)]
-    kinds = [bullet.GEOM_BOX if part[KIND] == BOX else bullet.GEOM_CYLINDER for part in plain]
-    sizes, places, turns = ([part[what] for part in plain] for what in (SIZE, PLACE, TURN))
+    types = {shapes.BOX: bullet.GEOM_BOX, shapes.CYLINDER: bullet.GEOM_CYLINDER}
+    rows: list[Floats] = []
+    hulls: list[Floats] = []
+    for part in parts:
+        if isinstance(part, shapes.Hull) or part[shapes.KIND] not in types:
+            hulls.append(shapes.corners(part))
+        else:
+            rows.append(part)
+    kinds = [types[int(row[shapes.KIND])] for row in rows]
     if hulls:
-        _write_hulls([corners(part) for part in hulls], file)
+        _write_hulls(hulls, file)
         kinds.append(bullet.GEOM_MESH)
-        sizes.append(np.ones(3))
-        places.append(np.zeros(3))
-        turns.append(np.array([1.0, 0.0, 0.0, 0.0]))
+        rows.append(shapes.primitive(shapes.BOX, (1.0, 1.0, 1.0)))  # for place and turn
     shape = bullet.createCollisionShapeArray(
         shapeTypes=kinds,
-        halfExtents=[size.tolist() for size in sizes],
-        radii=[float(size[0]) for size in sizes],
-        lengths=[2 * float(size[1]) for size in sizes],
+        halfExtents=[row[shapes.SIZE].tolist() for row in rows],
+        radii=[float(row[shapes.SIZE][0]) for row in rows],
+        lengths=[2 * float(row[shapes.SIZE][1]) for row in rows],
         fileNames=[str(file)] * len(kinds),
         meshScales=[[1, 1, 1]] * len(kinds),
-        collisionFramePositions=[place.tolist() for place in places],
-        collisionFrameOrientations=[[*turn[1:].tolist(), float(turn[0])] for turn in turns],
+        collisionFramePositions=[row[shapes.PLACE].tolist() for row in rows],
+        collisionFrameOrientations=[_w_last(row[shapes.TURN]) for row in rows],
     )
     if shape < 0:
-        raise ValueError(f"PyBullet cannot make an object of {len(parts)} parts")
+        raise ValueError(f"PyBullet cannot make an object of {len(parts)} parts: give fewer")
     return shape
 
 
 def _write_hulls(hulls: list[Floats], file: Path) -> None:
-    """An OBJ file of which PyBullet takes each group's hull: any faces will do, over all points."""
+    """Write an OBJ file, of which PyBullet takes each group's hull: its faces name all points."""
     lines, first = [], 1
     for number, points in enumerate(hulls):
         lines.append(f"o hull{number}")

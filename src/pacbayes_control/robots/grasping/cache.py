@@ -1,20 +1,19 @@
-"""Where what takes long to compute is kept between runs: the convex parts of meshes, labels."""
+"""A folder for results that take long to compute: the convex parts of meshes, and labels."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import tempfile
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import unquote
+from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.grasping.shapes import Floats
 
 
 def cache_folder() -> Path:
@@ -35,7 +34,7 @@ def digest_of(value: object) -> str:
 
 
 def content_digest(mesh: Path) -> str:
-    """SHA-256 of a mesh: of its file, and of those that a .gltf file keeps its numbers in."""
+    """SHA-256 of a mesh: of its file, and of the files that a .gltf file keeps its numbers in."""
     data = mesh.read_bytes()
     sha = hashlib.sha256(data)
     if mesh.suffix.lower() == ".gltf":
@@ -45,25 +44,31 @@ def content_digest(mesh: Path) -> str:
                 if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
                     sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # then it cannot be loaded either, and that is where it is told
+            pass  # then it cannot be loaded either, which is an error of its own
     return sha.hexdigest()
 
 
-def keep_hulls(file: Path, hulls: list[Floats]) -> None:
-    """Write hulls, all or nothing: who reads at the same time finds a whole file or none."""
-    counts = np.array([len(hull) for hull in hulls])
-    name = None
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file so that a reader finds the old content or the new one, and never a part."""
+    unfinished = file.with_name(f".{uuid4().hex}.part")
     try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem[:16], suffix=".new")
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, corners=np.concatenate(hulls), counts=counts)
-        os.replace(name, file)
+        unfinished.write_bytes(content)
+        os.replace(unfinished, file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_hulls(file: Path, hulls: list[Floats]) -> None:
+    """Keep the corners of hulls, each (corners, 3), in a file of the cache."""
+    stream = BytesIO()
+    np.savez(stream, corners=np.concatenate(hulls), counts=np.array([len(h) for h in hulls]))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, stream.getvalue())
     except OSError as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
         raise OSError(
-            f"{file.parent} cannot keep more hulls: {error.strerror or error}: "
-            "make room, or give another folder as cache"
+            f"{file.parent} cannot keep hulls: {error.strerror or error}: give another folder as "
+            "cache, or make room"
         ) from error
 
 
@@ -85,7 +90,7 @@ def read_hulls(file: Path) -> list[Floats] | None:
 
 @lru_cache(maxsize=4096)
 def remembered_hulls(file: Path) -> list[Floats]:
-    """The same, read once; an error where there are none."""
+    """The same, read once and kept in memory; an error where the file is missing or damaged."""
     hulls = read_hulls(file)
     if hulls is None:
         raise FileNotFoundError(f"{file} is missing or damaged: compute it again")

@@ -1,4 +1,4 @@
-"""What the robot sees: a depth image from above, by casting rays; no display is needed."""
+"""A camera above the table: depth images by casting rays, which needs no display."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.models import cast
-
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.grasping.shapes import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is seen of an object; lengths in m."""
+    """The camera's image of an object; lengths in m."""
 
     heights: NDArray[np.float32]  # (pixels, pixels), above the table, around the centroid
     mask: NDArray[np.bool_]  # (pixels, pixels), where the object is
     centroid: Floats  # (2,), of the points of the object that are seen
-    top: float  # its highest point that is seen
+    top: float  # height of the highest point that is seen
     whole: bool = True  # whether the object lies within the image
 
 
@@ -78,7 +77,7 @@ class Camera:
 
 
 def _around(image: NDArray, middle: list[int], size: int) -> NDArray:
-    """A square of an image around a pixel, with zeros outside."""
+    """A square of an image around a pixel, with zeros outside the image."""
     padded = np.pad(image, size // 2)
     row, column = middle
     return padded[row : row + size, column : column + size]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.loading import workers_for
+from pacbayes_control.cli.executing import executing
 from pacbayes_control.cli.options import (
     MOST,
     JsonFile,
@@ -17,11 +18,10 @@ from pacbayes_control.cli.options import (
     check_writable,
     write_json,
 )
-from pacbayes_control.report.console import bar, say
-from pacbayes_control.robots.grasping.assembling import labelled
+from pacbayes_control.report.console import say
 from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.labels import Grid
+from pacbayes_control.robots.grasping.learning import labelled
 from pacbayes_control.robots.grasping.pretraining import Training
 from pacbayes_control.robots.grasping.pretraining import pretrain as train
 from pacbayes_control.robots.grasping.task import Grasping
@@ -58,11 +58,11 @@ def pretrain(
     training = Training() if epochs is None else Training(epochs=epochs, head_epochs=epochs)
     task = Grasping()
     elsewhere = task.environments(environments, "elsewhere", seed)
-    with workers_for(task, workers, None) as executor:
-        labels = labelled(task, elsewhere, Grid(), executor).labels
-    assert labels is not None
-    with bar("training", training.epochs + training.head_epochs) as progress:
-        train(labels, out_file, training, seed, progress=progress)
+    with executing(task, workers) as execution:
+        labels = labelled(task, elsewhere, execution).labels
+        assert labels is not None
+        told = replace(execution, title="training")
+        train(labels, out_file, training, seed, progress=told.tell)
     prior, origin = Compact(out_file).prior()
     say(f"{out_file}: an extractor, and a prior over {len(prior)} parameters, {origin}.")
     say(f"Use it: pbc learn grasping --weights {out_file}")

@@ -9,22 +9,19 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import loky
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from pacbayes_control.robots.grasping.cache import (
-    content_digest,
-    keep_hulls,
-)
+from pacbayes_control.robots.grasping.cache import content_digest, write_hulls
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.objects import Floats
-from pacbayes_control.rollouts.pools import shielded
+from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.rollouts.pools import ShieldedPool, shielded
 from pacbayes_control.tasks.environments import in_a_line
 
-THINNEST = 0.01  # of the longest side: what is thinner than that is a sheet
+THINNEST = 0.01  # of the longest side: a thinner mesh is a sheet
 SEED = 0  # of CoACD
 
 
@@ -38,46 +35,47 @@ class Mesh:
     key: str  # of its hulls in the cache: a SHA-256 of content, axis, settings and CoACD's version
 
 
+class HullSettings(NamedTuple):
+    """How finely a mesh is decomposed."""
+
+    concavity: float  # CoACD's threshold
+    most_parts: int  # of a mesh
+    most_corners: int  # of a part
+
+
 class BrokenMeshError(ValueError):
-    """What is wrong with a mesh, in words that follow its name."""
+    """A mesh that cannot be used; the message follows its name."""
 
 
-def process() -> loky.ProcessPoolExecutor:
-    """A process that decomposes, in one thread: no result can depend on scheduling."""
+def new_process() -> ShieldedPool:
+    """A process for CoACD with one thread: no result can depend on scheduling."""
     with shielded():
-        return loky.ProcessPoolExecutor(max_workers=1, env={"OMP_NUM_THREADS": "1"})
+        return ShieldedPool(max_workers=1, env={"OMP_NUM_THREADS": "1"})
 
 
-def keep(
-    folder: Path, mesh: Mesh, file: Path, concavity: float, most_parts: int, most_corners: int
-) -> str:
-    """Decompose a mesh and keep its hulls in a file. Returns what is wrong with it, or ""."""
+def decompose(folder: Path, mesh: Mesh, file: Path, settings: HullSettings) -> str:
+    """Decompose a mesh and keep its hulls in a file; returns its defect in words, or ""."""
     try:
         if content_digest(folder / mesh.path) != mesh.content:
             raise BrokenMeshError("is no longer what it was when the folder was read")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of arithmetic with what is checked afterwards
-            hulls = _decomposed(folder / mesh.path, mesh.up, concavity, most_parts, most_corners)
+            warnings.simplefilter("ignore")  # of arithmetic whose result is checked afterwards
+            hulls = _hulls(folder / mesh.path, mesh.up, settings)
     except BrokenMeshError as error:
         return str(error)
-    keep_hulls(file, hulls)
+    write_hulls(file, hulls)
     return ""
 
 
-def _decomposed(
-    file: Path, up: str, concavity: float, most_parts: int, most_corners: int
-) -> list[Floats]:
+def _hulls(file: Path, up: str, settings: HullSettings) -> list[Floats]:
     """The hulls' corners, with the longest side of their bounding box 1 and its middle at 0."""
-    vertices, faces = _loaded(file)
     coacd = needed("coacd", "a folder of meshes")
     coacd.set_log_level("off")
-    pieces = coacd.run_coacd(
-        coacd.Mesh(vertices, faces), concavity, max_convex_hull=most_parts, seed=SEED
-    )
+    mesh, most = coacd.Mesh(*_loaded(file)), settings.most_parts
     hulls = []
-    for corners, _ in pieces:
+    for corners, _ in coacd.run_coacd(mesh, settings.concavity, max_convex_hull=most, seed=SEED):
         try:
-            hulls.append(_fewer(corners, most_corners))
+            hulls.append(_fewer_corners(corners, settings.most_corners))
         except QhullError:  # a sliver
             continue
     if not hulls:
@@ -92,43 +90,43 @@ def _decomposed(
 def _loaded(file: Path) -> tuple[NDArray, NDArray]:
     """Vertices (vertices, 3) and faces (faces, 3) of a mesh with volume, in a cube of side 1."""
     trimesh = needed("trimesh", "a folder of meshes")
-    try:  # processing would drop vertices that are no numbers without a word
+    try:  # processing would drop vertices that are NaN without a warning
         scene = trimesh.load_scene(file, process=False, skip_materials=True)
         mesh = scene.to_mesh()
         points = np.asarray(mesh.vertices, float)[mesh.faces].reshape(-1, 3)
-    except Exception as error:  # of a reader of somebody's files
+    except Exception as error:  # a damaged file can raise any exception
         raise BrokenMeshError(f"cannot be read ({in_a_line(error)})") from error
     if not len(points):
         raise BrokenMeshError("cannot be read (no faces in it)")
     low, high = points.min(axis=0), points.max(axis=0)
     longest = (high - low).max()
     if not np.isfinite(longest):
-        raise BrokenMeshError("has vertices that are no finite numbers")
+        raise BrokenMeshError("has vertices that are NaN or infinite")
     thickness = _thickness((points - low) / longest) if longest > 0 else 0.0
     if thickness < THINNEST:
         raise BrokenMeshError(
-            f"has no volume (its thickness is {thickness:.2g} of its length, not {THINNEST})"
+            f"has no volume (its thickness is {thickness:.2g} of its length, below {THINNEST})"
         )
-    # CoACD is ten times faster with a closed surface, so faces are joined and turned alike.
+    # CoACD is ten times faster with a closed surface, so faces are joined and oriented alike.
     mesh = trimesh.Trimesh((mesh.vertices - low) / longest, mesh.faces).process(validate=True)
     return np.asarray(mesh.vertices), np.asarray(mesh.faces)
 
 
 def _thickness(points: Floats) -> float:
-    """How far apart two parallel planes must be for a body to fit between them, nearly."""
+    """The approximate distance of the nearest two parallel planes with all points between."""
     try:
-        corners = _fewer(points, 64)
+        corners = _fewer_corners(points, 64)
         planes = ConvexHull(corners).equations
     except QhullError:
         return 0.0
     return float(-(corners @ planes[:, :3].T + planes[:, 3]).min(axis=0).max())
 
 
-def _fewer(points: Floats, most: int) -> Floats:
-    """Corners of the hull of points: all, or so many that leave little of it out.
+def _fewer_corners(points: Floats, most: int) -> Floats:
+    """At most so many corners of the hull of points, chosen to leave little of it out.
 
-    They begin with those of a simplex and of the bounding box, and then take in what lies farthest
-    from the hull so far.
+    The first are those of the bounding box and of a simplex; each further one is the point that
+    lies farthest from the hull of those before it.
     """
     points = points[np.sort(ConvexHull(points).vertices)]
     if len(points) <= most:

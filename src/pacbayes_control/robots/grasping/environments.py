@@ -1,4 +1,4 @@
-"""Objects that have come to rest on a table, as the robot meets them."""
+"""The distribution of environments: objects that have come to rest on a table."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.camera import Camera
-from pacbayes_control.robots.grasping.models import Body, build, mujoco
+from pacbayes_control.robots.grasping.models import Body, build, data_at
 from pacbayes_control.robots.grasping.objects import Objects, Procedural
+from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import Drop
 from pacbayes_control.tasks.environments import Arrays
 
 BLOCK = 16  # objects drawn from one generator
-KEPT = 512  # blocks that a process remembers, 200 MB
-ATTEMPTS = 50  # at one object, before the distribution is given up
+KEPT = 512  # blocks that a process keeps in memory, 200 MB
+ATTEMPTS = 50  # draws of one object, after which the distribution is an error
 
 _kept: OrderedDict[tuple[str, bytes], Arrays] = OrderedDict()  # a block is a function of its key
-_turn = Lock()
+_lock = Lock()
 
 
 @dataclass(frozen=True)
 class Tabletop:
-    """The distribution of environments: an object of some mass and friction, dropped and at rest.
+    """A distribution of objects: shape, mass and friction, dropped on a table and at rest.
 
-    An object that does not settle, or not wholly in the camera's sight, is drawn anew, shape and
-    all, until one does: the rule looks at no policy, so what is left is an i.i.d. draw of objects
-    that settle. How many draws each took is recorded as `attempts`.
+    An object that does not settle wholly in the camera's sight is drawn anew, with its shape, until
+    one does: the rule looks at no policy, so the accepted objects are i.i.d. draws of objects that
+    settle. The number of draws for each is recorded as `attempts`.
 
-    mass and pose are the paper's. It draws moments of inertia from 0.75 to 1.25 without a unit;
-    here these are factors of the shape's own moments. Friction is ours: the paper says nothing.
+    Mass and pose are the paper's. It draws moments of inertia from 0.75 to 1.25 without a unit;
+    here these are factors of the shape's own moments. It does not give the friction.
     """
 
     objects: Objects = field(default_factory=Procedural)
@@ -45,10 +46,10 @@ class Tabletop:
     camera: Camera = field(default_factory=Camera)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        """The arrays of n objects, each a shape's and what `_settled` adds to them."""
+        """The arrays of n objects: those of their shapes, and those that `_settled` adds."""
         seeds = rng.integers(0, 2**63, size=n)
         key = (repr(self), seeds.tobytes())
-        with _turn:
+        with _lock:
             if key not in _kept:
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     drawn = list(pool.map(self._one, seeds))
@@ -59,14 +60,17 @@ class Tabletop:
                     _kept.popitem(last=False)
             return _kept[key]
 
-    def at_rest(self, arrays: Arrays, row: int) -> tuple[Body, NDArray[np.float64], float]:
-        """The object in a row of the arrays, where it lies, (7,), and its height as seen, in m."""
+    def at_rest(self, arrays: Arrays, row: int) -> tuple[Body, Floats, float]:
+        """The object in a row of the arrays, its pose, (7,), and its height as seen, in m."""
         return self.body(arrays, row), arrays["rest"][row], float(arrays["top"][row])
 
     def body(self, arrays: Arrays, row: int) -> Body:
         """The object in a row of the arrays."""
-        shape = {name: array[row] for name, array in arrays.items()}
-        return _body(self.objects, shape)
+        return self._body({name: array[row] for name, array in arrays.items()})
+
+    def _body(self, shape: Arrays) -> Body:
+        mass, friction = float(shape["mass"]), float(shape["friction"])
+        return Body(self.objects.parts(shape), mass, shape["inertia"], friction)
 
     def _one(self, seed: int) -> Arrays:
         rng = np.random.default_rng(seed)
@@ -80,7 +84,7 @@ class Tabletop:
         )
 
     def _settled(self, rng: np.random.Generator) -> Arrays | None:
-        mj = mujoco()
+        """One draw of an object; None where it does not settle wholly in sight."""
         shape = {
             **self.objects.draw(rng),
             "mass": np.array(rng.uniform(*self.mass)),  # kg
@@ -88,20 +92,15 @@ class Tabletop:
             "friction": np.array(rng.uniform(*self.friction)),
         }
         turn = self.drop.turn(rng)
-        body = _body(self.objects, shape)
+        body = self._body(shape)
         model = build(body)
         rest = self.drop.settle(model, body, turn)
-        if rest is None:
-            return None
-        data = mj.MjData(model)
-        data.qpos[:] = rest.pose
-        mj.mj_forward(model, data)
-        view = self.camera.look(model, data)
-        if view is None or not view.whole:
+        view = None if rest is None else self.camera.look(model, data_at(model, rest))
+        if rest is None or view is None or not view.whole:
             return None
         return {
             **shape,
-            "rest": rest.pose,  # (7,), place in m and quaternion
+            "rest": rest,  # (7,), place in m and quaternion
             "heights": view.heights,  # (pixels, pixels) in m, around the centroid
             "mask": view.mask,  # (pixels, pixels)
             "centroid": view.centroid,  # (2,) in m
@@ -109,14 +108,8 @@ class Tabletop:
         }
 
 
-def _body(objects: Objects, shape: Arrays) -> Body:
-    return Body(
-        objects.parts(shape), float(shape["mass"]), shape["inertia"], float(shape["friction"])
-    )
-
-
 def minor_axis(mask: NDArray) -> float:
-    """The direction in which what a mask shows is narrowest, rad from 0 to π."""
+    """The direction in which the object of a mask is narrowest, in rad from 0 to π."""
     rows, columns = np.nonzero(mask)
     spread = np.cov(np.stack([columns, rows]).astype(float))
     across = np.linalg.eigh(spread)[1][:, 0]

@@ -11,8 +11,6 @@ paper    the paper's prior, which knows nothing, its head and its surrogate, on 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,28 +21,25 @@ from numpy.typing import NDArray
 from rich.table import Table
 from scipy.stats import binomtest
 
-from pacbayes_control.certify.certificate import round_up
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
-from pacbayes_control.cli.loading import workers_for
+from pacbayes_control.certify.text import round_up
+from pacbayes_control.cli.executing import executing, remove_store
 from pacbayes_control.cli.options import MOST, Seed
-from pacbayes_control.cli.steps import remove
-from pacbayes_control.learn.gaussian import ROLLOUTS
-from pacbayes_control.learn.training import Watch
-from pacbayes_control.report.console import bar, say, show, watch
+from pacbayes_control.learn import Plan, SearchSettings, learn_gaussian
+from pacbayes_control.report.console import say, show, working
 from pacbayes_control.report.page import write_page
-from pacbayes_control.robots.grasping.assembling import grasping_task
-from pacbayes_control.robots.grasping.cache import cache_folder
 from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.environments import minor_axis
-from pacbayes_control.robots.grasping.labels import Grid, Labels
-from pacbayes_control.robots.grasping.policy import Network
-from pacbayes_control.robots.grasping.recipe import Recipe, baseline, label, learn_grasping
-from pacbayes_control.robots.grasping.surrogates import Surrogate
+from pacbayes_control.robots.grasping.labels import Grid
+from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
+from pacbayes_control.robots.grasping.options import GraspingOptions
+from pacbayes_control.robots.grasping.policy import GraspNetwork
+from pacbayes_control.robots.grasping.surrogates import Surrogate, descend
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.rollouts import Progress, evaluate, sample_costs
-from pacbayes_control.rollouts.evaluation import counting_on, table_of
+from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
+from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import CHUNK, Job
-from pacbayes_control.rollouts.pools import Workers
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.environments import generator
 
@@ -52,20 +47,17 @@ PAPER = {"bound": 0.294, "test_success": 0.82, "baseline_test_success": 0.78}
 CONFIDENCE = 0.95  # of the intervals on new objects
 SAMPLE = 16  # objects to measure the speed on
 
-# From a title and a total to who watches while that lasts.
-Told = Callable[[str, int], AbstractContextManager[Progress | None]]
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Size:
     """How large the experiment is."""
 
     environments: int = 2000  # objects to learn from
     test_environments: int = 1000  # new objects
     draws: int | None = None  # policies for each object to certify with: 30,000 grasps
     grid: Grid = field(default_factory=Grid)
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.environments < 2 or self.test_environments < 2:
@@ -75,11 +67,11 @@ class Settings:
             )
 
 
-QUICK = Settings(300, 300, 20, Grid(places=5, angles=12))
+QUICK = Size(300, 300, 20, Grid(places=5, angles=12))
 
 
 @dataclass(frozen=True)
-class Row:
+class GraspingRow:
     """One way to learn, with and without the regulariser."""
 
     setting: str  # ours or paper
@@ -103,7 +95,7 @@ class Row:
 class Grasped:
     """The rows, and the run that is ours."""
 
-    rows: list[Row]
+    rows: list[GraspingRow]
     narrow_side_success: float  # at the centroid, across what is seen of the object
     any_angle_success: float  # at the centroid, at an angle by chance
     run: Run[Any]
@@ -114,40 +106,51 @@ class Grasped:
 
 
 def grasping(
-    settings: Settings | None = None,
-    labels_in: Path | None = None,
-    checkpoint: Path | None = None,
-    executor: Workers = None,
-    told: Told | None = None,
-    watch: Callable[[str], Watch] | None = None,
+    size: Size | None = None, seed: int = 0, execution: Execution | None = None
 ) -> Grasped:
-    """Run the experiment. labels_in: a folder for labels, which are made once."""
-    settings = settings or Settings()
-    network = Network(Compact())
-    task = Grasping(network)
-    train = task.environments(settings.environments, "train", settings.seed)
-    test = task.environments(settings.test_environments, "test", settings.seed)
-    told = told or (lambda *_: nullcontext())
-    with told("labelling grasps", len(train) * len(settings.grid.grasps)) as labelling:
-        labels = label(task, train, settings.grid, labels_in, labelling, executor)
-    ours = Recipe(draws=settings.draws, grid=settings.grid, seed=settings.seed)
+    """Run the experiment. Labels are made once, and kept in the cache."""
+    size, execution = size or Size(), execution or Execution()
+    task = Grasping(GraspNetwork(Compact()))
+    train = task.environments(size.environments, "train", seed)
+    test = task.environments(size.test_environments, "test", seed)
+    ours = labelled(task, train, execution, size.grid)
     rows, runs = [], []
-    for setting, mine, recipe in (
-        ("ours", task.with_labels(labels), ours),
-        ("paper", _as_in_the_paper(task, labels), replace(ours, prior="paper")),
+    for setting, mine, prior in (
+        ("ours", ours, "elsewhere"),
+        ("paper", _as_published(ours), "paper"),
     ):
-        file = checkpoint.with_name(f"{checkpoint.name}.{setting}") if checkpoint else None
-        watching = watch(f"{setting}: learning the posterior") if watch else None
-        with told(f"{setting}: certifying grasps", ROLLOUTS) as certifying:
-            run = learn_grasping(mine, recipe, file, watching, certifying, executor)
-        plain = baseline(mine, recipe)
-        with told(f"{setting}: grasps of new objects", 2 * len(test)) as trying:
-            failed = _on_new_objects(mine, run, plain, test, settings.seed, trying, executor)
+        here = execution.keeping(setting)
+        network: Any = mine.controller
+        start = prior_named(network, prior, seed)
+        plan = Plan(draws=size.draws, seed=seed, prior=prior, search=mine.search_from(prior))
+        run = learn_gaussian(mine, train, start, plan, _titled(here, f"{setting}: learning"))
+        plain = baseline(mine, start.distribution, SEARCH[prior])
+        trying = _titled(here, f"{setting}: grasps of new objects")
+        failed = _on_new_objects(mine, run, plain, test, replace(trying, store=None), seed)
         rows.append(_row(setting, mine, run, *failed))
         runs.append(run)
-    rules = _by_rule(task, test, settings.seed, executor)
-    speed = _speed(task, test[:SAMPLE], settings.grid, executor)
+    rules = _by_rule(task, test, seed, execution.workers)
+    speed = _speed(task, test[:SAMPLE], size.grid, execution.workers)
     return Grasped(rows, *rules, runs[0], task, len(train), len(test), speed)
+
+
+def baseline(
+    task: Grasping, start: DiagonalGaussian, search: SearchSettings
+) -> NDArray[np.float64]:
+    """The same network without the regulariser, from the same start: one policy, (parameters,)."""
+    network, labels = task.trainable()
+    return descend(
+        network,
+        start.mean,
+        np.sqrt(start.variance) * search.step_size,
+        search.steps,
+        task.features(labels.environments),
+        task.surrogate_cost.goal(labels, slice(None)),
+    )
+
+
+def _titled(execution: Execution, title: str) -> Execution:
+    return replace(execution, title=title)
 
 
 def _by_rule(
@@ -160,7 +163,7 @@ def _by_rule(
         angles = [minor_axis(mask) for mask in part.arrays()["mask"]]
         grasps = np.zeros((len(part), 2, 3))
         grasps[:, 0, 2], grasps[:, 1, 2] = angles, rng.uniform(0, np.pi, len(part))
-        failed.append(table_of(Job(task.blind(), part, grasps), executor=executor))
+        failed.append(table_of(Job(task.blind(), part, grasps), Execution(executor)))
     narrow, chance = 1 - np.concatenate(failed).mean(axis=0)
     return float(narrow), float(chance)
 
@@ -169,18 +172,15 @@ def _speed(task: Grasping, sample: Environments, grid: Grid, executor: Workers) 
     """Grasps a second, labelling objects that are at rest already."""
     sample.arrays()
     started = time.perf_counter()
-    costs = evaluate(task.blind(), grid.grasps, sample, executor=executor)
+    costs = evaluate(task.blind(), grid.grasps, sample, execution=Execution(executor))
     return costs.values.size / (time.perf_counter() - started)
 
 
-def _as_in_the_paper(task: Grasping, labels: Labels) -> Grasping:
+def _as_published(task: Grasping) -> Grasping:
+    """The same with the paper's head and surrogate."""
     network: Any = task.controller
-    return replace(
-        task,
-        controller=replace(network, head="paper"),
-        surrogate_cost=Surrogate("distance"),
-        labels=labels,
-    )
+    published = replace(network, head="paper")
+    return replace(task, controller=published, surrogate_cost=Surrogate("distance"))
 
 
 def _on_new_objects(
@@ -188,16 +188,13 @@ def _on_new_objects(
     run: Run[Any],
     plain: NDArray,
     test: Environments,
+    execution: Execution,
     seed: int,
-    progress: Progress | None,
-    executor: Workers,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which objects the posterior failed at, drawn anew for each, and which the baseline."""
-    first, second = (counting_on(progress, n * len(test), 2 * len(test)) for n in (0, 1))
-    drawn = sample_costs(
-        task, run.posterior, test, 1, "test", seed, progress=first, executor=executor
-    )
-    fixed = evaluate(task, plain[None], test, progress=second, executor=executor)
+    first, second = (execution.counting_on(n * len(test), 2 * len(test)) for n in (0, 1))
+    drawn = sample_costs(task, run.posterior, test, Draws(1, seed, stream="test"), first)
+    fixed = evaluate(task, plain[None], test, execution=second)
     return drawn.values[:, 0] == 1, fixed.values[:, 0] == 1
 
 
@@ -207,11 +204,11 @@ def _row(
     run: Run[Any],
     failed: NDArray[np.bool_],
     plain_failed: NDArray[np.bool_],
-) -> Row:
+) -> GraspingRow:
     c, network = run.certificate, task.trainable()[0]
     assert c.draws is not None
     better, worse = plain_failed & ~failed, failed & ~plain_failed
-    return Row(
+    return GraspingRow(
         setting=setting,
         prior=c.prior or "",
         head=network.head,
@@ -325,23 +322,21 @@ def reproduce_grasping(
 
     Example: pbc reproduce grasping --quick
     """
-    settings = replace(QUICK if quick else Settings(), seed=seed)
+    size = QUICK if quick else Size()
     if environments is not None:
-        settings = replace(settings, environments=environments)
+        size = replace(size, environments=environments)
     if test_environments is not None:
-        settings = replace(settings, test_environments=test_environments)
+        size = replace(size, test_environments=test_environments)
     checkpoint = folder / "checkpoint"
-    task = grasping_task()
-    with workers_for(task, None, None) as executor, watch() as watching:
-        result = grasping(
-            settings, cache_folder() / "grasping", checkpoint, executor, bar, watching
-        )
-    new = task.environments(settings.test_environments, "test", seed)
-    with bar("pictures", 1):
+    task = Grasping.from_options(GraspingOptions())  # an error before the labels, if there is one
+    with executing(task, store=checkpoint) as execution:
+        result = grasping(size, seed, execution)
+        new = result.task.environments(size.test_environments, "test", seed)
+    with working("pictures"):
         kept = result.task.pictures(result.run, new)
     run = folder / "grasping"
     result.run.save(run, True, kept)
-    remove(checkpoint)
+    remove_store(checkpoint)
     write_page(result.run, folder / "grasping.html", name=str(run), pictures=kept)
     show_grasping(result)
     say(f"\nThe run is in {run}: pbc verify {run}")

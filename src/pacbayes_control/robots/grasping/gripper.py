@@ -1,7 +1,7 @@
 """A floating parallel gripper: it comes straight down, closes and lifts.
 
-A table is the same everywhere and in every direction, so the gripper stands still in the plane and
-the object is placed as the gripper sees it: fewer joints, and the same physics.
+A table is the same everywhere and in every direction, so the gripper does not move in the plane and
+the object is placed in the gripper's frame: fewer joints, and the same physics.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.models import STEP, states_with, world
-
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.grasping.shapes import Floats
 
 PALM = 0.024  # m, the palm's thickness
 
@@ -30,19 +29,19 @@ class Hand:
     force: float = 10.0  # N, of a finger at most
     friction: float = 0.9  # of the fingers; the larger of this and the object's counts
     clearance: float = 0.006  # of the tips above the table, at least
-    depth: float = 0.4  # of the object's height, above which the tips stay
-    lift: float = 0.08
+    depth: float = 0.4  # of the tips above the table at least, as a share of the object's height
+    lift: float = 0.08  # how far the hand rises with the object
 
     approach_time: float = 0.4  # s, from the height that it lifts to
     closing_time: float = 0.35  # s
     pressing_time: float = 0.10  # s, between closing and lifting
     lifting_time: float = 0.30  # s
-    holding_time: float = 0.15  # s, before the judgement
+    holding_time: float = 0.15  # s, after which the grasp is judged
 
     def tip_height(self, top: NDArray) -> Floats:
-        """How far above the table the tips go for objects of these heights.
+        """The height of the tips above the table for objects of these heights, in m.
 
-        Low enough for what is round, above the bottom of a bowl, and the palm stays clear.
+        Low enough for round objects, above the bottom of a bowl, and the palm stays clear.
         """
         low = np.maximum(self.clearance, self.depth * top)
         return np.maximum(low, top - self.length + 0.002)
@@ -77,9 +76,9 @@ class Hand:
         )
 
     def motion(self, phase: str) -> tuple[Floats, Floats]:
-        """How far above the grasp the hand is, and where the fingers are sent; (steps,) each.
+        """The hand's height above the grasp, and the fingers' set point, in m; (steps,) each.
 
-        Closing, the fingers are sent beyond each other, so that they press.
+        The set point of closed fingers is beyond where they would touch, so that they press.
         """
         if phase == "approach":
             down = self.lift * (1 - _smooth(self.approach_time))
@@ -94,7 +93,7 @@ class Hand:
 
 
 def _smooth(seconds: float) -> Floats:
-    """From 0 to 1, beginning and ending gently; one number a step."""
+    """From 0 to 1 with zero speed at both ends, one number a step."""
     share = np.linspace(0, 1, _steps(seconds) + 1)[1:]
     return share**2 * (3 - 2 * share)
 
@@ -108,7 +107,6 @@ class Gripper:
     """The hand on a vertical rail, held stiffly in the plane."""
 
     hand: Hand = Hand()
-    name = "gripper"
 
     @property
     def world(self) -> str:
@@ -130,11 +128,11 @@ class Gripper:
         if they overlap it at the end, so the way itself need not be simulated.
         """
         states = states_with(model, seen_from(grasps, rest))
-        states[:, 1 + model.jnt_qposadr[model.joint("height").id]] = tips
+        states[:, 1 + model.joint("height").qposadr[0]] = tips
         return states
 
     def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
-        """Of height and fingers, (grasps, steps, 3)."""
+        """Set points of the height and the two fingers, (grasps, steps, 3)."""
         rise, fingers = self.hand.motion(phase)
         if phase == "approach":  # it is down already: one step shows what it touches
             rise, fingers = np.zeros(1), np.zeros(1)

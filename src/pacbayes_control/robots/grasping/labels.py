@@ -1,4 +1,4 @@
-"""A grid of grasps tried on each object, and what a learner makes of it (paper: Section 7.2).
+"""A grid of grasps tried on each object, and the grasp to aim for (paper: Section 7.2).
 
 Labels are for training alone: every number in a certificate comes from grasps that were simulated
 for it.
@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.tasks.environments import Environments
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,33 +35,34 @@ class Grid:
     def __post_init__(self) -> None:
         if self.places < 2 or self.angles < 2 or not 0 < self.half_width < 1:
             raise ValueError(
-                f"a grid needs two places and two angles at least and a width: {self!r}"
+                f"{self!r}: a grid needs at least two places and two angles, and a half width "
+                "between 0 and 1 m"
             )
 
     @property
     def offsets(self) -> Floats:
-        """Of Δx, and of Δy, (places,)."""
+        """The values of Δx, and of Δy, in m; (places,)."""
         return np.linspace(-self.half_width, self.half_width, self.places)
 
     @property
     def directions(self) -> Floats:
-        """Of θ, (angles,): π is 0 again, since the hand has two equal fingers."""
+        """The values of θ, (angles,): π is 0 again, since the hand has two equal fingers."""
         return np.linspace(0, np.pi, self.angles, endpoint=False)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Δx × Δy × θ."""
+        """The numbers of Δx, Δy and θ."""
         return self.places, self.places, self.angles
 
     @cached_property
     def grasps(self) -> Floats:
-        """All of them, (grasps, 3); θ varies fastest, then Δy."""
+        """All grasps, (grasps, 3); θ varies fastest, then Δy."""
         axes = np.meshgrid(self.offsets, self.offsets, self.directions, indexing="ij")
         return np.stack([axis.ravel() for axis in axes], axis=1)
 
 
 def tolerances(failures: NDArray) -> NDArray[np.int64]:
-    """How many steps in θ each grasp tolerates either way, -1 where it fails itself.
+    """The largest error in θ, in steps either way, that each grasp tolerates; -1 where it fails.
 
     failures: (…, angles), around a circle.
 
@@ -80,10 +80,10 @@ def tolerances(failures: NDArray) -> NDArray[np.int64]:
 
 
 def targets(failures: NDArray, grid: Grid) -> tuple[Floats, NDArray[np.bool_]]:
-    """The grasp to aim for in each object, and whether there is one.
+    """The grasp to aim for in each object, (objects, 3), and whether there is one, (objects,).
 
     It is the one that tolerates the largest error in θ, and of several the nearest to the
-    centroid. failures: (objects, grasps of the grid). Returns (objects, 3) and (objects,).
+    centroid. failures: (objects, grasps of the grid).
     """
     table = np.asarray(failures).reshape(-1, *grid.shape)
     reach = tolerances(table).reshape(len(table), -1)
@@ -94,10 +94,10 @@ def targets(failures: NDArray, grid: Grid) -> tuple[Floats, NDArray[np.bool_]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Labels:
-    """What every grasp of a grid came to on each of some objects."""
+    """The results of every grasp of a grid on each of some objects."""
 
     environments: Environments
-    failures: NDArray[np.uint8]  # (objects, grasps of the grid)
+    failures: NDArray[np.uint8]  # (objects, grasps of the grid), 1 where a grasp failed
     grid: Grid = Grid()
 
     def __post_init__(self) -> None:
@@ -114,19 +114,15 @@ class Labels:
         return f"Labels({e.stream!r}, seed {e.seed}, {e.start} to {e.stop}, {self.grid}, {sha})"
 
     def rows(self, environments: Environments) -> slice:
-        """Where objects are among these; an error if they are not."""
-        mine = self.environments
-        same = (mine.stream, mine.seed, mine.task) == (
-            environments.stream,
-            environments.seed,
-            environments.task,
-        )
-        if not same or environments.start < mine.start or environments.stop > mine.stop:
+        """The rows of these objects among the labelled ones; an error if they are not labelled."""
+        mine, asked = self.environments.range, environments.range
+        same = self.environments.task == environments.task and mine[:2] == asked[:2]
+        if not same or asked.start < mine.start or asked.stop > mine.stop:
             raise ValueError(
-                f"objects {environments.start} to {environments.stop} of stream "
-                f"{environments.stream!r} have no labels: label them first"
+                f"objects {asked.start} to {asked.stop} of stream {asked.stream!r} have no labels: "
+                "label them first"
             )
-        return slice(environments.start - mine.start, environments.stop - mine.start)
+        return slice(asked.start - mine.start, asked.stop - mine.start)
 
     @cached_property
     def targets(self) -> tuple[Floats, NDArray[np.bool_]]:

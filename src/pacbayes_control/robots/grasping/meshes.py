@@ -23,10 +23,15 @@ from pacbayes_control.robots.grasping.cache import (
     read_hulls,
     remembered_hulls,
 )
-from pacbayes_control.robots.grasping.decomposition import SEED, Mesh, keep, process
+from pacbayes_control.robots.grasping.decomposition import (
+    SEED,
+    HullSettings,
+    Mesh,
+    decompose,
+    new_process,
+)
 from pacbayes_control.robots.grasping.extras import INSTALL
-from pacbayes_control.robots.grasping.objects import Hull, Part
-from pacbayes_control.rollouts.pools import shielded
+from pacbayes_control.robots.grasping.shapes import Hull, Part
 from pacbayes_control.tasks.environments import Arrays
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
@@ -35,9 +40,9 @@ SHAPENET = (  # the model's folder and its one file: of version 2, and of versio
     re.compile(r"(.*[^/])/models/model_normalized\.obj"),
     re.compile(r"((?:.*/)?(?:\d{8}/[^/]+|[0-9a-f]{20,}))/model\.obj"),
 )
-LAYOUT = 1  # of what is kept: a new number makes everything be computed again
+LAYOUT = 1  # of the files in the cache: with a new number, all hulls are computed again
 
-Progress = Callable[[int, int], None]  # is told how many meshes are done, and of how many
+Progress = Callable[[int, int], None]  # given the number of meshes that are done, and of all
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -45,16 +50,16 @@ class MeshFolder:
     """The meshes of a folder, drawn uniformly and with replacement, in random sizes.
 
     Meshes are .obj, .stl, .ply, .off, .glb and .gltf files, however deep in the folder, in the
-    order of their relative paths; hidden files, and links to folders, are passed over. Of a model
-    in ShapeNet's layout (`<synset>/<model>/models/model_normalized.obj`, or `<synset>/<model>/
+    order of their relative paths; hidden files, and links to folders, are left out. Of a model in
+    ShapeNet's layout (`<synset>/<model>/models/model_normalized.obj`, or `<synset>/<model>/
     model.obj`) only that file counts.
 
-    A new folder is read and decomposed when the object is made: seconds for each mesh, and minutes
-    for one with holes, whose surface CoACD turns into a thin wall. It is done in other processes,
-    since CoACD may crash. Each result is kept at once, so that what was stopped goes on where it
-    was, and the next time takes as long as hashing the files.
+    A new folder is read and decomposed by the constructor: seconds for each mesh, and minutes for
+    one with holes, whose surface CoACD turns into a thin wall. This is done in other processes,
+    since CoACD may crash. Each result is kept at once, so that an interrupted decomposition
+    continues, and the next time takes only as long as hashing the files.
 
-    Concavities are kept up to `concavity`. Hulls have `most_corners` corners at most, chosen among
+    Concavities are kept up to `concavity`. Hulls have at most `most_corners` corners, chosen among
     those that CoACD found, so that they lie within its hulls.
     """
 
@@ -63,15 +68,15 @@ class MeshFolder:
     # The axis that points up in the files. None: y in ShapeNet's layout and in glTF, whose
     # standards say so, and z in everything else.
     up: Literal["y", "z"] | None = None
-    skip_broken: bool = False  # leave out what cannot be used, and list it in `skipped`
+    skip_broken: bool = False  # leave out meshes that cannot be used, and list them in `skipped`
     concavity: float = 0.05  # CoACD's threshold, from 0.01 to 1
     most_parts: int = 16  # of a mesh
     most_corners: int = 64  # of a part
     cache: Path = field(default_factory=lambda: cache_folder() / "hulls")
     workers: int = 1  # processes that decompose
-    progress: Progress | None = None  # is called while the object is made
+    progress: Progress | None = None  # called by the constructor
     meshes: tuple[Mesh, ...] = field(init=False)
-    skipped: tuple[tuple[str, str], ...] = field(init=False)  # paths, and what is wrong with them
+    skipped: tuple[tuple[str, str], ...] = field(init=False)  # paths, each with its defect
     digest: str = field(init=False)  # SHA-256 of the distribution
 
     def __post_init__(self) -> None:
@@ -85,7 +90,7 @@ class MeshFolder:
         found = self._find()
         broken = self._decompose(found, self.progress)
         if broken and (not self.skip_broken or len(broken) == len(found)):
-            raise ValueError(_broken_in_words(broken, len(found), self.skip_broken))
+            raise ValueError(_describe(broken, len(found), self.skip_broken))
         self._put("meshes", tuple(mesh for mesh in found if mesh.path not in broken))
         self._put("skipped", tuple(broken.items()))
         listed = [(mesh.path, mesh.key) for mesh in self.meshes]
@@ -102,7 +107,7 @@ class MeshFolder:
         return hash(self.digest)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "progress": None}  # which may be anything
+        return {**self.__dict__, "progress": None}  # which may not be picklable
 
     def draw(self, rng: np.random.Generator) -> Arrays:
         """`mesh`, its number, and `scale`, the longest side in m."""
@@ -118,22 +123,22 @@ class MeshFolder:
         try:
             hulls = remembered_hulls(self._kept(mesh))
         except FileNotFoundError:  # the cache was emptied, or is another machine's
-            self._prepare([mesh])
+            broken = self._decompose([mesh])
+            if broken:
+                raise ValueError(_describe(broken, 1, skipping=True)) from None
             hulls = remembered_hulls(self._kept(mesh))
         return [Hull(hull * float(shape["scale"])) for hull in hulls]
-
-    def prepare(self, progress: Progress | None = None) -> None:
-        """Decompose again what the cache has no longer, or what that of another machine lacks."""
-        self._prepare(self.meshes, progress)
 
     # ---- inside ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
         low, high = self.longest if len(self.longest) == 2 else (math.nan, math.nan)
         if not 0 < low <= high < math.inf:
-            raise ValueError(f"longest {self.longest} is no range: give (low, high) in m, above 0")
+            raise ValueError(
+                f"longest {self.longest} is not a range: give (low, high) in m above 0"
+            )
         if self.up not in (None, "y", "z"):
-            raise ValueError(f"up {self.up!r} is no axis that can point up: give 'y', 'z' or None")
+            raise ValueError(f"up {self.up!r} is not an axis that points up: give 'y', 'z' or None")
         if not 0.01 <= self.concavity <= 1:
             raise ValueError(f"concavity {self.concavity} is outside [0.01, 1]: CoACD needs that")
         for name, least in (("most_parts", 1), ("most_corners", 8), ("workers", 1)):
@@ -146,17 +151,20 @@ class MeshFolder:
         if find_spec("trimesh") is None or find_spec("coacd") is None:
             raise ImportError(f"a folder of meshes needs trimesh and coacd: {INSTALL}")
 
+    @property
+    def _settings(self) -> HullSettings:
+        return HullSettings(self.concavity, self.most_parts, self.most_corners)
+
     def _find(self) -> list[Mesh]:
         paths, shapenet = _mesh_files(self.folder)
         if not paths:
             raise ValueError(f"{self.folder} holds no mesh: expected {', '.join(FORMATS)} in it")
-        settings = [self.concavity, self.most_parts, self.most_corners]
         found = []
         for path in paths:
             file = self.folder / path
             up = self.up or ("y" if path in shapenet or file.suffix.lower() in Y_UP else "z")
             content = content_digest(file)
-            key = digest_of([LAYOUT, SEED, version("coacd"), settings, content, up])
+            key = digest_of([LAYOUT, SEED, version("coacd"), self._settings, content, up])
             found.append(Mesh(path, content, up, key))
         return found
 
@@ -166,66 +174,50 @@ class MeshFolder:
     def _kept(self, mesh: Mesh) -> Path:
         return self.cache / f"{mesh.key}.npz"
 
-    def _prepare(self, meshes: Sequence[Mesh], progress: Progress | None = None) -> None:
-        broken = self._decompose(meshes, progress)
-        if broken:
-            raise ValueError(_broken_in_words(broken, len(meshes), skipping=True))
-
-    def _decompose(self, meshes: Sequence[Mesh], progress: Progress | None) -> dict[str, str]:
-        """Fill the cache with what it lacks of these. Returns the broken ones, and why."""
+    def _decompose(
+        self, meshes: Sequence[Mesh], progress: Progress | None = None
+    ) -> dict[str, str]:
+        """Decompose the meshes that the cache lacks; returns the defects of broken ones by path."""
         missing = {m.key: m for m in meshes if read_hulls(self._kept(m)) is None}
-        if not missing:
-            return {}
-        try:
-            self.cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(
-                f"{self.cache} cannot keep hulls: {error.strerror}: give another folder as cache"
-            ) from error
-        done, broken = len(meshes) - len(missing), {}
-        for mesh, why in self._outcomes(list(missing.values())):
-            done += 1
-            if why:
-                broken[mesh.key] = why
+        outcomes, before = {}, len(meshes) - len(missing)
+        for mesh, defect in self._outcomes(list(missing.values())):
+            outcomes[mesh.key] = defect
             if progress:
-                progress(done, len(meshes))
-        return {mesh.path: broken[mesh.key] for mesh in meshes if mesh.key in broken}
+                progress(before + len(outcomes), len(meshes))
+        return {mesh.path: outcomes[mesh.key] for mesh in meshes if outcomes.get(mesh.key)}
 
     def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
-        """Each mesh as soon as it is done, with words for what is wrong with it, if anything is."""
-        settings = (self.concavity, self.most_parts, self.most_corners)
-        waiting, flying = meshes[::-1], {}
-        free = [process() for _ in range(min(self.workers, len(meshes)))]
+        """Each mesh as soon as it is decomposed, with its defect in words, or ""."""
+        waiting, running = meshes[::-1], {}
+        free = [new_process() for _ in range(min(self.workers, len(meshes)))]
         try:
-            while waiting or flying:
+            while waiting or running:
                 while waiting and free:
                     mesh, pool = waiting.pop(), free.pop()
-                    with shielded():
-                        job = pool.submit(keep, self.folder, mesh, self._kept(mesh), *settings)
-                    flying[job] = mesh, pool
-                for job in wait(flying, return_when=FIRST_COMPLETED).done:
-                    mesh, pool = flying[job]
+                    file = self._kept(mesh)
+                    job = pool.submit(decompose, self.folder, mesh, file, self._settings)
+                    running[job] = mesh, pool
+                for job in wait(running, return_when=FIRST_COMPLETED).done:
+                    mesh, pool = running[job]
                     try:
-                        why = job.result()
+                        defect = job.result()
                     except BrokenExecutor:
-                        why = "has CoACD crash, or run out of memory"
+                        defect = "makes CoACD crash, or run out of memory"
                         pool.shutdown(kill_workers=True)
-                        pool = process()
-                    del flying[job]
+                        pool = new_process()
+                    del running[job]
                     free.append(pool)
-                    yield mesh, why
+                    yield mesh, defect
         finally:
-            for pool in [*free, *(pool for _, pool in flying.values())]:
+            for pool in [*free, *(pool for _, pool in running.values())]:
                 pool.shutdown(kill_workers=True)
 
 
-def _broken_in_words(broken: dict[str, str], of: int, skipping: bool) -> str:
-    path, why = next(iter(broken.items()))
+def _describe(broken: dict[str, str], of: int, skipping: bool) -> str:
+    path, defect = next(iter(broken.items()))
     others = f" (and {len(broken) - 1} more of {of} meshes)" if len(broken) > 1 else ""
-    hint = "repair it or take it out" + (
-        "" if skipping else ", or give skip_broken=True (--skip-broken)"
-    )
-    return f"{path} {why}{others}: {hint}"
+    skip = "" if skipping else ", or give skip_broken=True (--set skip_broken=true)"
+    return f"{path} {defect}{others}: repair it or take it out{skip}"
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -235,7 +227,7 @@ def _mesh_files(folder: Path) -> tuple[list[str], set[str]]:
     """The relative paths of the meshes, sorted, and those among them that are ShapeNet's."""
 
     def fail(error: OSError) -> None:
-        raise error  # a folder that cannot be read would change the distribution in silence
+        raise error  # leaving out a folder that cannot be read would change the distribution
 
     paths = []
     for place, folders, names in os.walk(folder, onerror=fail):

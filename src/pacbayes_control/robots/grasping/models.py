@@ -8,23 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping import shapes
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.objects import (
-    BOX,
-    CYLINDER,
-    ELLIPSOID,
-    EXPONENTS,
-    KIND,
-    PLACE,
-    SIZE,
-    SUPERQUADRIC,
-    TURN,
-    Hull,
-    Part,
-    superquadric,
-)
+from pacbayes_control.robots.grasping.shapes import Floats, Part
 
 STEP = 0.004  # s
+FAR = 10.0  # m, beyond which a ray meets nothing
+DRAG = 2e-4  # N m s, against rolling: the friction of condim 4 does not stop a ball
 
 # Solver and contacts. Fewer than 50 iterations of the line search fling objects about.
 _WORLD = """
@@ -54,7 +44,7 @@ HEIGHT, TABLE, LEFT, RIGHT, PALM = 2, 3, 4, 5, 6  # in the sensors' data
 
 
 def world(bodies: str = "", drives: str = "") -> str:
-    """MJCF of a table, and of a robot with a hand on it where there is one."""
+    """MJCF of a table, and of a robot with a hand where its bodies and drives are given."""
     hand = ("left", "right", "palm") if bodies else ()
     sensors = "".join(f'<contact geom1="{n}" body2="object" data="found"/>' for n in hand)
     return _WORLD.format(step=STEP, bodies=bodies, drives=drives, sensors=sensors)
@@ -62,60 +52,68 @@ def world(bodies: str = "", drives: str = "") -> str:
 
 @dataclass(frozen=True)
 class Body:
-    """An object's parts, and what decides how it moves."""
+    """An object: its parts, and the numbers that its motion depends on."""
 
     parts: list[Part]
     mass: float  # kg
-    inertia: NDArray[np.float64]  # (3,), factors of the moments about the principal axes
+    inertia: Floats  # (3,), factors of the moments about the principal axes
     friction: float
 
 
 def mujoco() -> Any:
-    """The library; an error that says how to get it."""
+    """The library, or an error that says how to install it."""
     needed("mujoco.rollout", "grasping")
     return needed("mujoco", "grasping")
 
 
 def build(body: Body, scene: str | None = None) -> Any:
-    """A model of an object on a table, or in the world of a robot."""
+    """A compiled model of an object on a table, or in the MJCF of a robot's world."""
     mj = mujoco()
     spec = mj.MjSpec.from_string(scene or world())
     target = spec.body("object")
     for number, part in enumerate(body.parts):
-        settings = _shape(mj, spec, part, number)
-        target.add_geom(
-            friction=[body.friction, 0.005, 0.0001], contype=1, conaffinity=1, **settings
-        )
+        geom = _geom(mj, spec, part, f"hull {number}")
+        target.add_geom(friction=[body.friction, 0.005, 0.0001], contype=1, conaffinity=1, **geom)
     model = spec.compile()
     at = model.body("object").id
     model.body_inertia[at] *= body.mass / model.body_mass[at]
     model.body_inertia[at] = _balanced(model.body_inertia[at] * body.inertia)
     model.body_mass[at] = body.mass
-    address = model.jnt_dofadr[model.joint("object").id]
+    address = model.joint("object").dofadr[0]
     model.dof_damping[address + 3 : address + 6] = DRAG
     mj.mj_setConst(model, mj.MjData(model))
     return model
 
 
-def states_with(model: Any, poses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """States at rest, and zero but for the object's pose: (poses, state), from (poses, 7)."""
+def data_at(model: Any, pose: Floats) -> Any:
+    """MuJoCo's data of a model with its object at a pose, (7,), and joints at zero."""
+    mj = mujoco()
+    data = mj.MjData(model)
+    data.joint("object").qpos = pose
+    mj.mj_forward(model, data)
+    return data
+
+
+def states_with(model: Any, poses: Floats) -> Floats:
+    """States at rest, zero except for the object's pose: (poses, state), from (poses, 7)."""
     mj = mujoco()
     states = np.zeros((len(poses), mj.mj_stateSize(model, mj.mjtState.mjSTATE_FULLPHYSICS)))
-    where = 1 + model.jnt_qposadr[model.joint("object").id]
+    where = 1 + model.joint("object").qposadr[0]
     states[:, where : where + 7] = poses
     return states
 
 
 def cast(
-    model: Any,
-    data: Any,
-    origin: NDArray[np.float64],
-    rays: NDArray[np.float64],
-    normals: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """The geom that each ray from a point meets, or -1, and how far away, both (rays,).
+    model: Any, data: Any, origin: Floats, rays: Floats, normals: Floats | None = None
+) -> tuple[NDArray[np.int32], Floats]:
+    """The geom that each ray from a point meets, or -1, and its distance in m, both (rays,).
 
-    rays: (rays, 3), of length 1. normals: (rays, 3) to be filled with those of what is met.
+    Args:
+        model: MuJoCo's model.
+        data: its data, after `mj_forward`.
+        origin: (3,), where the rays begin, in m.
+        rays: (rays, 3), of length 1.
+        normals: (rays, 3), filled with the normals of the surfaces that are met.
     """
     geoms, distances = np.empty(len(rays), np.int32), np.empty(len(rays))
     flat = None if normals is None else normals.reshape(-1)
@@ -126,37 +124,32 @@ def cast(
     return geoms, distances
 
 
-FAR = 10.0  # m, beyond which a ray meets nothing
-DRAG = 2e-4  # N m s, against rolling: the friction of condim 4 does not stop a ball
-
-
-def _shape(mj: Any, spec: Any, part: Part, number: int) -> dict[str, Any]:
-    """What MuJoCo is told of a convex part."""
-    kinds = mj.mjtGeom
-    if isinstance(part, Hull) or int(part[KIND]) == SUPERQUADRIC:
-        points = (
-            part.corners if isinstance(part, Hull) else superquadric(part[SIZE], part[EXPONENTS])
-        )
-        name = f"hull {number}"
-        mesh = spec.add_mesh(name=name, uservert=points.ravel().tolist())
-        mesh.inertia = mj.mjtMeshInertia.mjMESH_INERTIA_CONVEX
-        placed = {} if isinstance(part, Hull) else {"pos": part[PLACE], "quat": part[TURN]}
-        return {"type": kinds.mjGEOM_MESH, "meshname": name, **placed}
-    kind = {
-        BOX: kinds.mjGEOM_BOX,
-        CYLINDER: kinds.mjGEOM_CYLINDER,
-        ELLIPSOID: kinds.mjGEOM_ELLIPSOID,
+def _geom(mj: Any, spec: Any, part: Part, name: str) -> dict[str, Any]:
+    """Arguments of MuJoCo's `add_geom` for a convex part."""
+    if isinstance(part, shapes.Hull):
+        return _mesh(mj, spec, part.corners, name)
+    placed = {"pos": part[shapes.PLACE], "quat": part[shapes.TURN]}
+    size, kind = part[shapes.SIZE], int(part[shapes.KIND])
+    if kind == shapes.SUPERQUADRIC:
+        points = shapes.superquadric(size, part[shapes.EXPONENTS])
+        return _mesh(mj, spec, points, name) | placed
+    types = {
+        shapes.BOX: mj.mjtGeom.mjGEOM_BOX,
+        shapes.CYLINDER: mj.mjtGeom.mjGEOM_CYLINDER,
+        shapes.ELLIPSOID: mj.mjtGeom.mjGEOM_ELLIPSOID,
     }
-    return {
-        "type": kind[int(part[KIND])],
-        "size": part[SIZE],
-        "pos": part[PLACE],
-        "quat": part[TURN],
-    }
+    return {"type": types[kind], "size": size, **placed}
 
 
-def _balanced(moments: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest moments that a rigid body can have: none exceeds the sum of the other two."""
+def _mesh(mj: Any, spec: Any, points: Floats, name: str) -> dict[str, Any]:
+    """The hull of points as a mesh of a model."""
+    mesh = spec.add_mesh(name=name, uservert=points.ravel().tolist())
+    mesh.inertia = mj.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+    return {"type": mj.mjtGeom.mjGEOM_MESH, "meshname": name}
+
+
+def _balanced(moments: Floats) -> Floats:
+    """The nearest moments of a rigid body: the largest is at most the sum of the other two."""
     largest = int(np.argmax(moments))
     moments = moments.copy()
     moments[largest] = min(moments[largest], 0.999 * (moments.sum() - moments[largest]))

@@ -1,4 +1,4 @@
-"""Pictures of grasping, as PNG: objects, what a policy sees and chooses, a grasp, and failures."""
+"""Pictures of grasping, as PNG: objects, chosen grasps, one grasp step by step, and failures."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.report.pictures import DARK, GREEN
-from pacbayes_control.report.sheet import DOTS, GAP, LINE, blank, panel, png, slot, title
 from pacbayes_control.robots.grasping.camera import Camera
 from pacbayes_control.robots.grasping.gripper import Hand
-from pacbayes_control.robots.grasping.models import build, mujoco
+from pacbayes_control.robots.grasping.models import build, data_at
 from pacbayes_control.robots.grasping.playback import Playback, play
 from pacbayes_control.robots.grasping.policy import jet
 from pacbayes_control.robots.grasping.rendering import shaded
+from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.sheet import DOTS, GAP, LINE, PictureSheet, title
 from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Robot
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.tasks.environments import Arrays, Environments, generator
 
-Floats = NDArray[np.float64]
-
 RED = "#d62728"
 POLICIES = 4  # drawn from a posterior
-OBJECTS = 40  # looked at
-FILMED = 8  # of them tried, for a film of one that is lifted
-SEARCHED = 300  # objects that are looked through for failures: a good policy has few
+OBJECTS = 40  # shown
+FILMED = 8  # objects that are tried, for a film of one that is lifted
+SEARCHED = 300  # objects that are searched for failures: a good policy has few
 
-# Shares of a film, and words for where a phase begins, is under way, and ends.
+# For each phase its share of a film, and words for its begin, its course and its end.
 FILM = {
     "approach": (1, "above the object", "coming down", "down"),
     "close": (2, "down", "closing", "closed"),
@@ -47,38 +46,36 @@ def contact_sheet(
     task: Grasping, environments: Environments, count: int = OBJECTS, columns: int = 8
 ) -> bytes:
     """Objects as they lie on the table."""
-    mj, few = mujoco(), environments[:count]
-    arrays, side = few.arrays(), 144
-    figure = blank(columns, -(-len(few) // columns), (side, side))
+    few, size = environments[:count], (144, 144)
+    arrays = few.arrays()
+    sheet = PictureSheet(len(few), columns, size)
     for row in range(len(few)):
         model = build(task.tabletop.body(arrays, row))
-        data = mj.MjData(model)
-        data.qpos[:] = arrays["rest"][row]
-        mj.mj_forward(model, data)
+        data = data_at(model, arrays["rest"][row])
         at = np.array([*arrays["centroid"][row], arrays["top"][row] / 3])
-        image = shaded(model, data, at + np.array([0.05, -0.3, 0.25]), at, (side, side), 0.34)
-        panel(figure, slot(row, columns, (side, side)), image)
-    return png(figure)
+        image = shaded(model, data, at + np.array([0.05, -0.3, 0.25]), at, size, 0.34)
+        sheet.panel(sheet.box(row), image)
+    return sheet.png()
 
 
 def views(task: Grasping, policies: NDArray, environments: Environments, columns: int = 6) -> bytes:
-    """Heights as the policies see them, with the chosen grasps; policies take turns at objects."""
-    n, side = len(environments), 192
+    """Images of heights with the grasps that policies choose; each object has the next policy."""
+    n, size = len(environments), (192, 192)
     arrays, own = environments.arrays(), np.array([policies[[i % len(policies)]] for i in range(n)])
     endings = task.endings(own, environments)[:, 0]
-    figure = blank(columns, -(-n // columns), (side, side), LINE)
+    sheet = PictureSheet(n, columns, size, LINE)
     for row in range(n):
-        axis = panel(figure, slot(row, columns, (side, side), LINE))
-        _draw_view(axis, task, own[row, 0], arrays, row, endings[row] == LIFTED)
+        axis = sheet.panel(sheet.box(row))
+        _draw_view(axis, task, own[row, 0], arrays, row, _colour(endings[row]))
         words = "lifted" if endings[row] == LIFTED else "not lifted"
         title(axis, words, _colour(endings[row]))
-    return png(figure)
+    return sheet.png()
 
 
 def film(
     task: Grasping, robot: Robot, environments: Environments, policy: NDArray, frames: int = 6
 ) -> bytes:
-    """One policy's grasp of the first of the objects, from its beginning to its end."""
+    """One policy's grasp of the first object, from its beginning to its end."""
     playback, grasp = _played(task, robot, environments.arrays(), 0, policy)
     moments = _moments(playback, frames)
     titles = [fill(f"{playback.seconds(m):.2f} s: {words}", 38) for m, words in moments]
@@ -86,47 +83,45 @@ def film(
     rows = -(-len(moments) // columns)
     beside = _overview(playback, (392, rows * (size[1] + lines + GAP) - lines - GAP))
     left = 0 if beside is None else beside.shape[1] + GAP
-    figure = blank(columns, rows, size, lines, left)
+    sheet = PictureSheet(len(moments), columns, size, lines, left)
     if beside is not None:
-        axis = panel(figure, (GAP, GAP + lines, beside.shape[1], beside.shape[0]), beside)
+        axis = sheet.panel((GAP, GAP + lines, beside.shape[1], beside.shape[0]), beside)
         title(axis, "the whole robot, with its hand down")
     for number, (moment, _) in enumerate(moments):
-        image = _close_up(playback, moment, grasp, size)
-        axis = panel(figure, slot(number, columns, size, lines, left), image)
+        axis = sheet.panel(sheet.box(number), _close_up(playback, moment, grasp, size))
         last = moment == len(playback.states) - 1
         title(axis, titles[number], _colour(playback.ending) if last else DARK)
-    return png(figure)
+    return sheet.png()
 
 
 def failures(
     task: Grasping, policies: NDArray, environments: Environments, count: int = 8
 ) -> bytes:
-    """Grasps that failed, some of every kind, as they were when they had; and what was seen."""
+    """Grasps that failed, some of every kind, each at its end and with the image of the object."""
     endings, arrays = task.endings(policies, environments), environments.arrays()
     chosen = _of_every_kind(endings, count)
-    columns, size, lines = 4, (284, 212), 2 * LINE
-    figure = blank(columns, -(-len(chosen) // columns), size, lines, above=LINE)
-    words = f"{int((endings != LIFTED).sum())} of {endings.size} grasps failed"
-    who = "one policy" if len(policies) == 1 else f"each of {len(policies)} policies"
-    whole = f"{words}: {len(environments)} objects, by {who}"
-    top = 1 - (GAP + 2) / (figure.get_figheight() * DOTS)
-    figure.text(GAP / (figure.get_figwidth() * DOTS), top, whole, fontsize=9, color=DARK, va="top")
+    sheet = PictureSheet(len(chosen), 4, (284, 212), 2 * LINE, above=LINE)
+    failed = f"{int((endings != LIFTED).sum())} of {endings.size} grasps failed"
+    by = "one policy" if len(policies) == 1 else f"each of {len(policies)} policies"
+    whole = f"{failed}: {len(environments)} objects, by {by}"
+    wide, tall = sheet.figure.get_size_inches() * DOTS
+    sheet.figure.text(GAP / wide, 1 - (GAP + 2) / tall, whole, fontsize=9, color=DARK, va="top")
     for number, (row, column) in enumerate(chosen):
         policy = policies[column]
         playback, grasp = _played(task, task.robot, arrays, row, policy)
-        image = _close_up(playback, len(playback.states) - 1, grasp, size)
-        place = slot(number, columns, size, lines, above=LINE)
+        image = _close_up(playback, len(playback.states) - 1, grasp, sheet.size)
+        left, top, width, _ = box = sheet.box(number)
         text = f"object {environments.start + row}: {ENDINGS[playback.ending]}"
-        title(panel(figure, place, image), fill(text, 42))
-        inset = panel(figure, (place[0] + size[0] - 86, place[1] + 6, 80, 80))
-        _draw_view(inset, task, policy, arrays, row, False)
-    return png(figure)
+        title(sheet.panel(box, image), fill(text, 42))
+        inset = sheet.panel((left + width - 86, top + 6, 80, 80))
+        _draw_view(inset, task, policy, arrays, row, RED)
+    return sheet.png()
 
 
 def attachments(
     task: Grasping, run: Run[Any], environments: Environments, arm: Robot
 ) -> dict[str, bytes]:
-    """What a run's folder holds, of policies that are drawn for it alone. arm: for the film."""
+    """The pictures of a run, of policies that are drawn for them alone; the film is of the arm."""
     policies, few = _drawn(run), environments[:OBJECTS]
     filmed = _worth_a_film(task, arm, few[:FILMED], policies[0])
     return {
@@ -144,7 +139,7 @@ def _drawn(run: Run[Any]) -> NDArray:
         return run.posterior.sample(rng, POLICIES)
     parameters = run.costs.parameters
     if parameters is None:
-        raise ValueError("the run holds no policies that could be drawn from")
+        raise ValueError("the run holds no policies to draw from: give one that was learnt here")
     if single is not None:
         return parameters[[single]]
     return parameters[run.posterior.sample(rng, POLICIES)]
@@ -156,7 +151,7 @@ def _drawn(run: Run[Any]) -> NDArray:
 def _played(
     task: Grasping, robot: Robot, arrays: Arrays, row: int, policy: NDArray
 ) -> tuple[Playback, Floats]:
-    """A policy's grasp of the object in a row, and where it is."""
+    """A policy's grasp of the object in a row: its playback, and the grasp, (3,)."""
     grasp = task.grasps(policy[None], arrays["heights"][row], arrays["centroid"][row])[0]
     return play(robot, *task.tabletop.at_rest(arrays, row), grasp), grasp
 
@@ -169,7 +164,7 @@ def _worth_a_film(task: Grasping, robot: Robot, environments: Environments, poli
 
 
 def _of_every_kind(endings: NDArray, count: int) -> list[tuple[int, int]]:
-    """Failed grasps as rows and columns: one of each ending, then another, of many objects."""
+    """Failed grasps as rows and columns: of many objects, and of every ending in turn."""
     ranked, objects, kinds = [], Counter(), Counter()
     for column, row in np.argwhere(endings.T != LIFTED).tolist():
         ending = int(endings[row, column])
@@ -180,7 +175,7 @@ def _of_every_kind(endings: NDArray, count: int) -> list[tuple[int, int]]:
 
 
 def _moments(playback: Playback, frames: int) -> list[tuple[int, str]]:
-    """Moments of a film with words for them; a phase that only holds still is left out."""
+    """Moments of a film, each with words; a phase without motion is left out."""
     moving = [part for part in playback.phases if part[2] - part[1] > 1] or playback.phases
     ends = np.cumsum([0] + [FILM[phase][0] for phase, _, _ in moving])
     found = {}
@@ -197,7 +192,7 @@ def _moments(playback: Playback, frames: int) -> list[tuple[int, str]]:
 def _close_up(
     playback: Playback, moment: int, grasp: Floats, size: tuple[int, int]
 ) -> NDArray[np.uint8]:
-    """The hand from the side, so that both fingers are seen."""
+    """A picture of the hand from the side, with both fingers in sight."""
     x, y, angle = grasp
     across = np.array([-np.sin(angle), np.cos(angle)])
     across = across if across @ [0.4, -1] > 0 else -across
@@ -210,7 +205,7 @@ def _close_up(
 
 
 def _overview(playback: Playback, size: tuple[int, int]) -> NDArray[np.uint8] | None:
-    """All of a robot that is larger than its hand, when it has come down; None for a hand."""
+    """A picture of the whole robot when it has come down; None if it is only a hand."""
     data = playback.at(playback.phases[0][2])
     places = data.geom_xpos[1:]  # without the table
     low, high = places.min(axis=0), places.max(axis=0)
@@ -222,13 +217,13 @@ def _overview(playback: Playback, size: tuple[int, int]) -> NDArray[np.uint8] | 
     return shaded(playback.model, data, eye, target, size, 0.55)
 
 
-# ---- what is seen -------------------------------------------------------------------------------
+# ---- images of heights --------------------------------------------------------------------------
 
 
 def _draw_view(
-    axis: Axes, task: Grasping, policy: NDArray, arrays: Arrays, row: int, lifted: bool
+    axis: Axes, task: Grasping, policy: NDArray, arrays: Arrays, row: int, colour: str
 ) -> None:
-    """Heights of an object, and a policy's grasp of it."""
+    """Draw the heights of the object in a row, and a policy's grasp of it."""
     camera, heights = task.tabletop.camera, arrays["heights"][row]
     corner = image_corner(camera, heights, arrays["mask"][row], arrays["centroid"][row])
     end = corner + camera.crop * camera.pixel
@@ -238,8 +233,7 @@ def _draw_view(
     hand = task.robot.hand
     tip = float(hand.tip_height(arrays["top"][row]))
     fingers, line = outlines(grasp, hand)
-    scale = camera.height / (camera.height - tip)  # what is nearer to the camera looks larger
-    colour = GREEN if lifted else RED
+    scale = camera.height / (camera.height - tip)  # the fingers are nearer than the table
     for finger in fingers:
         axis.add_patch(Polygon(scale * finger, closed=True, fc=colour, ec="white", lw=1.2))
     (line,) = axis.plot(*(scale * line).T, color=colour, lw=1.8, solid_capstyle="butt")
@@ -249,11 +243,11 @@ def _draw_view(
 
 
 def image_corner(camera: Camera, heights: NDArray, mask: NDArray, centroid: NDArray) -> Floats:
-    """Where on the table the first corner of an image of heights lies, (2,) in m.
+    """The place on the table of the first corner of an image of heights, (2,) in m.
 
     The image is centred on a pixel that is not recorded, but the centroid is: the mean of the
-    points that are seen, each nearer to the middle than its pixel by its height's share of the
-    camera's.
+    points that are seen, each nearer to the middle than its pixel by its height as a share of the
+    camera's height.
     """
     rows, columns = np.nonzero(mask)
     nearer = 1 - heights[rows, columns].astype(float) / camera.height
@@ -263,7 +257,7 @@ def image_corner(camera: Camera, heights: NDArray, mask: NDArray, centroid: NDAr
 
 
 def outlines(grasp: Floats, hand: Hand) -> tuple[list[Floats], Floats]:
-    """Both open fingers from above as corners, (4, 2) in m, and the line between them, (2, 2).
+    """The corners of both open fingers from above, (4, 2) in m, and the line between, (2, 2).
 
     >>> _, line = outlines(np.array([0.01, 0.0, 0.0]), Hand())
     >>> line.round(3)

@@ -1,4 +1,4 @@
-"""A grasp played again, step by step, for pictures of it."""
+"""A grasp simulated again, step by step, for pictures of it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pacbayes_control.robots.grasping.models import LEFT, RIGHT, Body, build, mujoco
+from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import COLLIDED, MISSED, PHASES, Robot, Simulator
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Playback:
-    """A grasp up to where it was decided."""
+    """A grasp up to the moment that decided it."""
 
     model: Any
-    rest: Floats  # (7,), where the object lay
+    rest: Floats  # (7,), the object's pose on the table
     states: Floats  # (moments, state); the first is before the motion
     phases: list[tuple[str, int, int]]  # each with its first and its last moment
     ending: int  # of simulator.ENDINGS
@@ -34,11 +33,11 @@ class Playback:
         return data
 
     def seconds(self, moment: int) -> float:
-        """Since the motion began."""
+        """Time since the motion began."""
         return moment * float(self.model.opt.timestep)
 
     def place(self, point: ArrayLike) -> Floats:
-        """Where a point over the table, (3,), is in the model: a robot may have its own frame."""
+        """A point over the table, (3,), in the model's frame, which the robot chooses."""
         turn, shift = self._frame
         x, y, z = np.asarray(point, float)
         c, s = np.cos(turn), np.sin(turn)
@@ -46,9 +45,9 @@ class Playback:
 
     @cached_property
     def _frame(self) -> tuple[float, Floats]:
-        """By what turn about z, and then what shift, the object at rest was put where it began."""
+        """The turn about z, and then the shift, from the table's frame to the model's."""
         mj = mujoco()
-        where = 1 + self.model.jnt_qposadr[self.model.joint("object").id]
+        where = 1 + self.model.joint("object").qposadr[0]
         begun, back, turn = self.states[0, where : where + 7], np.empty(4), np.empty(4)
         mj.mju_negQuat(back, self.rest[3:])
         mj.mju_mulQuat(turn, begun[3:], back)
@@ -58,25 +57,27 @@ class Playback:
 
 
 def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> Playback:
-    """The same grasp as in `Simulator.endings`, with all that it passes through. grasp: (3,)."""
+    """The same grasp as in `Simulator.endings`, with all of its states.
+
+    Args:
+        robot: to grasp with.
+        body: the object.
+        rest: (7,), where it lies, as place in m and quaternion.
+        top: the height of its highest point that was seen, in m.
+        grasp: (3,), as x, y in m and the angle of closing in rad.
+    """
     mj = mujoco()
     ending = int(Simulator(robot).endings(body, rest, top, grasp[None])[0])
     model = build(body, robot.world)
-    data = mj.MjData(model)
     tips = np.array([float(robot.hand.tip_height(np.array(top)))])
-    states = [robot.start(model, rest, grasp[None], tips)[0]]
-    phases = []
-    for phase in PHASES:
-        first = len(states) - 1
-        mj.mj_setState(model, data, states[-1], mj.mjtState.mjSTATE_FULLPHYSICS)
-        data.qacc_warmstart[:] = 0  # as a rollout begins
-        for control in robot.controls(phase, grasp[None], tips)[0]:
-            data.ctrl[:] = control
-            mj.mj_step(model, data)
-            states.append(np.empty_like(states[0]))
-            mj.mj_getState(model, data, states[-1], mj.mjtState.mjSTATE_FULLPHYSICS)
-        phases.append((phase, first, len(states) - 1))
-        touching = data.sensordata[LEFT] > 0 and data.sensordata[RIGHT] > 0
-        if ending == COLLIDED or (phase == "close" and ending == MISSED and not touching):
-            break
-    return Playback(model, np.asarray(rest), np.array(states), phases, ending)
+    states, phases = robot.start(model, rest, grasp[None], tips), []
+    with mj.rollout.Rollout(nthread=0) as pool:
+        for phase in PHASES:
+            controls = robot.controls(phase, grasp[None], tips)
+            rolled, sensed = pool.rollout([model], [mj.MjData(model)], states[-1:], controls)
+            first, states = len(states) - 1, np.concatenate([states, rolled[0]])
+            phases.append((phase, first, len(states) - 1))
+            touching = (sensed[0, -1, [LEFT, RIGHT]] > 0).all()
+            if ending == COLLIDED or (phase == "close" and ending == MISSED and not touching):
+                break
+    return Playback(model, np.asarray(rest), states, phases, ending)

@@ -1,4 +1,4 @@
-"""From what is seen of an object to a grasp (Δx, Δy, θ) relative to its centroid.
+"""From an image of an object to a grasp (Δx, Δy, θ) relative to its centroid.
 
 A frozen extractor turns the colour image of the heights into features; three fully-connected layers
 with sigmoids, whose weights and biases are the policy's parameters, turn those into a grasp.
@@ -16,20 +16,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import DiagonalGaussian, Seen
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.robots.grasping.extras import needed
+from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.tasks.environments import generator
 
-Floats = NDArray[np.float64]
+Head = Literal["circle", "paper"]
 
-HEADS = {"circle": 4, "paper": 3}  # outputs
-TALLEST = 0.1  # m, that the colours reach up to
-REMEMBERED = 1 << 28  # bytes of features that a process keeps
+HEADS: dict[str, int] = {"circle": 4, "paper": 3}  # outputs
+TALLEST = 0.1  # m, the height of the last colour
+REMEMBERED = 1 << 28  # bytes of features that a process keeps in memory
 
 
 class Extractor(Protocol):
@@ -42,7 +44,7 @@ class Extractor(Protocol):
 
     @property
     def size(self) -> int:
-        """How many features an image has."""
+        """The number of features of an image."""
         ...
 
     @property
@@ -51,7 +53,7 @@ class Extractor(Protocol):
         ...
 
     @property
-    def seen(self) -> tuple[Seen, ...]:
+    def seen(self) -> tuple[EnvironmentRange, ...]:
         """Objects that it was trained on: no bound may count them."""
         ...
 
@@ -60,17 +62,12 @@ class Extractor(Protocol):
         ...
 
 
-class Controller(Protocol):
+class GraspController(Protocol):
     """A class of policies. Its `repr` must tell it from every other."""
 
     @property
-    def name(self) -> str:
-        """What a row of parameters means, in a few words."""
-        ...
-
-    @property
     def parameters(self) -> int:
-        """Numbers in a policy."""
+        """The number of parameters of a policy."""
         ...
 
     def offsets(self, policies: NDArray, heights: NDArray) -> Floats:
@@ -80,9 +77,8 @@ class Controller(Protocol):
 
 @dataclass(frozen=True)
 class Offsets:
-    """A policy is a grasp (Δx, Δy, θ) relative to the centroid, the same whatever is seen."""
+    """A policy is a grasp (Δx, Δy, θ) relative to the centroid, the same for every image."""
 
-    name = "grasps relative to the centroid"
     parameters = 3
 
     def offsets(self, policies: NDArray, heights: NDArray) -> Floats:  # noqa: ARG002 - it is blind
@@ -103,31 +99,23 @@ def jet(heights: NDArray) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True)
-class Network:
+class GraspNetwork:
     """Three fully-connected layers with sigmoids over an extractor's features."""
 
     extractor: Extractor
     hidden: tuple[int, int] = (64, 32)
-    head: str = "circle"
-    half_width: float = 0.03  # m, that Δx and Δy reach either way
+    head: Head = "circle"
+    half_width: float = 0.03  # m, the largest |Δx| and |Δy|
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
             raise ValueError(f"head {self.head!r} is unknown: choose from {', '.join(HEADS)}")
 
     def __repr__(self) -> str:
-        eyes = f"{self.extractor.name} {self.extractor.digest[:16]}"
-        return f"Network({eyes}, {self.words}, half_width={self.half_width!r})"
-
-    @property
-    def words(self) -> str:
-        """Layers and head."""
-        return f"{self.extractor.size}-{self.hidden[0]}-{self.hidden[1]}, {self.head} head"
-
-    @property
-    def name(self) -> str:
-        """What a row of parameters means, in a few words."""
-        return f"weights of {self.words}, on {self.extractor.name}"
+        extractor = f"{self.extractor.name} {self.extractor.digest[:16]}"
+        # "Network" stands in the records of runs: another word would be another class of policies.
+        layers = f"{self.extractor.size}-{self.hidden[0]}-{self.hidden[1]}"
+        return f"Network({extractor}, {layers}, {self.head} head, half_width={self.half_width!r})"
 
     @cached_property
     def shapes(self) -> list[tuple[int, int]]:
@@ -137,7 +125,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Numbers in a policy."""
+        """The number of parameters of a policy."""
         return sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
 
     def layers(self, policy: Any) -> list[tuple[Any, Any]]:
@@ -151,9 +139,9 @@ class Network:
         return found
 
     def features(self, heights: NDArray) -> NDArray[np.float32]:
-        """What the extractor makes of an image of heights; remembered, as it may take long."""
+        """The extractor's features of an image of heights; kept in memory, as they may be slow."""
         key = (self.extractor.digest, np.ascontiguousarray(heights).tobytes())
-        with _turn:
+        with _lock:
             if key not in _remembered:
                 _remembered[key] = self.extractor.features(jet(heights)[None])[0]
                 if len(_remembered) > REMEMBERED // (4 * self.extractor.size):
@@ -163,8 +151,8 @@ class Network:
     def offsets(self, policies: NDArray, heights: NDArray) -> Floats:
         """(policies, 3), Δx and Δy in m and θ, of each policy for one image of heights.
 
-        One policy at a time and without a matrix library, whose sums depend on how much is asked
-        for at once: the same policy must come to the same grasp, to the bit, in any batch.
+        One policy at a time and without a matrix library, whose sums depend on the size of the
+        batch: a policy must choose the same grasp, to the bit, in any batch.
         """
         features = self.features(heights).astype(float)
         outputs = []
@@ -196,14 +184,14 @@ class Network:
         return places, point / torch.sqrt((point**2).sum(-1, keepdim=True) + 1e-6)
 
     def paper_prior(self, seed: int = 0) -> DiagonalGaussian:
-        """The paper's: means drawn from N(0, 0.001²), which break the symmetry, variances 0.01."""
+        """The paper's prior: means drawn from N(0, 0.001²) to break symmetry, variances 0.01."""
         rng = generator(seed, "paper prior", of="policies")
         mean = rng.normal(0, 0.001, self.parameters)
         return DiagonalGaussian(mean, 0.01, "prior", self.extractor.seen)
 
 
 _remembered: OrderedDict[tuple[str, bytes], NDArray[np.float32]] = OrderedDict()
-_turn = Lock()
+_lock = Lock()
 
 
 def _sigmoid(x: Floats) -> Floats:
@@ -211,10 +199,9 @@ def _sigmoid(x: Floats) -> Floats:
         return 1 / (1 + np.exp(-x))
 
 
-def forward(network: Network, policy: Any, features: Any) -> Any:
+def forward(network: GraspNetwork, policy: Any, features: Any) -> Any:
     """The head's outputs for many objects, as tensors: (objects, outputs)."""
-    torch = needed("torch", "training a network")
     values = features
     for weights, biases in network.layers(policy):
-        values = torch.sigmoid(values @ weights + biases)
+        values = (values @ weights + biases).sigmoid()
     return values

@@ -1,31 +1,26 @@
-"""Pictures of a model by casting rays, which need no display, or by OpenGL where there is one."""
+"""Pictures of a model by casting rays, which needs no display."""
 
 from __future__ import annotations
 
-import copy
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.robots.grasping.models import cast, mujoco
-from pacbayes_control.tasks.environments import in_a_line
+from pacbayes_control.robots.grasping.models import cast
+from pacbayes_control.robots.grasping.shapes import Floats
 
-Floats = NDArray[np.float64]
-Image = NDArray[np.uint8]  # (height, width, 3)
-Colour = tuple[float, float, float]  # red, green and blue in [0, 1]
-
-OBJECT: Colour = (0.30, 0.58, 0.80)  # objects have none of their own
-TABLE: tuple[Colour, Colour] = (0.90, 0.895, 0.88), (0.86, 0.855, 0.84)
-BACKGROUND: Colour = (0.95, 0.955, 0.96)
+# Colours, as red, green and blue in [0, 1].
+OBJECT = (0.30, 0.58, 0.80)
+TABLE = (0.90, 0.895, 0.88), (0.86, 0.855, 0.84)
+BACKGROUND = (0.95, 0.955, 0.96)
 SQUARE = 0.05  # m, of the table's pattern
 FADE = (0.45, 0.95)  # m, of the table around the origin, within which it becomes the background
 
 FINER = 2  # rays along each side of a pixel
-TOUCH = 1e-3  # m, within which what the light meets is the point itself
+TOUCH = 1e-3  # m: light that ends so near to a point reaches it
 
-# The light: how far to the right of the target, beyond it and above it, as the eye sees it, in m.
+# The light: its distance to the right of the target, beyond it and above it, from the eye, in m.
 # It is a ring of points, for shadows that have no hard edge; each ray of a pixel has some of them.
 LIGHT = (0.3, -0.5, 0.9)
 RING = 0.04  # m, its radius
@@ -38,23 +33,25 @@ def shaded(
     data: Any,
     eye: ArrayLike,
     target: ArrayLike,
-    size: tuple[int, int] = (320, 240),
+    size: tuple[int, int],
     field_of_view: float = 0.6,
-    colour: Colour = OBJECT,
-) -> Image:
-    """What is seen from a point, in light and shadow; (height, width, 3). It needs no display.
+) -> NDArray[np.uint8]:
+    """The view of a model from a point, in light and shadow; (height, width, 3).
 
-    data: after mj_forward. eye, target: (3,) in m; straight down, y is up. size: width and height.
-    field_of_view: of the height, in rad. colour: of the object.
+    Args:
+        model: MuJoCo's model.
+        data: its data, after `mj_forward`.
+        eye: (3,) in m, the point.
+        target: (3,) in m, the middle of the picture; seen straight from above, y points up.
+        size: width and height in pixels.
+        field_of_view: over the height, in rad.
 
-    >>> from pacbayes_control.robots.grasping.models import build
+    >>> from pacbayes_control.robots.grasping.models import build, data_at
     >>> from pacbayes_control.robots.grasping.task import Grasping
     >>> task = Grasping()
     >>> objects = task.environments(1, stream="example").arrays()
     >>> model = build(task.tabletop.body(objects, 0))
-    >>> data = mujoco().MjData(model)
-    >>> data.qpos[:] = objects["rest"][0]
-    >>> mujoco().mj_forward(model, data)
+    >>> data = data_at(model, objects["rest"][0])
     >>> shaded(model, data, (0.1, -0.3, 0.3), (0.0, 0.0, 0.0), (64, 48)).shape
     (48, 64, 3)
     """
@@ -68,11 +65,12 @@ def shaded(
     rays, geoms, normals = rays[seen], geoms[seen], normals[seen]
     points = eye + rays * distances[seen, None]
     normals[_product(normals, rays) > 0] *= -1  # towards the eye
-    light = target + LIGHT[0] * axes[0] + LIGHT[1] * _level(axes) + [0, 0, LIGHT[2]]
+    level = np.array([-axes[0, 1], axes[0, 0], 0])  # along the table away from the eye
+    light = target + LIGHT[0] * axes[0] + LIGHT[1] * level + [0, 0, LIGHT[2]]
     fine = np.flatnonzero(seen)
     ray = fine % FINER + FINER * (fine // (width * FINER) % FINER)  # of its pixel
     brightness = _brightness(model, data, points, normals, light, ray)
-    colours = np.clip(_albedo(model, geoms, points, colour) * brightness[:, None], 0, 1)
+    colours = np.clip(_albedo(model, geoms, points) * brightness[:, None], 0, 1)
     table = geoms == model.geom("table").id
     away = np.hypot(points[table, 0], points[table, 1])
     near = np.clip((FADE[1] - away) / (FADE[1] - FADE[0]), 0, 1)[:, None]
@@ -81,47 +79,6 @@ def shaded(
     image[seen] = colours
     pixels = image.reshape(height, FINER, width, FINER, 3).mean(axis=(1, 3))
     return np.round(255 * pixels).astype(np.uint8)
-
-
-def rgb(
-    model: Any,
-    data: Any,
-    eye: ArrayLike,
-    target: ArrayLike,
-    size: tuple[int, int] = (320, 240),
-    field_of_view: float = 0.6,
-    colour: Colour = OBJECT,
-) -> Image:
-    """The same view by MuJoCo's own renderer; an error where there is no OpenGL."""
-    mj = mujoco()
-    eye, target = np.asarray(eye, float), np.asarray(target, float)
-    width, height = size
-    looks = copy.copy(model)
-    looks.geom_rgba[looks.geom_bodyid == looks.body("object").id] = (*colour, 1.0)
-    looks.geom_rgba[looks.geom("table").id, :3] = TABLE[0]
-    looks.vis.headlight.ambient[:], looks.vis.headlight.diffuse[:] = AMBIENT, DIRECT
-    looks.vis.global_.fovy = np.degrees(field_of_view)
-    looks.vis.global_.offwidth, looks.vis.global_.offheight = width, height
-    camera = mj.MjvCamera()
-    along = target - eye
-    camera.lookat, camera.distance = target, np.linalg.norm(along)
-    flat = np.hypot(*along[:2])
-    camera.azimuth = np.degrees(np.arctan2(*along[1::-1])) if flat > 0 else 90.0
-    camera.elevation = np.degrees(np.arctan2(along[2], flat))
-    reason = ""
-    # Where no context can be made, GLFW warns on the way out as well: all of it belongs in here.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with mj.Renderer(looks, height, width) as renderer:
-                renderer.update_scene(data, camera)
-                return renderer.render()
-        except Exception as error:  # each of the libraries behind it has its own
-            reason = in_a_line(error)
-    raise RuntimeError(
-        f"no OpenGL context could be made here ({reason}): set MUJOCO_GL=egl or osmesa, or use the "
-        "ray-cast picture"
-    )
 
 
 # ---- rays ---------------------------------------------------------------------------------------
@@ -135,11 +92,6 @@ def _axes(eye: Floats, target: Floats) -> Floats:
         right = np.array([1.0, 0, 0])
     right /= np.linalg.norm(right)
     return np.array([right, np.cross(right, ahead), ahead])
-
-
-def _level(axes: Floats) -> Floats:
-    """The direction along the table away from the eye."""
-    return np.array([-axes[0, 1], axes[0, 0], 0])
 
 
 def _rays(axes: Floats, size: tuple[int, int], field_of_view: float) -> Floats:
@@ -168,7 +120,7 @@ def _product(a: Floats, b: Floats) -> Floats:
 def _brightness(
     model: Any, data: Any, points: Floats, normals: Floats, light: Floats, ray: NDArray[np.int64]
 ) -> Floats:
-    """How much light each point gets; (points,). ray: which of its pixel's rays each is."""
+    """The light that each point gets, (points,); ray: the number of its ray in its pixel."""
     direct = np.zeros(len(points))
     for number in range(LIGHTS):
         turn = number * 2 * np.pi / LIGHTS
@@ -184,10 +136,10 @@ def _brightness(
     return AMBIENT + SKY * (1 + normals[:, 2]) / 2 + DIRECT * direct
 
 
-def _albedo(model: Any, geoms: NDArray[np.int32], points: Floats, colour: Colour) -> Floats:
+def _albedo(model: Any, geoms: NDArray[np.int32], points: Floats) -> Floats:
     """The colour of each point in white light; (points, 3)."""
     albedo = model.geom_rgba[geoms, :3].astype(float)
-    albedo[model.geom_bodyid[geoms] == model.body("object").id] = colour
+    albedo[model.geom_bodyid[geoms] == model.body("object").id] = OBJECT
     table = geoms == model.geom("table").id
     odd = np.floor(points[table, :2] / SQUARE).sum(axis=1) % 2
     albedo[table] = np.array(TABLE)[odd.astype(int)]

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping import models
 from pacbayes_control.robots.grasping.cache import digest_of
 from pacbayes_control.robots.grasping.gripper import Gripper, Hand
-from pacbayes_control.robots.grasping.models import (
-    DRAG,
-    HEIGHT,
-    LEFT,
-    PALM,
-    RIGHT,
-    STEP,
-    TABLE,
-    Body,
-    build,
-    mujoco,
-    world,
-)
-from pacbayes_control.robots.grasping.objects import corners, rotation
-
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco
+from pacbayes_control.robots.grasping.shapes import Floats, corners, rotation
 
 PHASES = ("approach", "close", "lift")
 REACH = 0.5  # m from the middle of the table: farther off, there is nothing to grasp
-RISE = 0.02  # m, that an object must have been lifted (paper: Section 7.2)
-SLOW = 0.05  # m/s, that a held object may move at most: one that was flung moves faster
+RISE = 0.02  # m, the least height that an object must be lifted by (paper: Section 7.2)
+SLOW = 0.05  # m/s, the largest speed of an object that is held: one that was flung moves faster
 
-# How a grasp ended.
+# Endings of a grasp.
 LIFTED, COLLIDED, MISSED, DROPPED, FLUNG = range(5)
 ENDINGS = {
     LIFTED: "lifted",
@@ -44,16 +31,11 @@ ENDINGS = {
 
 
 class Robot(Protocol):
-    """A hand, and what moves it. Its `repr` must tell it from every other."""
+    """A hand and the machine that moves it. Its `repr` must tell it from every other robot."""
 
     @property
     def hand(self) -> Hand:
         """Fingers and palm."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """A word for records."""
         ...
 
     @property
@@ -64,27 +46,27 @@ class Robot(Protocol):
     def start(self, model: Any, rest: Floats, grasps: Floats, tips: Floats) -> Floats:
         """States to begin with, (grasps, state).
 
-        rest: (7,), where the object lies, as place and quaternion; grasps: (grasps, 3) as x, y in m
-        and the angle of closing; tips: (grasps,), how high above the table the fingers' tips go.
+        Args:
+            model: MuJoCo's model of the robot and the object.
+            rest: (7,), where the object lies, as place in m and quaternion.
+            grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
+            tips: (grasps,), the height above the table of the fingers' tips, in m.
         """
         ...
 
     def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
-        """What the drives are told in a phase, (grasps, steps, drives)."""
+        """The drives' set points in a phase of the motion, (grasps, steps, drives)."""
         ...
 
 
 def physics(robot: Robot | None = None) -> str:
-    """Words that tell one simulator from another: MuJoCo's version, and a digest of our numbers."""
-    worlds = [world(), robot.world if robot else ""]
-    return f"MuJoCo {mujoco().__version__}, physics {digest_of([*worlds, DRAG, RISE, SLOW])[:8]}"
+    """A line that tells one simulator from another: MuJoCo's version, and a digest of our numbers.
 
-
-class Rest(NamedTuple):
-    """Where an object has come to lie."""
-
-    pose: Floats  # (7,), as place in m and quaternion
-    seconds: float  # since it was dropped
+    >>> physics().startswith("MuJoCo ")
+    True
+    """
+    numbers = [models.world(), robot.world if robot else "", models.DRAG, RISE, SLOW]
+    return f"MuJoCo {mujoco().__version__}, physics {digest_of(numbers)[:8]}"
 
 
 @dataclass(frozen=True)
@@ -95,56 +77,58 @@ class Drop:
     roll: float = 0.5  # rad
     pitch: float = 0.01  # rad
     height: float = 0.02  # m, of the lowest point
-    seconds: float = 4.0  # after which an object that still moves is another draw
-    speed: float = 2e-3  # m/s, below which it is still
+    seconds: float = 4.0  # after which an object that still moves is drawn anew
+    speed: float = 2e-3  # m/s, below which it is at rest, if it also turns slowly
     turning: float = 2e-2  # rad/s
 
     def turn(self, rng: np.random.Generator) -> Floats:
-        """A quaternion: yaw after pitch after roll."""
-        mj = mujoco()
+        """A random quaternion: yaw after pitch after roll."""
         turn = np.empty(4)
-        mj.mju_euler2Quat(turn, rng.normal(0, [self.yaw, self.pitch, self.roll]), "zyx")
+        mujoco().mju_euler2Quat(turn, rng.normal(0, [self.yaw, self.pitch, self.roll]), "zyx")
         return turn
 
-    def settle(self, model: Any, body: Body, turn: Floats) -> Rest | None:
-        """Let the object fall and lie still; None if it does not, or falls off."""
+    def settle(self, model: Any, body: Body, turn: Floats) -> Floats | None:
+        """Let the object fall; its pose at rest, (7,) as place in m and quaternion.
+
+        None if it does not come to rest, or falls off the table.
+        """
         mj = mujoco()
         data = mj.MjData(model)
-        joint = model.joint("object").id
-        place, moving = model.jnt_qposadr[joint], model.jnt_dofadr[joint]
+        joint = data.joint("object")
         points = np.concatenate([corners(part) for part in body.parts]) @ rotation(turn).T
-        data.qpos[place : place + 7] = [0, 0, self.height - points[:, 2].min(), *turn]
+        joint.qpos[:] = [0, 0, self.height - points[:, 2].min(), *turn]
         still, every = 0, 25  # steps between looks
         for _ in range(int(self.seconds / STEP / every)):
             mj.mj_step(model, data, every)
-            velocity = data.qvel[moving : moving + 6]
-            slow = np.linalg.norm(velocity[:3]) < self.speed
-            still = still + 1 if slow and np.linalg.norm(velocity[3:]) < self.turning else 0
-            pose = data.qpos[place : place + 7]
-            if not np.all(np.isfinite(pose)) or pose[2] < 0:
+            slow = np.linalg.norm(joint.qvel[:3]) < self.speed
+            still = still + 1 if slow and np.linalg.norm(joint.qvel[3:]) < self.turning else 0
+            if not np.all(np.isfinite(joint.qpos)) or joint.qpos[2] < 0:
                 return None
             if still == 2:
-                return Rest(pose.copy(), float(data.time))
+                return joint.qpos.copy()
         return None
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """Grasps of one object at a time, as many as there are; deterministic."""
+    """Deterministic simulation of many grasps of one object."""
 
     robot: Robot = field(default_factory=Gripper)
 
     def endings(self, body: Body, rest: Floats, top: float, grasps: Floats) -> NDArray[np.uint8]:
-        """How each grasp ends; (grasps,).
+        """The ending of each grasp, as in ENDINGS; (grasps,).
 
-        rest: (7,), where the object lies; top: the height of its highest point that was seen, in m;
-        grasps: (grasps, 3) as x, y in m and the angle of closing in rad.
+        Args:
+            body: the object.
+            rest: (7,), where it lies, as place in m and quaternion.
+            top: the height of its highest point that was seen, in m.
+            grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
         """
         mj = mujoco()
         model = build(body, self.robot.world)
         data = mj.MjData(model)
         tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
-        velocity = 1 + model.nq + model.jnt_dofadr[model.joint("object").id]
+        velocity = 1 + model.nq + model.joint("object").dofadr[0]
         ends = np.full(len(grasps), MISSED, np.uint8)
         left = np.flatnonzero(
             (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
@@ -161,21 +145,21 @@ class Simulator:
                 states, sensed = pool.rollout([model], [data], states, controls)
                 last = sensed[:, -1]
                 elapsed += STEP * controls.shape[1]
-                # MuJoCo begins again, at time 0, where numbers overflow: that is no success.
+                # Where numbers overflow MuJoCo begins again, at time 0: that is no success.
                 sound = np.abs(states[:, -1, 0] - elapsed) < STEP / 2
-                touching = sound & (last[:, LEFT] > 0) & (last[:, RIGHT] > 0)
+                going = sound & (last[:, models.LEFT] > 0) & (last[:, models.RIGHT] > 0)
                 if phase == "approach":
-                    before[left] = sensed[:, 0, HEIGHT]
-                    met = (sensed[..., [LEFT, RIGHT, PALM]] > 0).any(axis=(1, 2))
+                    before[left] = sensed[:, 0, models.HEIGHT]
+                    hand = [models.LEFT, models.RIGHT, models.PALM]
+                    met = (sensed[..., hand] > 0).any(axis=(1, 2))
                     ends[left[met]] = COLLIDED
                     going = sound & ~met
-                else:
-                    going = touching
-                if phase == "close":
+                elif phase == "close":
                     ends[left[~going]] = MISSED
-                if phase == "lift":
+                else:
                     speed = np.linalg.norm(states[:, -1, velocity : velocity + 3], axis=1)
-                    held = (last[:, HEIGHT] - before[left] > RISE) & (last[:, TABLE] == 0)
+                    high = last[:, models.HEIGHT] - before[left] > RISE
+                    held = high & (last[:, models.TABLE] == 0)
                     ends[left[going & held]] = FLUNG
                     ends[left[going & held & (speed < SLOW)]] = LIFTED
                 left, states = left[going], states[going, -1]

@@ -1,37 +1,36 @@
 """Costs in [0, 1] that vary smoothly with a grasp, for training by gradients, in PyTorch.
 
-distance   the paper's: how far the grasp is from the target, θ on a circle, each of the three
+distance   the paper's: the distance from the grasp to the target, θ on a circle, each of the three
            scaled to [0, 1]; 1 where an object has no target
 table      ours: the share of failures among the grid's grasps, weighted by how near they are; close
-           to the cost itself, and content with any grasp that succeeds
+           to the cost itself, and low at every grasp that succeeds
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.extras import needed
+from pacbayes_control.robots.grasping.extras import needed, one_thread
 from pacbayes_control.robots.grasping.labels import Grid, Labels
-from pacbayes_control.robots.grasping.policy import Network, forward
-from pacbayes_control.robots.grasping.threads import one_thread
+from pacbayes_control.robots.grasping.policy import GraspNetwork, forward
+from pacbayes_control.robots.grasping.shapes import Floats
 
-Floats = NDArray[np.float64]
 Goal = Callable[[Any, Any], Any]  # from places (objects, 2) and directions to costs (objects,)
 
 KINDS = ("table", "distance")
-PLACE_WIDTH, ANGLE_WIDTH = 0.6, 1.2  # of the table's weights, in distances of the grid
+PLACE_WIDTH, ANGLE_WIDTH = 0.6, 1.2  # of the table's weights, in steps of the grid
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Which one a task trains with."""
+    """The surrogate that a task trains with."""
 
-    kind: str = "table"
+    kind: Literal["table", "distance"] = "table"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,7 +49,15 @@ class Surrogate:
 
 
 def distance(aims: Any, known: Any, half_width: float, places: Any, directions: Any) -> Any:
-    """How far grasps are from targets (objects, 3), in [0, 1]; (objects,)."""
+    """The distance in [0, 1] from grasps to targets; (objects,).
+
+    Args:
+        aims: (objects, 3), the targets as Δx and Δy in m and θ.
+        known: (objects,), whether there is a target; the distance is 1 where there is not.
+        half_width: of the grid, in m.
+        places: (objects, 2), Δx and Δy of the grasps in m.
+        directions: (objects, 2), cos 2θ and sin 2θ of the grasps.
+    """
     torch = needed("torch", "training a network")
     wanted = torch.stack([torch.cos(2 * aims[:, 2]), torch.sin(2 * aims[:, 2])], 1)
     cosine = (directions * wanted).sum(1).clamp(-1 + 1e-9, 1 - 1e-9)
@@ -61,7 +68,14 @@ def distance(aims: Any, known: Any, half_width: float, places: Any, directions: 
 
 
 def near_failures(table: Any, grid: Grid, places: Any, directions: Any) -> Any:
-    """The share of failures near grasps; table: (objects, grasps of the grid); (objects,)."""
+    """The share of failures near grasps; (objects,).
+
+    Args:
+        table: (objects, grasps of the grid), 1 where a grasp failed.
+        grid: the grasps of the table.
+        places: (objects, 2), Δx and Δy of the grasps in m.
+        directions: (objects, 2), cos 2θ and sin 2θ of the grasps.
+    """
     torch = needed("torch", "training a network")
     kind: dict[str, Any] = {"dtype": table.dtype, "device": table.device}
     spacing = 2 * grid.half_width / (grid.places - 1)
@@ -78,12 +92,17 @@ def near_failures(table: Any, grid: Grid, places: Any, directions: Any) -> Any:
 
 
 def gradients(
-    network: Network, policies: NDArray, features: NDArray, goal: Goal
+    network: GraspNetwork, policies: NDArray, features: NDArray, goal: Goal
 ) -> tuple[Floats, Floats]:
     """The mean cost of each policy over objects, and its derivatives: (policies,), (policies, d).
 
-    In one thread, so that the sums, and all that follows from them, are the same on any number of
-    cores.
+    In one thread, so that the sums are the same on any number of cores.
+
+    Args:
+        network: whose layers the policies are.
+        policies: (policies, parameters).
+        features: (objects, features), by the network's extractor.
+        goal: the surrogate cost of grasps of these objects.
     """
     torch = needed("torch", "training a network")
     inputs = torch.as_tensor(features, dtype=torch.float64)
@@ -99,16 +118,22 @@ def gradients(
 
 
 def descend(
-    network: Network,
+    network: GraspNetwork,
     start: Floats,
     sizes: Floats,
     steps: int,
     features: NDArray,
     goal: Goal,
 ) -> Floats:
-    """A policy that minimises the mean cost over objects, and nothing else; (parameters,).
+    """A policy that minimises the mean cost over objects, without a regulariser; (parameters,).
 
-    Adam from `start`, with steps of `sizes` for each parameter, which shrink as a cosine does.
+    Args:
+        network: whose layers the policy is.
+        start: (parameters,), where Adam begins.
+        sizes: (parameters,), its first steps, which shrink as a cosine does.
+        steps: how many.
+        features: (objects, features), by the network's extractor.
+        goal: the surrogate cost of grasps of these objects.
     """
     torch = needed("torch", "training a network")
     inputs = torch.as_tensor(features, dtype=torch.float64)

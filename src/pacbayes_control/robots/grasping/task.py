@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
+from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.robots.grasping.camera import View
 from pacbayes_control.robots.grasping.environments import BLOCK, Tabletop
 from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.labels import Labels
-from pacbayes_control.robots.grasping.policy import Controller, Network, Offsets
+from pacbayes_control.robots.grasping.options import GraspingOptions, grasping_task
+from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.tasks import Task
-from pacbayes_control.tasks.environments import Environments
-from pacbayes_control.tasks.functions import check_parameters, drawn
+from pacbayes_control.tasks.environments import Environments, first_environments
+from pacbayes_control.tasks.user_task import check_parameters
 from pacbayes_control.tasks.words import one_line
 
 Floats = NDArray[np.float64]
@@ -36,13 +37,17 @@ class Grasping(Task):
     (2, 1)
     """
 
-    controller: Controller = field(default_factory=Offsets)
+    controller: GraspController = field(default_factory=Offsets)
     tabletop: Tabletop = field(default_factory=Tabletop)
     robot: Robot = field(default_factory=Gripper)
     surrogate_cost: Surrogate = field(default_factory=Surrogate)
     labels: Labels | None = None  # of objects to train on
 
     releases_gil = True  # nearly all of the time is MuJoCo's
+    learns = ("continuous",)
+    test_environments = 1000
+    priors = ("elsewhere", "paper")
+    Options = GraspingOptions
     no_replay = (
         "A grasp is a motion in space, and what this page replays are paths in a plane: the "
         "pictures, where the run holds some, show grasps instead."
@@ -85,7 +90,7 @@ class Grasping(Task):
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n objects at rest under a named stream."""
         words = f"grasping {self.tabletop!r}, {physics()}"
-        return drawn(self.tabletop.draw, words, n, stream, seed, BLOCK)
+        return first_environments(self.tabletop.draw, words, n, stream, seed, BLOCK)
 
     @property
     def cost_rule(self) -> str:
@@ -107,12 +112,12 @@ class Grasping(Task):
     @property
     def simulators(self) -> tuple[str, ...]:
         """Installed distributions that the costs depend on."""
-        return ("mujoco", "torch") if isinstance(self.controller, Network) else ("mujoco",)
+        return ("mujoco", "torch") if isinstance(self.controller, GraspNetwork) else ("mujoco",)
 
     @property
-    def data_used(self) -> tuple[Seen, ...]:
+    def data_used(self) -> tuple[EnvironmentRange, ...]:
         """The objects that the network's extractor was trained on, whatever the prior is."""
-        return self.controller.extractor.seen if isinstance(self.controller, Network) else ()
+        return self.controller.extractor.seen if isinstance(self.controller, GraspNetwork) else ()
 
     @property
     def policy_class(self) -> str:
@@ -163,7 +168,45 @@ class Grasping(Task):
 
         return attachments(self, run, environments, Arm(self.robot.hand))
 
+    @property
+    def parameters(self) -> int:  # type: ignore[override]
+        """Numbers in a policy."""
+        return self.controller.parameters
+
+    @classmethod
+    def from_options(cls, options: GraspingOptions) -> Self:
+        """The robot, the objects and the network that were chosen."""
+        return grasping_task(cls, options)  # type: ignore[return-value]
+
     # ---- training -------------------------------------------------------------------------------
+
+    def learn_prior(
+        self,
+        name: str,
+        environments: Environments,
+        plan: Any,
+        execution: Any,  # noqa: ARG002 - nothing is rolled out for it
+    ) -> tuple[Any, Environments]:
+        """That of the compact extractor's file, or the paper's."""
+        from pacbayes_control.learn import Plan
+        from pacbayes_control.robots.grasping.learning import prior_named
+
+        if plan.prior_steps != Plan.prior_steps:
+            raise ValueError("prior_steps is for priors that are learnt on the spot")
+        return prior_named(self._network(), name, plan.seed), environments
+
+    def search_from(self, prior: str | None) -> Any:
+        """Small steps from a prior that grasps already, large ones from the paper's."""
+        from pacbayes_control.robots.grasping.learning import SEARCH
+
+        return SEARCH.get(prior or "elsewhere", SEARCH["elsewhere"])
+
+    def prepared(self, environments: Environments, execution: Any) -> Grasping:
+        """The same with labels of the objects to train on."""
+        from pacbayes_control.robots.grasping.learning import labelled
+
+        labels_needed = self.labels is None and isinstance(self.controller, GraspNetwork)
+        return labelled(self, environments, execution) if labels_needed else self
 
     def with_labels(self, labels: Labels) -> Grasping:
         """The same, ready to be trained."""
@@ -191,13 +234,17 @@ class Grasping(Task):
             _known[key] = found
         return found
 
-    def trainable(self) -> tuple[Network, Labels]:
+    def trainable(self) -> tuple[GraspNetwork, Labels]:
         """The network and the labels to train it with; an error where there are none."""
-        if not isinstance(self.controller, Network):
-            raise ValueError(f"there is nothing to train in {self.controller.name}")
+        network = self._network()
         if self.labels is None:
             raise ValueError("a network is trained on labelled objects: give the task labels")
-        return self.controller, self.labels
+        return network, self.labels
+
+    def _network(self) -> GraspNetwork:
+        if not isinstance(self.controller, GraspNetwork):
+            raise ValueError(f"there is nothing to train in {self.controller!r}")
+        return self.controller
 
 
 _known: dict[tuple[Any, ...], NDArray[np.float32]] = {}

@@ -1,210 +1,168 @@
-"""The weights of neural networks in files, read without running anything that is in them.
+"""The weights of neural networks in files, read without running code that is in them.
 
 A pickle can hold commands as well as numbers. Files of torch are therefore read by its unpickler
-for weights, which knows tensors and plain values and refuses all else, and files of safetensors
-hold nothing but numbers to begin with: https://huggingface.co/docs/safetensors.
+for weights, which knows tensors and plain values and refuses everything else, and files of
+safetensors hold nothing but numbers: https://huggingface.co/docs/safetensors.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.robots.grasping.cache import write_whole
 from pacbayes_control.robots.grasping.extras import needed
 
 SAFETENSORS = ".safetensors"
 TORCH = (".pt", ".pth", ".bin")
-PARALLEL = "module."  # what torch.nn.DataParallel puts before every name
-RESERVED = "__metadata__"  # the one name that the format keeps for itself
+PARALLEL = "module."  # the prefix that torch.nn.DataParallel adds to every name
+HOW_TO_SAVE = "save it with torch.save(model.state_dict(), …)"
+
+Tensors = dict[str, NDArray]
 
 
-def read_tensors(path: str | Path) -> dict[str, NDArray]:
-    """The tensors of a file by their names, with the shapes and types that they were saved with.
+def read_weights(path: str | Path) -> tuple[Tensors, dict[str, str]]:
+    """The tensors of a file by their names, and the words that were saved with them.
 
     `.safetensors`, or a state dict of torch in `.pt`, `.pth` or `.bin`, which may lie under the key
-    `state_dict` of a checkpoint. A prefix `module.` that all names share is taken off.
+    `state_dict` of a checkpoint and comes without words. Tensors keep their shapes and types. A
+    prefix `module.` that all names share is taken off.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write_tensors(f"{folder}/mine.safetensors", {"bias": np.arange(3)})
-    ...     read_tensors(f"{folder}/mine.safetensors")
-    {'bias': array([0, 1, 2])}
+    ...     write_weights(f"{folder}/mine.safetensors", {"bias": np.arange(3)}, {"seed": "7"})
+    ...     read_weights(f"{folder}/mine.safetensors")
+    ({'bias': array([0, 1, 2])}, {'seed': '7'})
     """
-    path = _existing(path)
-    suffix = path.suffix.lower()
-    if suffix == SAFETENSORS:
-        tensors = _opened(path, _all_tensors)
-    elif suffix in TORCH:
-        tensors = _from_torch(path)
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name the file of weights in it")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: give the path to a file of weights")
+    if path.suffix.lower() == SAFETENSORS:
+        tensors, words = _from_safetensors(path)
+    elif path.suffix.lower() in TORCH:
+        tensors, words = _from_torch(path), {}
     else:
         raise ValueError(
             f"{path.name}: weights are read from {SAFETENSORS}, {', '.join(TORCH)} files"
         )
     if not tensors:
         raise ValueError(f"{path.name} holds no tensors: save the network's state dict")
-    for name, tensor in tensors.items():
-        _check_numbers(path, name, tensor)
+    _check_numbers(path, tensors)
     if all(name.startswith(PARALLEL) for name in tensors):
-        return {name.removeprefix(PARALLEL): tensor for name, tensor in tensors.items()}
-    return tensors
+        tensors = {name.removeprefix(PARALLEL): tensor for name, tensor in tensors.items()}
+    return tensors, words
 
 
-def read_metadata(path: str | Path) -> dict[str, str]:
-    """The words that came with the tensors of a `.safetensors` file; empty if there are none."""
-    path = _existing(path)
-    _check_suffix(path)
-    return _opened(path, lambda file: dict(file.metadata() or {}))
-
-
-def write_tensors(
-    path: str | Path, tensors: Mapping[str, NDArray], metadata: Mapping[str, str] | None = None
+def write_weights(
+    path: str | Path, tensors: Mapping[str, NDArray], words: Mapping[str, str] | None = None
 ) -> None:
     """Write tensors, and words about them, to a `.safetensors` file.
 
     The same content gives the same bytes. A file of that name stays until the new one is whole.
     """
-    path, metadata = Path(path), dict(metadata or {})
-    library = needed("safetensors.numpy", "writing weights")
-    _check_suffix(path)
+    path, library = Path(path), needed("safetensors.numpy", "writing weights")
+    if path.suffix.lower() != SAFETENSORS:
+        raise ValueError(f"{path.name} must end in {SAFETENSORS}: no other format is written")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
-    for words in [*metadata, *metadata.values()]:
-        if not isinstance(words, str):
-            kind = type(words).__name__
-            raise ValueError(f"{path.name}: metadata are words, and {words!r} is of type {kind}")
-    arrays = {}
-    for name, tensor in tensors.items():
-        if not isinstance(name, str) or name == RESERVED:
-            raise ValueError(f"{path.name}: {name!r} is no name for a tensor: choose another")
-        array = np.asarray(tensor)
-        _check_numbers(path, name, array)
-        # The library copies the memory as it lies: of a transposed array that is in another order.
-        arrays[name] = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-    content = _in_order(library.save(arrays, metadata))
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    _check_numbers(path, tensors)
+    # The library copies memory as it lies: a transposed array would come out in another order.
+    plain = {
+        name: np.asarray(tensor, tensor.dtype.newbyteorder("<"), order="C")
+        for name, tensor in tensors.items()
+    }
+    write_whole(path, _sorted_header(library.save(plain, dict(words or {}))))
 
 
-# ---- safetensors --------------------------------------------------------------------------------
-
-
-def _opened(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    library = needed("safetensors", f"reading {path.name}")
+def _from_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+    library, tensors = needed("safetensors", f"reading {path.name}"), {}
     try:
         with library.safe_open(path, framework="numpy") as file:
-            return read(file)
+            for name in file.keys():  # noqa: SIM118, no dictionary
+                try:
+                    tensors[name] = file.get_tensor(name)
+                except (TypeError, AttributeError):  # NumPy lacks the type of its numbers
+                    raise _unsupported(name) from None
+            return tensors, dict(file.metadata() or {})
     except library.SafetensorError as error:
         raise _unreadable(path, "safetensors", error) from None
 
 
-def _all_tensors(file: Any) -> dict[str, NDArray]:
-    tensors = {}
-    for name in file.keys():  # noqa: SIM118, no dictionary
-        try:
-            tensors[name] = file.get_tensor(name)
-        except (TypeError, AttributeError):  # the library asks NumPy for a type that it has not
-            raise _strange(name) from None
-    return tensors
-
-
-def _in_order(content: bytes) -> bytes:
-    """A safetensors file with its header sorted: the library orders metadata by chance."""
+def _sorted_header(content: bytes) -> bytes:
+    """A safetensors file with its header sorted: the library's order of the words is random."""
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
-    words = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    words += b" " * (-len(words) % 8)  # the numbers begin at a multiple of 8 bytes
-    return len(words).to_bytes(8, "little") + words + content[start:]
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text + content[start:]
 
 
-# ---- torch --------------------------------------------------------------------------------------
-
-
-def _from_torch(path: Path) -> dict[str, NDArray]:
+def _from_torch(path: Path) -> Tensors:
     torch = needed("torch", f"reading {path.name}")
-    state = _loaded(torch, path)
+    state = _unpickled(torch, path)
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict):
         kind = type(state).__name__
-        raise ValueError(f"{path.name} holds a {kind}, and no state dict: {_how_to_save()}")
+        raise ValueError(f"{path.name} holds a {kind} and not a state dict: {HOW_TO_SAVE}")
     tensors = {}
     for name, tensor in state.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
             raise ValueError(
-                f"{path.name} holds more than tensors: {name!r} is of type {kind}: {_how_to_save()}"
+                f"{path.name} holds more than tensors: {name!r} is of type {kind}: {HOW_TO_SAVE}"
             )
         try:
             tensors[name] = np.array(tensor.detach().numpy(), order="C")
         except (TypeError, RuntimeError):  # bfloat16; sparse, quantised or without numbers
-            raise _strange(name) from None
+            raise _unsupported(name) from None
     return tensors
 
 
-def _loaded(torch: Any, path: Path) -> Any:
+def _unpickled(torch: Any, path: Path) -> Any:
     try:
         with warnings.catch_warnings():  # of rare protocols and archives, which end in an error
             warnings.simplefilter("ignore")
             return torch.load(path, weights_only=True, map_location="cpu")
     except OSError:
         raise
-    except Exception as error:  # whatever a damaged file leads torch into
+    except Exception as error:  # a damaged file can raise any exception in torch
         refused = re.search(r"GLOBAL (\S+)", str(error))
         if refused:
             raise ValueError(
                 f"{path.name} holds more than tensors and was not unpickled "
-                f"({refused[1]} could run code): {_how_to_save()}"
+                f"({refused[1]} could run code): {HOW_TO_SAVE}"
             ) from None
         raise _unreadable(path, "a state dict of torch", error) from None
 
 
-def _how_to_save() -> str:
-    return "save it with torch.save(model.state_dict(), …)"
+def _check_numbers(path: Path, tensors: Mapping[str, NDArray]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind not in "biufc":
+            raise ValueError(
+                f"{path.name}: {name} is of type {tensor.dtype} and not a tensor of numbers: "
+                "leave it out"
+            )
+        wrong = tensor.size - np.count_nonzero(np.isfinite(tensor))
+        if wrong:
+            raise ValueError(
+                f"{path.name}: {wrong} of {tensor.size} numbers in {name} are NaN or infinite: "
+                "use weights from before the training diverged"
+            )
 
 
-# ---- checks -------------------------------------------------------------------------------------
-
-
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name the file of weights in it")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: give the path to a file of weights")
-    return path
-
-
-def _check_suffix(path: Path) -> None:
-    if path.suffix.lower() != SAFETENSORS:
-        raise ValueError(f"{path.name} must end in {SAFETENSORS}: no other format has metadata")
-
-
-def _check_numbers(path: Path, name: str, tensor: NDArray) -> None:
-    if tensor.dtype.kind not in "biufc":
-        raise ValueError(f"{path.name}: {name} is of type {tensor.dtype}, and no tensor of numbers")
-    wrong = tensor.size - np.count_nonzero(np.isfinite(tensor))
-    if wrong:
-        raise ValueError(
-            f"{path.name}: {wrong} of {tensor.size} numbers in {name} are NaN or infinite: "
-            "use weights from before the training diverged"
-        )
-
-
-def _strange(name: str) -> ValueError:
+def _unsupported(name: str) -> ValueError:
     return ValueError(f"{name} is a tensor of a kind that NumPy lacks: save it as dense float32")
 
 

@@ -1,6 +1,6 @@
-"""Robots in the plane that steer by depths among cylinders and walls: what they share.
+"""Robots in the plane that steer by depths among cylinders and walls: their common base.
 
-A robot of your own is a dataclass made from `Planar` with a rule of motion: see the page on it.
+To add a robot, derive a dataclass from `Planar` with a rule of motion: see docs/own-planar.md.
 """
 
 from pacbayes_control.robots.planar.kernel import turned

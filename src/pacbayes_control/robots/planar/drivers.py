@@ -18,7 +18,7 @@ from pacbayes_control.tasks.identity import names_used
 
 
 class Drivers(NamedTuple):
-    """What a robot's rollouts are run with."""
+    """The compiled functions that run a robot's rollouts."""
 
     collisions: Any
     trajectory: Any
@@ -29,12 +29,12 @@ _made: dict[Any, Drivers] = {}  # by digest, or by the rule itself
 
 
 def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
-    """The drivers with a robot's own rule in the place of `robot_moves`.
+    """The drivers with a robot's own rule of motion in the place of `robot_moves`.
 
     The rule is a plain function of numbers that Numba can compile; `constants` is how many numbers
-    its `model` has. What is compiled stays on disk under a name that tells the rule from others: a
-    change to it, or to a number or a function that it uses, gives another name. The rule is
-    compiled as it is now: what it uses is copied.
+    its `model` has. The compiled code is cached on disk under a name made from a digest of the
+    rule: a change to it, or to a number or a function that it uses, changes the name. The rule is
+    compiled as it is now: the values that it uses are copied.
     """
     own, digest = _adopted(rule)
     key = (digest or rule, constants)
@@ -45,7 +45,7 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
 
 def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
     name = f"{digest or 'unknown'}_{constants}"
-    compiled: Any = compiled_once if digest else njit  # what cannot be told is not kept
+    compiled: Any = compiled_once if digest else njit  # without a digest, nothing is cached
     rules: dict[str, Any] = {"robot_moves": _given(rule, constants)}
     rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
     rules["advance_group"] = kernel.compiled(_with(kernel.advance_group, rules, name))
@@ -57,9 +57,9 @@ def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
 
 
 def _given(rule: Callable, constants: int) -> Any:
-    """The rule with its constants as a tuple of so many: to read beyond it is not compiled.
+    """The rule with its constants as a tuple: code that reads beyond its end does not compile.
 
-    An array would be read beyond its end without a word, whatever is there.
+    Beyond the end of an array it would read any memory, without an error.
     """
     model = "".join(f"models[{i}, k], " for i in range(constants))
     names: dict[str, Any] = {"rule": kernel.compiled(rule), "__name__": kernel.__name__}
@@ -68,48 +68,48 @@ def _given(rule: Callable, constants: int) -> Any:
 
 
 def _with(driver: Callable, rules: dict[str, Any], name: str) -> Callable:
-    """A driver that finds these rules where its source has names of the kernel."""
+    """A copy of a driver in which these names of the kernel mean these rules."""
     own = FunctionType(driver.__code__, {**vars(kernel), **rules}, f"{driver.__name__}_{name}")
     own.__qualname__ = own.__name__
     return own
 
 
 def why_not(rule: Callable, constants: tuple[float, ...]) -> str:
-    """What a rule that cannot be compiled does in plain Python; nothing where it runs there.
+    """Why a rule fails in plain Python, for an error message; empty if it runs there.
 
     >>> why_not(lambda state, control, draws, step, model: model[1], (2.0,))
-    'it reads a constant beyond the 1 that there are'
+    'it reads a constant beyond the 1 of `constants`'
     """
     state = (0.0, 1.0, 0.0, 1.0, 0.0)
     try:
         after = rule(state, 0.1, (0.0, 0.0), 0, tuple(float(value) for value in constants))
     except IndexError:
-        return f"it reads a constant beyond the {len(constants)} that there are"
-    except Exception as error:  # of whatever somebody writes
+        return f"it reads a constant beyond the {len(constants)} of `constants`"
+    except Exception as error:  # the rule is a user's code
         return in_a_line(error)
     if not isinstance(after, tuple) or len(after) != len(state):
         return f"it must return x, y, sine, cosine and a number of its own, not {after!r}"
     return ""
 
 
-# ---- what a rule depends on ---------------------------------------------------------------------
+# ---- the digest of a rule -----------------------------------------------------------------------
 
 
 class _Unknown(Exception):  # noqa: N818 - it never leaves this file
-    """Something whose meaning to a rule cannot be told."""
+    """The rule uses a value that cannot be part of a digest."""
 
 
 def digest_of(rule: Callable) -> str | None:
-    """Hexadecimal digits for all that a rule's result depends on; None where that is not known."""
+    """A digest of everything that a rule's result depends on; None if that is not known."""
     return _adopted(rule)[1]
 
 
 def _adopted(rule: Callable) -> tuple[Callable, str | None]:
-    """The rule with copies of all that it uses, as if it stood in the kernel's file, and a digest.
+    """A copy of the rule with copies of all that it uses, as if defined in `kernel`; and a digest.
 
-    So nothing can change under it between its digest and its compilation, and what is kept on disk
-    does not look for the file that the rule came from. Where something in it cannot be told, the
-    rule itself, without a digest.
+    So nothing that it uses can change between its digest and its compilation, and the cache on disk
+    does not depend on the file that defines the rule. If the rule uses a value that cannot be part
+    of a digest, the rule itself and None.
     """
     try:
         own, words = _function(rule, ())
@@ -119,7 +119,7 @@ def _adopted(rule: Callable) -> tuple[Callable, str | None]:
 
 
 def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A copy of a function and of what it uses, and words for both."""
+    """A copy of a function and of the values that it uses, and a description of both."""
     if not isinstance(function, FunctionType) or function in within:
         raise _Unknown
     code, within = function.__code__, (*within, function)
@@ -141,7 +141,7 @@ def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A value that a rule uses, and words that tell it from others."""
+    """A copy of a value that a rule uses, and a description that differs for other values."""
     if hasattr(value, "py_func"):  # compiled by Numba
         options = dict(value.targetoptions)
         own, words = _function(value.py_func, within)

@@ -1,16 +1,16 @@
-"""Rules of robots in the plane, compiled: scalar functions of geometry, and their drivers.
+"""Compiled rollouts of robots in the plane: scalar functions of geometry, and their drivers.
 
 The scalar functions are arithmetic on a few numbers each, without arrays, so that Numba compiles
 the same source for a CPU, where a loop over rollouts side by side becomes vector instructions, and
-for a CUDA device. Their precision is that of their arguments; literals are float32, which widens no
-float32 and is exact where a float64 needs it.
+for a CUDA device. Their precision is that of their arguments; literals are float32, which do not
+turn a float32 result into a float64, and are exact.
 
 Frames. The heading is (-sin ψ, cos ψ) and the robot's right is (cos ψ, sin ψ); "across" and "ahead"
 are a point's coordinates along right and heading, seen from the robot. A ray at angle θ, clockwise
 from the heading, points along (sin θ, cos θ) in them.
 
-Robots differ in how they move. The drivers call `robot_moves`, which stands for a robot's own rule;
-`drivers.py` compiles them anew for each, with that rule inlined, and keeps the result on disk.
+Robots differ in how they move. The drivers call `robot_moves`, a placeholder for a robot's own rule
+of motion; `drivers.py` compiles them for each robot with that rule, and caches the result on disk.
 
 Scalars and drivers share one file because Numba's cache on disk watches only the file of the
 function that it stores: in two files, a change to a scalar would leave a stale driver behind.
@@ -26,12 +26,12 @@ from numba import njit, prange
 
 from pacbayes_control.tasks.compiling import compiled_once
 
-LOST = np.uint8(2)  # instead of a cost: the robot's place is no number, and touches nothing
+LOST = np.uint8(2)  # instead of a cost: the robot's position is NaN or infinite
 LANES = 64  # rollouts advanced side by side in one environment
 SLACK = np.float32(0.01)  # rad added to each side of a disc's angular interval when culling rays
-DRAWS = 64  # numbers that the noise of one step may take from a rollout's stream
+DRAWS = 64  # random numbers of a rollout's stream that are reserved for each step
 F, U = np.float32, np.uint64
-GOLDEN = U(0x9E3779B97F4A7C15)  # an odd step between counters: 2⁶⁴ of them before one returns
+GOLDEN = U(0x9E3779B97F4A7C15)  # an odd step between counters, so that they repeat only after 2⁶⁴
 
 # Only the fusing of a multiplication with an addition is allowed: no reassociation, NaN honoured.
 OPTIONS: Any = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
@@ -175,12 +175,18 @@ def bell(bits):
 
 
 def robot_moves(state, control, draws, step, models, k) -> Any:
-    """One step of a robot: the rule that `drivers_of` puts in this place.
+    """One step of a robot: a placeholder that `drivers_of` replaces with the robot's own rule.
 
-    state: x, y, sin ψ, cos ψ and one number that the robot keeps for itself · control: what its
-    policy asks for · draws: two numbers of mean 0 and variance 1, the noise of this step, or zeros
-    · step: how many were taken · models: (constants, lanes), of which column k is the robot's own.
-    Returns the state after it.
+    Args:
+        state: x, y, sin ψ, cos ψ and one number that the robot may use as it likes
+        control: the output of the policy
+        draws: two numbers of mean 0 and variance 1, the noise of this step; zeros without noise
+        step: the number of steps taken before this one
+        models: (constants, lanes)
+        k: the lane, whose column of `models` holds this robot's constants
+
+    Returns:
+        the state after the step
     """
     raise NotImplementedError
 
@@ -206,17 +212,30 @@ def collisions(
 ):
     """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
 
-    2 where the robot's place has become no number, so that nobody can tell.
+    2 (`LOST`) where the robot's position has become NaN or infinite, so that the cost is unknown.
 
-    weights: (1 or environments, rows, policies), the same policies everywhere or others in each
-    environment; rows as in `respond` · obstacles: (environments, most, 3) as x, y, radius · counts:
-    (environments,) · walls: (walls, 4) as left, right, bottom, top · open_areas: (areas, 4),
-    rectangles without walls · rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric ·
-    horizon: reach of the sensor · robot: its radius · models: (1 or environments, constants,
-    policies), what `robot_moves` knows of each rollout's robot · start: x, y, sin ψ, cos ψ and the
-    robot's own number · keys: (environments, policies) of the world's draws, or empty without noise
-    · closest: (environments, policies), filled with the smallest distance from the robot's middle
-    to a surface, or empty. All floating arrays of one dtype.
+    All floating-point arrays have one dtype.
+
+    Args:
+        weights: (1 or environments, rows, policies), one set of policies for all environments or
+            one for each; rows as in `respond`
+        hidden: hidden units of the controller
+        offset: subtracted from a depth before it is inverted
+        obstacles: (environments, most, 3) as x, y, radius
+        counts: (environments,), how many of the obstacles are used
+        walls: (walls, 4) as left, right, bottom, top
+        open_areas: (areas, 4), rectangles without walls
+        rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric
+        horizon: the sensor's reach
+        robot: the robot's radius
+        models: (1 or environments, constants, policies), the constants for `robot_moves`
+        start: x, y, sin ψ, cos ψ and the robot's own number
+        steps: the number of steps
+        range_noise: relative noise of the depths
+        keys: (environments, policies), of the random numbers; empty without noise
+        collided: the result
+        closest: (environments, policies), filled with the smallest distance from the robot's
+            centre to a surface, or empty
     """
     policies = weights.shape[2]
     groups = (policies + LANES - 1) // LANES
@@ -264,9 +283,9 @@ def advance_group(
     collided,
     closest,
 ):
-    """Roll out a group of policies, one a lane, in one environment.
+    """Roll out a group of policies, one in each lane, in one environment.
 
-    A lane whose robot has collided is replaced by the last one, so every lane in use is alive.
+    A lane whose robot has collided is replaced by the last lane, so no lane in use has collided.
     """
     lanes = weights.shape[1]
     lane_weights = weights.copy()
@@ -307,7 +326,7 @@ def advance_group(
 
 
 def move(control, state, models, keys, step):
-    """Move every robot that is left by one step, in place."""
+    """Move every robot that has not collided by one step, in place."""
     x, y, sin, cos, own = state[0], state[1], state[2], state[3], state[4]
     if keys.size:
         for k in range(len(control)):
@@ -327,7 +346,7 @@ def move(control, state, models, keys, step):
 
 @compiled
 def drop_collided(lanes, hit, policy, state, weights, models, keys, collided, closest):
-    """Record the lanes that are `hit`, and fill their places from the end; how many are left."""
+    """Record the lanes that are `hit`, replace them by the last ones; returns how many stay."""
     k = 0
     while k < lanes:
         if not hit[k]:
@@ -356,7 +375,7 @@ def sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch):
     """Depths along all rays to the nearest disc, (rays, lanes); `horizon` where there is none.
 
     Each disc is tested only against the rays between the first and the last that it can meet in
-    any lane: a superset of those that it does meet, so the depths are those of a full search.
+    any lane: a superset of the rays that do meet it, so the depths are those of a full search.
     """
     count = rays.shape[1]
     edge, edge_sin, edge_cos = rays[0, count - 1], rays[1, count - 1], rays[2, count - 1]
@@ -399,7 +418,7 @@ def sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch):
 
 @compiled
 def sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch):
-    """Shorten the depths to those of the walls.
+    """Reduce the depths to those of the walls.
 
     Rays that stay within one open area in every lane are skipped: an open area is convex and
     holds no wall, so a segment with both ends in it meets none.
@@ -443,7 +462,7 @@ def sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratc
 
 @compiled
 def invert(depths, lanes, offset):
-    """Turn depths into what a policy sees, in place: z = 1 / (y - offset), at most 16."""
+    """Replace depths by the inputs of a policy, in place: z = 1 / (y - offset), at most 16."""
     for i in range(len(depths)):
         for k in range(lanes):
             depths[i, k] = F(1) / max(depths[i, k] - offset, F(0.0625))
@@ -451,10 +470,10 @@ def invert(depths, lanes, offset):
 
 @compiled
 def respond(weights, hidden, z, control, scratch):
-    """The policies' control u_diff, one a lane, for what each sees, `z` (rays, lanes).
+    """The control u_diff of each lane's policy for its inputs `z` (rays, lanes).
 
-    u = K·z + Σ_h v_h (σ(a_h·z + b_h) - σ(a_h·z' + b_h)), where z' is z seen in a mirror, so that
-    the hidden units steer to the left of a scene as they do to the right of its mirror image.
+    u = K·z + Σ_h v_h (σ(a_h·z + b_h) - σ(a_h·z' + b_h)), where z' is z in reverse order, so that
+    the hidden units' part changes its sign in the mirror image of a scene.
     weights: (rows, lanes); the rows are K, then a_h, b_h and v_h for each hidden unit.
     """
     rays = len(z)
@@ -481,12 +500,12 @@ def respond(weights, hidden, z, control, scratch):
         row += rays + 2
 
 
-# ---- the world's own noise ----------------------------------------------------------------------
+# ---- noise of the sensor ------------------------------------------------------------------------
 
 
 @compiled
 def disturb(depths, lanes, spread, horizon, keys, step):
-    """Multiply every reading by a factor around 1 of its own; none leaves the sensor's range."""
+    """Multiply each reading by its own random factor near 1, within the sensor's range."""
     for i in range(len(depths)):
         for k in range(lanes):
             draw = bell(scramble(keys[k] + U(step * DRAWS + i) * GOLDEN))
@@ -499,7 +518,7 @@ def disturb(depths, lanes, spread, horizon, keys, step):
 
 @compiled
 def approach(x, y, obstacles, walls, closest):
-    """Lower `closest` to the distance from each robot's middle to the nearest disc or wall."""
+    """Lower `closest` to the distance from each robot's centre to the nearest disc or wall."""
     for j in range(len(obstacles)):
         disc_x, disc_y, radius = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2]
         for k in range(len(x)):
@@ -514,7 +533,7 @@ def approach(x, y, obstacles, walls, closest):
 
 @compiled
 def touch(x, y, obstacles, walls, robot, hit):
-    """Set `hit` where a robot of this radius touches a disc or a wall; whether any does."""
+    """Set `hit` where a robot of this radius touches a disc or a wall; returns whether any does."""
     any_hit = False
     for j in range(len(obstacles)):
         disc_x, disc_y, reach = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2] + robot
@@ -563,8 +582,9 @@ def trajectory(
 ):
     """Fill `poses` (steps + 1, 3) with x, y, ψ and `seen` (steps, rays) with the depths measured.
 
-    Returns the number of steps taken, and whether it collided. The same step as in `collisions`,
-    for a single rollout: weights (rows, 1), models (constants, 1), keys (1,) or empty.
+    Returns the number of steps taken, and whether the robot collided. Each step and each argument
+    is as in `collisions`, for a single rollout: weights (rows, 1), models (constants, 1), keys (1,)
+    or empty.
     """
     state = start.copy().reshape(5, 1)
     x, y, sin, cos = state[0], state[1], state[2], state[3]
@@ -594,7 +614,7 @@ def trajectory(
 
 @compiled_once(**OPTIONS)
 def sense(x, y, sin, cos, obstacles, walls, open_areas, rays, horizon, depths):
-    """Fill `depths` (rays, poses) with what a sensor at each pose reads in one environment."""
+    """Fill `depths` (rays, poses) with the readings of a sensor at each pose in one environment."""
     scratch = np.empty((2, len(x)), depths.dtype)
     sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
     sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)

@@ -1,4 +1,4 @@
-"""Fields of cylinders as the paper draws them, and new ones from recorded ones."""
+"""Distributions of obstacle fields: the paper's two, and one that reshuffles recorded fields."""
 
 from __future__ import annotations
 
@@ -29,11 +29,17 @@ class ObstacleField:
     def __post_init__(self) -> None:
         whole = isinstance(self.fewest, int) and isinstance(self.most, int)
         if not whole or not 0 <= self.fewest <= self.most <= 10_000:
-            raise ValueError(f"{self.fewest} to {self.most} cylinders: from few to many are needed")
+            raise ValueError(
+                f"fewest = {self.fewest!r}, most = {self.most!r} cylinders: whole numbers with "
+                "0 <= fewest <= most <= 10,000 are needed"
+            )
         for name in ("x", "y", "radius"):
             low, high = getattr(self, name)
             if not (-1e6 <= low <= high <= 1e6 and (name != "radius" or low >= 0)):
-                raise ValueError(f"{name} from {low} to {high} m is no range of cylinders")
+                least = 0 if name == "radius" else -1e6
+                raise ValueError(
+                    f"{name} = {low}, {high}: two limits from {least:g} to 1e6 m are needed"
+                )
 
     @property
     def words(self) -> str:
@@ -45,7 +51,7 @@ class ObstacleField:
         )
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        """`obstacles` (n, most, 3) as x, y, radius in m; the first `counts` (n,) of them count."""
+        """`obstacles` (n, most, 3) as x, y, radius in m; the first `counts` (n,) are used."""
         counts = rng.integers(self.fewest, self.most, size=n, endpoint=True)
         low, high = np.array([self.x, self.y, self.radius]).T
         obstacles = rng.uniform(low, high, size=(n, self.most, 3)).astype(np.float32)
@@ -54,11 +60,11 @@ class ObstacleField:
 
 @dataclass(frozen=True)
 class CommonRadius:
-    """A fixed number of cylinders, all of one radius, which is drawn anew for each environment.
+    """A fixed number of cylinders, all of one radius, which is drawn for each environment.
 
-    The paper's distribution for policies that withstand a shift: Beta(0.8, 1.25) in training and
-    Beta(1, 1) in its test, stretched to 0.1 … 1.1 m. Two that differ in nothing but the radius are
-    as far apart as the distributions of the radius are.
+    The paper's distribution for policies that are robust to a shift: Beta(0.8, 1.25) in training
+    and Beta(1, 1) in its test, scaled to 0.1 … 1.1 m. The divergence between two that differ only
+    in the radius is the divergence between the distributions of the radius.
 
     >>> shifted = CommonRadius(radius=Beta(1, 1, 0.1, 1.1))
     >>> round(shifted.divergence_from(CommonRadius()), 5)
@@ -80,7 +86,7 @@ class CommonRadius:
         )
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        """`obstacles` (n, count, 3) as x, y, radius in m; all of them count."""
+        """`obstacles` (n, count, 3) as x, y, radius in m; all are used."""
         low, high = np.array([self.x, self.y]).T
         places = rng.uniform(low, high, size=(n, self.count, 2))
         radii = np.broadcast_to(self.radius.sample(rng, (n, 1, 1)), (n, self.count, 1))
@@ -88,14 +94,14 @@ class CommonRadius:
         return {"obstacles": obstacles, "counts": np.full(n, self.count)}
 
     def divergence_from(self, training: CommonRadius, divergence: str = "kl") -> float:
-        """D(self‖training), of distributions of environments."""
+        """The divergence D(self‖training) of the distributions of environments."""
         if replace(self, radius=training.radius) != training:
             raise ValueError("only the distribution of the radius may differ between the two")
         return self.radius.divergence_from(training.radius, divergence)
 
 
 class Distribution(Protocol):
-    """Where obstacle fields come from. Its `repr` must tell it from every other."""
+    """A distribution of obstacle fields. Its `repr` must differ from that of any other."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """Obstacles and counts, as `ObstacleField` gives them."""
@@ -104,10 +110,10 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Reshuffled:
-    """New obstacle fields from recorded ones: as many obstacles as in one, each taken from any.
+    """New fields from recorded ones: the number of obstacles from one, each obstacle from any.
 
-    For learning from few environments without learning them by heart. What is learnt here depends
-    on the recorded environments, which no bound on it may count.
+    For learning from few environments without overfitting. A policy learnt here depends on the
+    recorded environments, so no bound on its cost may count them.
     """
 
     recorded: Environments

@@ -31,8 +31,10 @@ def draw_rollouts(
     figure = Figure(figsize=(3.6 * shown, min(height, 8)), layout="constrained")
     axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
     before, after = drawn_policies(run, rollouts)
-    for index, axis in enumerate(axes):
-        draw_arena(axis, task, environments, index)
+    for index, (axis, scene) in enumerate(
+        zip(axes, task.scenes(environments[:shown]), strict=True)
+    ):
+        draw_scene(axis, task, scene.circles)
         for policy in before:
             path = task.trajectory(policy, environments, index).poses[:, :2]
             axis.plot(*path.T, color=GREY, lw=0.7, alpha=0.5)
@@ -59,14 +61,8 @@ def draw_rollouts(
     save_figure(figure, file)
 
 
-def draw_arena(axis, task: Planar, environments: Environments, index: int) -> None:
-    """Cylinders and walls of one environment."""
-    scene = task.scenes(environments[index : index + 1])[0]
-    draw_scene(axis, task, scene.circles)
-
-
 def draw_scene(axis, task: Planar, cylinders: NDArray) -> None:
-    """Cylinders (cylinders, 3), and the walls around."""
+    """Cylinders (cylinders, 3) and walls of one environment."""
     discs = [Circle((x, y), r) for x, y, r in cylinders]
     axis.add_collection(PatchCollection(discs, facecolor=GREY, edgecolor=DARK, lw=0.5))
     for left, right, bottom, top in task.arena.walls:
@@ -78,7 +74,7 @@ def draw_scene(axis, task: Planar, cylinders: NDArray) -> None:
 
 
 def view_of(task: Planar) -> tuple[float, float, float, float]:
-    """What to show of an arena: what it says itself, or all of its walls."""
+    """The part of an arena to show: its own `view`, or all of its walls."""
     walls = task.arena.walls
     around = (walls[:, 0].min(), walls[:, 1].max(), walls[:, 2].min(), walls[:, 3].max())
     return getattr(task.arena, "view", around)

@@ -1,8 +1,8 @@
 """Policies of robots in the plane: from the depths along their rays to one control.
 
 All three classes are one formula, u = K·z + Σ_h v_h (σ(a_h·z + b_h) - σ(a_h·z' + b_h)), where
-z = 1/(y - offset) are inverse depths, z' is z in a mirror and σ(x) = x/√(1 + x²). A row of a
-class's own parameters becomes a row of this formula's `weights`, which is what the kernel runs.
+z = 1/(y - offset) are inverse depths, z' is z in reverse order and σ(x) = x/√(1 + x²). A class
+turns a row of its parameters into a row of this formula's `weights`, which the kernel reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Controller(Protocol):
-    """A class of policies: what a row of parameters means."""
+    """A class of policies: the meaning of a row of parameters."""
 
     @property
     def name(self) -> str:
@@ -26,12 +26,12 @@ class Controller(Protocol):
 
     @property
     def rays(self) -> int:
-        """How many depths it needs."""
+        """How many depths a policy reads."""
         ...
 
     @property
     def parameters(self) -> int:
-        """How many numbers make a policy."""
+        """How many parameters a policy has."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Controller(Protocol):
 
     @property
     def offset(self) -> float:
-        """Metres taken off a depth before it is inverted."""
+        """Metres subtracted from a depth before it is inverted."""
         ...
 
     def weights(self, policies: Floats) -> Floats:
@@ -51,7 +51,7 @@ class Controller(Protocol):
 
 @dataclass(frozen=True)
 class Gains:
-    """u = K · (1/y) with any gains K, one a ray (paper: eq. 40)."""
+    """u = K · (1/y) with any gains K, one for each ray (paper: eq. 40)."""
 
     rays: int = 20
     hidden: int = field(default=0, init=False)
@@ -97,7 +97,7 @@ class Linear:
         return self.rays // 2
 
     def weights(self, policies: Floats) -> Floats:
-        """Both sides, from the left."""
+        """The gains of both sides, from the leftmost ray to the rightmost."""
         return np.concatenate([-policies[..., ::-1], policies], axis=-1)
 
 
@@ -106,12 +106,13 @@ class Network:
     """A linear part as in `Linear`, and hidden units whose sum is odd under reflection too.
 
     A policy is the gains of the linear part, then a_h (rays), b_h and v_h of each unit. In a
-    mirrored scene the robot steers the mirrored way, by construction: it need not learn that, and
-    it cannot hold a constant control, which would avoid every obstacle by circling at the start.
+    mirrored scene the control changes its sign, by construction: this need not be learnt, and no
+    policy can have a constant control, with which the robot would avoid every obstacle by driving
+    in a circle at the start.
     """
 
     hidden: int = 4
-    offset: float = 0.2  # m; less than a robot in contact reads, which is its radius
+    offset: float = 0.2  # m; less than the robot's radius, the smallest depth before a contact
     rays: int = 20
 
     def __post_init__(self) -> None:
@@ -131,25 +132,25 @@ class Network:
         return self.rays // 2 + self.hidden * (self.rays + 2)
 
     def weights(self, policies: Floats) -> Floats:
-        """The linear part for both sides; the rest as it is."""
+        """The gains of both sides, then the hidden units as they are."""
         linear = Linear(self.rays)
         side = linear.parameters
         return np.concatenate([linear.weights(policies[..., :side]), policies[..., side:]], -1)
 
 
 def named(kind: str, rays: int) -> str:
-    """A name for records, which tells the number of rays where it is not the usual one."""
+    """A name for records, with the number of rays if it is not 20."""
     return kind if rays == 20 else f"{kind}, {rays} rays"
 
 
 def check_even(rays: int) -> None:
-    """An error for a sensor that is no mirror image of itself with as many rays on either side."""
+    """Raise an error unless there are as many rays on the left as on the right."""
     if rays < 2 or rays % 2:
-        raise ValueError(f"{rays} rays: an even number is needed, as many on either side")
+        raise ValueError(f"{rays} rays: an even number is needed, half of them on each side")
 
 
 def respond(controller: Controller, policy: Floats, depths: Floats) -> Floats:
-    """The control of one policy for depths (…, rays) along its rays: the formula, written plainly.
+    """The control of one policy for depths (…, rays): the formula, in NumPy.
 
     >>> round(float(respond(Linear(), np.arange(10.0), np.full(20, 5.0))), 9)  # the same both sides
     0.0
@@ -194,13 +195,13 @@ class GainGrid:
 
     @property
     def policies(self) -> Floats:
-        """One a row; shape (policies, rays)."""
+        """One policy a row; shape (policies, rays)."""
         angles = ray_angles(self.rays, self.fan)
         return np.array([reactive_gains(x0, y0, angles) for x0, y0 in self._intercepts])
 
     @property
     def names(self) -> list[str]:
-        """What to call them."""
+        """The names of the policies."""
         return [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in self._intercepts]
 
     @property

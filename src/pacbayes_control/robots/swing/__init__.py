@@ -1,7 +1,7 @@
 """The paper's Swing drone in a netted area (Section 8).
 
 simulator, gains, environments   the task
-recipe                           the task from a model that was fitted
+fitted                           the task from a model that was fitted
 experiment                       the paper's experiment
 commands, flying, identifying    `pbc swing`
 flight                           a certified policy flown, simulated or real

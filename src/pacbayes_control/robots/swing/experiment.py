@@ -22,31 +22,31 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.cli.options import Draws, Seed, TestEnvironments
 from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.learn.repeated import Spread, Tally, over_draws
-from pacbayes_control.report.console import bar, say, show
+from pacbayes_control.report.console import progress_bars, say, show
 from pacbayes_control.report.page import write_page
 from pacbayes_control.robots.swing import Swing
-from pacbayes_control.robots.swing.flight.campaign import Campaign
-from pacbayes_control.robots.swing.flight.log import Flight
+from pacbayes_control.robots.swing.fitted import fitted_swing
+from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
+from pacbayes_control.robots.swing.flight.log import FlightRecord
 from pacbayes_control.robots.swing.flight.stages import (
     drawn_obstacles,
     flight_seed,
-    physics_of,
-    place_of,
     virtual_stage,
+    world_setup,
 )
-from pacbayes_control.robots.swing.identification.identified import Identified
-from pacbayes_control.robots.swing.identification.logs import synthetic_log
-from pacbayes_control.robots.swing.identification.swing import identify
-from pacbayes_control.robots.swing.recipe import GAINS, swing_of
+from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
+from pacbayes_control.robots.swing.identification.swing import identify_swing
+from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
 from pacbayes_control.robots.vehicle.table1 import METHODS
-from pacbayes_control.rollouts import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts import Execution, evaluate, mean_costs
 
 PAPER = {"bound": 0.114, "flights": 20, "successes": 18}
 ENVIRONMENTS = 1000
+GAINS = ("fixed", "drawn", "worst")
 
 
 @dataclass(frozen=True)
-class Row(Spread):
+class SwingRow(Spread):
     """One method with one view of the gains, over all draws of the training environments."""
 
     gains: str  # fixed (the paper's), drawn or worst (as a minute of flight leaves them)
@@ -59,11 +59,11 @@ class Row(Spread):
 class Flown:
     """The rows, the model that two of three rest on, the run that was flown, and its flights."""
 
-    rows: list[Row]
-    model: Identified
+    rows: list[SwingRow]
+    model: IdentifiedModel
     task: Swing
     run: Run[Any]
-    flights: list[Flight]
+    flights: list[FlightRecord]
     paths: list[NDArray[np.float64]]  # of each flight, (points, 2) as x, y in m, as tracked
     fields: list[NDArray[np.float64]]  # its cylinders, (cylinders, 3) as x, y, radius in m
     report: Report  # the monitor's verdict
@@ -74,11 +74,11 @@ class Flown:
         return sum(flight.cost == 0 for flight in self.flights)
 
 
-def tasks(seed: int = 0) -> tuple[Identified, dict[str, Swing]]:
+def tasks(seed: int = 0) -> tuple[IdentifiedModel, dict[str, Swing]]:
     """A model from a minute of flight, and the drone with each view of its gains."""
-    model = identify([synthetic_log(seed=seed)])
-    found = {gains: swing_of(model, gains) for gains in GAINS[1:]}
-    return model, {GAINS[0]: Swing(), **found}
+    model = identify_swing([SyntheticDrone().log(seed=seed)])
+    found = {gains: fitted_swing(model, gains) for gains in GAINS[1:]}
+    return model, {"fixed": Swing(), **found}
 
 
 def sizes(test_environments: int) -> dict[str, int]:
@@ -97,21 +97,21 @@ def certificates(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> tuple[list[Row], Run[Any]]:
+    execution: Execution | None = None,
+) -> tuple[list[SwingRow], Run[Any]]:
     """The rows, and the run of the first draw with the paper's gains by the kl bound."""
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
-    tally = Tally(progress, rollouts_of(draws, test_environments))
+    tally = Tally(execution, rollouts_of(draws, test_environments))
     rows, first = [], []
     for gains, task in drones.items():
         policies, n = task.policies, sizes(test_environments)[gains]
         test = task.environments(n, stream="swing test", seed=seed)
-        true_costs = mean_costs(task, policies, test, progress=tally)
+        true_costs = mean_costs(task, policies, test, execution=tally.execution)
         found: dict[str, list[tuple[float, float]]] = {method: [] for method in METHODS}
         for draw in range(draws):
             train = task.environments(ENVIRONMENTS, stream=f"swing train {draw}", seed=seed)
-            costs = evaluate(task, policies, train, task.policy_names, progress=tally)
+            costs = evaluate(task, policies, train, task.policy_names, execution=tally.execution)
             for method, learn in METHODS.items():
                 run = learn(costs)
                 truth = float(run.posterior.probabilities @ true_costs)
@@ -120,7 +120,7 @@ def certificates(
         for method, pairs in found.items():
             spread = over_draws(*np.array(pairs).T)
             rows.append(
-                Row(
+                SwingRow(
                     gains=gains,
                     method=method,
                     environments=ENVIRONMENTS,
@@ -136,19 +136,18 @@ def swing(
     test_environments: int,
     seed: int,
     folder: Path,
-    progress: Progress | None = None,
+    execution: Execution | None = None,
 ) -> Flown:
     """Run the experiment. The flights' logs, outcomes and monitor go to `folder`, made anew."""
     _remove(folder)
     model, drones = tasks(seed)
-    rows, run = certificates(drones, draws, test_environments, seed, progress)
+    rows, run = certificates(drones, draws, test_environments, seed, execution)
     task = drones["fixed"]
     flights, paths, fields = [], [], []
-    with Campaign(folder, run, simulated=True) as campaign:
+    with FlightCampaign(folder, run, simulated=True) as campaign:
         for number in range(1, PAPER["flights"] + 1):
             obstacles = drawn_obstacles(task, seed, number)
-            own = flight_seed(seed, number)
-            stage = virtual_stage(place_of(task, obstacles), physics_of(task), seed=own)
+            stage = virtual_stage(world_setup(task, obstacles, flight_seed(seed, number)))
             flights.append(campaign.fly(task, obstacles, stage, seed))
             paths.append(logged_path(campaign.stem(number).with_suffix(".csv")))
             fields.append(obstacles)
@@ -236,8 +235,8 @@ def reproduce_swing(
     from pacbayes_control.robots.swing.flight_pictures import attachments
 
     run, flights = folder / "swing", folder / "flights"
-    with bar("rollouts", rollouts_of(draws, test_environments)) as progress:
-        result = swing(draws, test_environments, seed, flights, progress)
+    with progress_bars() as tell:
+        result = swing(draws, test_environments, seed, flights, Execution(progress=tell))
     pictures = attachments(result, result.task.environments(3, stream="swing test", seed=seed))
     result.run.save(run, True, pictures)
     write_page(result.run, folder / "swing.html", name=str(run), pictures=pictures)

@@ -10,12 +10,12 @@ import scipy
 from matplotlib.figure import Figure
 
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
-from pacbayes_control.robots.swing.identification.identified import Identified
+from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
 
 LAGS = 30  # of the correlation that are drawn
 
 
-def draw_identified(found: Identified, file: Path | BinaryIO) -> None:
+def draw_identified(found: IdentifiedModel, file: Path | BinaryIO) -> None:
     """Response and fit, residuals over time, their correlation and their quantiles."""
     if not found.responses:
         raise ValueError("a fit that was read from a file has no residuals to draw: fit it again")
@@ -37,7 +37,7 @@ def draw_identified(found: Identified, file: Path | BinaryIO) -> None:
     save_figure(figure, file)
 
 
-def _draw_time(found: Identified, yaw, rest) -> None:
+def _draw_time(found: IdentifiedModel, yaw, rest) -> None:
     """All logs one after the other."""
     start = 0.0
     for i, response in enumerate(found.responses):
@@ -62,7 +62,7 @@ def _draw_time(found: Identified, yaw, rest) -> None:
         axis.grid(alpha=0.3)
 
 
-def _draw_correlation(found: Identified, axis) -> None:
+def _draw_correlation(found: IdentifiedModel, axis) -> None:
     """Of residuals some samples apart, in the same log; the band holds 95 % of white noise's."""
     parts = [response.residuals for response in found.responses]
     power = max(sum(float(r @ r) for r in parts), 1e-300)
@@ -79,7 +79,7 @@ def _draw_correlation(found: Identified, axis) -> None:
     axis.grid(alpha=0.3)
 
 
-def _draw_quantiles(found: Identified, axis) -> None:
+def _draw_quantiles(found: IdentifiedModel, axis) -> None:
     """Residuals in order against those of normal noise: a straight line if it is normal."""
     residuals = np.sort(np.concatenate([response.residuals for response in found.responses]))
     expected = scipy.stats.norm.ppf((np.arange(len(residuals)) + 0.5) / len(residuals))

@@ -14,21 +14,21 @@ from pacbayes_control.cli.options import (
     check_json,
     check_picture,
     check_writable,
-    refuse_given,
     write_json,
 )
 
 if TYPE_CHECKING:
-    from pacbayes_control.robots.swing.identification.identified import Identified
+    from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
 
 
 def identify(
-    context: typer.Context,
     logs: Annotated[
         list[Path] | None,
         typer.Argument(metavar="LOG…", help="CSV files: time, yaw_percent, x, y, yaw."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
+    confidence: Annotated[
+        float | None, typer.Option(help="Of each interval; default 0.95.")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the residuals: .svg, .png or .pdf.")
     ] = None,
@@ -38,24 +38,25 @@ def identify(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Fit the gains of the drone to logs of its flights, with intervals that can be relied on.
+    """Fit the drone's gains, speed and latency to logs of its flights, with confidence intervals.
 
     Steps show k_u, sinusoids and chirps k_p; a minute in all is enough, in one log or several. Exit
-    code 0 if the model fits, 1 if it does not: then its gains are not to be used.
+    code 0 if the model fits, 1 if it does not: then do not use its gains.
 
     Example: pbc swing identify --example log.csv, then pbc swing identify log.csv --plot fit.svg
     """
-    from pacbayes_control.report.terminal import say
+    from pacbayes_control.report.console import say
     from pacbayes_control.robots.swing.identification.logs import read_log
-    from pacbayes_control.robots.swing.identification.swing import identify as fit
+    from pacbayes_control.robots.swing.identification.swing import identify_swing
 
     if example:
         why = "has no use with --example, which only writes a log"
         if logs:
             raise ValueError(f"{logs[0]} {why}")
-        refuse_given(context, dict.fromkeys(("confidence", "plot"), why))
-        if json_file:
-            raise ValueError(f"--json {why}")
+        given = {"confidence": confidence, "plot": plot, "json": json_file}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"--{name} {why}")
         _write_example(example)
         say(f"The log of a simulated minute is in {example}: pbc swing identify {example}")
         return
@@ -65,7 +66,8 @@ def identify(
     check_apart(plot, json_file)
     check_json(json_file, *files)
     check_picture(plot, *files)
-    found = fit([read_log(file) for file in files], confidence)
+    sure = 0.95 if confidence is None else confidence
+    found = identify_swing([read_log(file) for file in files], sure)
     _show(found)
     if plot:
         from pacbayes_control.robots.swing.identification_pictures import draw_identified
@@ -78,19 +80,21 @@ def identify(
 
 
 def _write_example(path: Path) -> None:
-    from pacbayes_control.robots.swing.identification.logs import synthetic_log, write_log
+    from pacbayes_control.robots.swing.identification.logs import write_log
+    from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
 
     check_writable(path)
     if path.exists():
         raise ValueError(f"{path} exists: give a name that is free for the example")
-    write_log(synthetic_log(), path)
+    write_log(SyntheticDrone().log(), path)
 
 
-def _show(found: Identified) -> None:
-    """The table of the fit, the verdict, and what is to be said about it."""
+def _show(found: IdentifiedModel) -> None:
+    """Show the fitted values, whether the model fits, and the remarks."""
     from rich.table import Table
 
-    from pacbayes_control.report.terminal import interval_ends, say, show
+    from pacbayes_control.report.console import say, show
+    from pacbayes_control.report.terminal import interval_ends
 
     table = Table("", "fitted", "from", "to", "")
     rows = (

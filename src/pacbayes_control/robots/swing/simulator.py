@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from pacbayes_control.robots.planar.robot import (
 from pacbayes_control.robots.swing.environments import Net
 from pacbayes_control.robots.swing.gains import LARGEST, SMALLEST, DrawnGains, WorstGains
 from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.task import noise_of
 
 RAYS = 40
@@ -32,6 +34,21 @@ GRID = GainGrid(x0=(0.1, 5, 5), y0=(0, 60, 20), rays=RAYS)  # the paper's 100 po
 # there: 3 to 6 of them, as wide as a person to twice that, anywhere across the net, from 4 m ahead
 # of the start to where a flight ends. Flying straight on fails in every second environment.
 CYLINDERS = ObstacleField(fewest=3, most=6, x=(-3.5, 3.5), y=(5.0, 13.0), radius=(0.25, 0.5))
+
+
+@dataclass(frozen=True)
+class SwingOptions:
+    """What a user may choose of the drone."""
+
+    model: Path | None = option(
+        None, "Gains and speed as `pbc swing identify --json` fitted them.", metavar="FILE"
+    )
+    gains: Literal["fixed", "drawn", "worst"] = option(
+        "fixed",
+        "With --model: fixed (as if exact), drawn (anew for each rollout, as uncertain as the fit) "
+        "or worst (of the corners of the intervals).",
+    )
+    range_noise: float = option(0.0, "Noise of the depths, relative.")
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,9 @@ class Swing(Planar):
     uncertainty: DrawnGains | WorstGains | None = None
 
     grid = GRID
+    Options = SwingOptions
+    learns = ("finite",)
+    test_environments = 20_000
     parts: ClassVar[dict[str, Kinds]] = Planar.parts | {
         "arena": {"": Net},
         "uncertainty": {"drawn": DrawnGains, "worst": WorstGains},
@@ -155,6 +175,14 @@ class Swing(Planar):
             f"{self.landing_steps} of landing, 0 otherwise"
             + (f"; the worst of {worst} drones" if worst else "")
         )
+
+    @classmethod
+    def from_options(cls, options: SwingOptions) -> Swing:  # type: ignore[override]
+        """The drone, with a model that was fitted where one is given."""
+        from pacbayes_control.robots.swing.fitted import fitted_swing, read_model
+
+        model = read_model(options.model) if options.model else None
+        return replace(fitted_swing(model, options.gains), range_noise=options.range_noise)
 
     # ---- gains that are not known ---------------------------------------------------------------
 

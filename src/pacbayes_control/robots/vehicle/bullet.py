@@ -1,4 +1,4 @@
-"""The same vehicle in PyBullet, the way the paper simulated it: a reference to compare with.
+"""The same vehicle in PyBullet, as the paper simulated it: a reference to compare with.
 
 Depths come from `rayTestBatch` and contacts from `getClosestPoints`, one rollout at a time in one
 process. PyBullet's rays are approximate where they graze a cylinder, and small differences grow
@@ -106,7 +106,7 @@ def _rollout(
     horizon = task.horizon
     angles = task.rays[0]
     x, y, heading = task.start
-    _place(bullet, client, robot, x, y)  # or the first rays would meet it where it last stopped
+    _place(bullet, client, robot, x, y)  # otherwise the first rays could meet the robot itself
     ends = np.empty((len(angles), 3))
     ends[:, 2] = HEIGHT / 2
     for _ in range(task.steps):

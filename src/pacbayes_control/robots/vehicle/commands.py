@@ -16,8 +16,11 @@ from pacbayes_control.cli.options import (
     check_writable,
     write_json,
 )
-from pacbayes_control.report.console import say, watch
-from pacbayes_control.robots.vehicle.recipe import pretrain as learn_prior
+from pacbayes_control.report.console import progress_bars, say
+from pacbayes_control.robots.vehicle import Vehicle
+from pacbayes_control.robots.vehicle.priors import STEPS
+from pacbayes_control.robots.vehicle.priors import pretrain as learn_prior
+from pacbayes_control.rollouts import Execution
 
 app = typer.Typer()
 
@@ -26,25 +29,26 @@ app = typer.Typer()
 def pretrain(
     steps: Annotated[
         int, typer.Option(min=1, max=MOST, help="Steps, of 16,384 rollouts each.")
-    ] = 4000,
+    ] = STEPS,
     seed: Seed = 0,
     out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = Path(
         "prior.json"
     ),
     json_file: JsonFile = None,
 ) -> None:
-    """Learn a prior for network policies on obstacle fields from elsewhere, and keep it in a file.
+    """Learn a prior over network policies on another distribution of obstacles, and save it.
 
     The prior that ships with the library is the result of this command with its defaults. An
-    interrupted search is taken up where it was.
+    interrupted search continues when the command is run again.
 
     Example: pbc vehicle pretrain --out prior.json
     """
     check_writable(out_file)
     check_json(json_file, out_file)
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
-    with watch() as watching:
-        prior = learn_prior(steps, seed, checkpoint, watching("learning elsewhere"))
+    with progress_bars() as tell:
+        how = Execution(store=checkpoint, progress=tell, title="pretraining")
+        prior = learn_prior(Vehicle(), steps, seed, how)
     record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
     out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
     checkpoint.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The vehicle's arena; what stands in it, `planar.obstacles` draws."""
+"""The vehicle's arena; its obstacles are drawn by `planar.obstacles`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Arena:
     length: float = 10.0  # m
     half_thickness: float = 0.1  # m
 
-    view = (-5.6, 5.6, -0.5, 14.0)  # m, what pictures show: robots leave at the top
+    view = (-5.6, 5.6, -0.5, 14.0)  # m, edges of pictures: left, right, bottom, top
 
     @property
     def walls(self) -> NDArray[np.float64]:
@@ -28,7 +28,7 @@ class Arena:
 
     @property
     def open_areas(self) -> NDArray[np.float64]:
-        """Rectangles that hold no wall: between the side walls, and above them. (2, 4)."""
+        """Rectangles without walls, (2, 4): between the side walls, and above them."""
         inner = self.half_width - self.half_thickness
         far = np.inf
         return np.array([[-inner, inner, self.half_thickness, far], [-far, far, self.length, far]])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pacbayes_control.certify.certificate import round_up
+from pacbayes_control.certify.text import round_up
 from pacbayes_control.cli.options import Draws, Seed, TestEnvironments
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.report.console import bar, say, watch
+from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.planar.pictures import draw_rollouts
 from pacbayes_control.robots.vehicle import Vehicle, continuous, pictures, table1, table2
-from pacbayes_control.rollouts import evaluate
+from pacbayes_control.rollouts import Execution, evaluate
 
 
 def reproduce_table1(
@@ -25,8 +26,8 @@ def reproduce_table1(
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
     """
-    with bar("rollouts", table1.rollouts_of(draws, test_environments)) as progress:
-        rows = table1.table1(draws, test_environments, seed, progress)
+    with progress_bars() as tell:
+        rows = table1.table1(draws, test_environments, seed, Execution(progress=tell))
     pictures.draw_table1(rows, folder / "table1.svg")
     task = Vehicle()
     train = task.environments(1000, stream="train", seed=seed)
@@ -35,7 +36,7 @@ def reproduce_table1(
     draw_rollouts(task, run, shown, folder / "vehicle.svg")
     table1.show_table1(rows)
     say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
-    return {"rows": table1.to_dicts(rows)}
+    return {"rows": [asdict(row) for row in rows]}
 
 
 def reproduce_table2(
@@ -45,19 +46,19 @@ def reproduce_table2(
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:
-    """Table 2: policies that withstand a shift of the environments. Two minutes.
+    """Table 2: policies that are robust to a shift of the environments. Two minutes.
 
     Example: pbc reproduce table2 --draws 10 --json table2.json
     """
-    with bar("rollouts", table2.rollouts_of(draws, test_environments)) as progress:
-        rows = table2.table2(draws, test_environments, seed, progress)
+    with progress_bars() as tell:
+        rows = table2.table2(draws, test_environments, seed, Execution(progress=tell))
     pictures.draw_table2(rows, folder / "table2.svg")
     pictures.draw_radii(folder / "radii.svg", seed)
     pictures.draw_fields(folder / "fields.svg", seed)
     table2.show_table2(rows)
     figures = (folder / f"{name}.svg" for name in ("table2", "radii", "fields"))
     say(f"\nFigures: {', '.join(map(str, figures))}")
-    return {"rows": table2.to_dicts(rows)}
+    return {"rows": [asdict(row) for row in rows]}
 
 
 def reproduce_continuous(
@@ -71,9 +72,10 @@ def reproduce_continuous(
 
     Example: pbc reproduce continuous --draws 10 --json continuous.json
     """
-    with watch() as watching:
-        finished = folder / "finished.jsonl"
-        result = continuous.continuous(draws, test_environments, seed, finished, watching)
+    finished = folder / "finished.jsonl"
+    with progress_bars() as tell:
+        how = Execution(progress=tell)
+        result = continuous.continuous(draws, test_environments, seed, finished, how)
     pictures.draw_gains(result.gains, folder / "gains.svg")
     continuous.show_continuous(result.rows)
     better = result.better

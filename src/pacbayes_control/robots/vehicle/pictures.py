@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import PatchCollection
@@ -14,11 +15,10 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.families import Beta
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.robots.planar import ray_angles
-from pacbayes_control.robots.planar.pictures import draw_arena
+from pacbayes_control.robots.planar.pictures import draw_scene
 from pacbayes_control.robots.vehicle import Vehicle
-from pacbayes_control.robots.vehicle.table1 import Row
-from pacbayes_control.robots.vehicle.table2 import SHIFTED, TRAINING
-from pacbayes_control.robots.vehicle.table2 import Row as ShiftRow
+from pacbayes_control.robots.vehicle.table1 import Table1Row
+from pacbayes_control.robots.vehicle.table2 import SHIFTED, TRAINING, Table2Row
 
 WORLDS = (("training, D", TRAINING, BLUE), ("test, D′", SHIFTED, ORANGE))
 
@@ -40,8 +40,8 @@ def draw_gains(gains: Mapping[str, NDArray], path: Path) -> None:
     save_figure(figure, path)
 
 
-def draw_table1(rows: Sequence[Row], path: Path) -> None:
-    """Bound and true cost against N, ours with their spread and the paper's as crosses."""
+def draw_table1(rows: Sequence[Table1Row], path: Path) -> None:
+    """Bound and true cost against N, ours with their spread, and the paper's as crosses."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axis = figure.subplots()
     styles = {
@@ -49,7 +49,12 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
         "kl": (1.0, GREEN, "o", "kl bound, minimised itself"),
         "occam": (1.08, ORANGE, "^", "Occam, one policy"),
     }
-    for method, (offset, colour, marker, label) in styles.items():  # side by side, not on top
+    for method, (
+        offset,
+        colour,
+        marker,
+        label,
+    ) in styles.items():  # side by side, not on top of each other
         chosen = [row for row in rows if row.method == method]
         n = np.array([row.environments for row in chosen])
         bound = np.array([row.bound for row in chosen])
@@ -63,21 +68,18 @@ def draw_table1(rows: Sequence[Row], path: Path) -> None:
     published = [row.paper_bound for row in reference]
     axis.plot(np.array(n) * 0.85, published, "kx", ms=8, label="bound as published, one draw")
     axis.plot([], [], color=DARK, ls=":", label="true cost (estimate), same colours")
-    axis.set_xscale("log")
-    axis.set_xticks(n, [f"{value:,}" for value in n])
-    axis.minorticks_off()
+    _log_scale(axis, n)
     axis.set_ylim(0, None)
     axis.set_xlabel("training environments, N")
     axis.set_ylabel("expected cost in a new environment")
     axis.set_title(
         "Guaranteed with confidence 99 %: mean ± s.d. over draws of the environments", fontsize=11
     )
-    axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
     save_figure(figure, path)
 
 
-def draw_table2(rows: Sequence[ShiftRow], path: Path) -> None:
+def draw_table2(rows: Sequence[Table2Row], path: Path) -> None:
     """Bounds and true costs against N, the paper's as crosses."""
     figure = Figure(figsize=(10.5, 4.0), layout="constrained")
     axes = figure.subplots(1, 3, sharey=True)
@@ -86,39 +88,37 @@ def draw_table2(rows: Sequence[ShiftRow], path: Path) -> None:
         "train": "learnt on D, certified on D",
         "test": "learnt on D′, certified on D′",
     }
+    curves: dict[str, tuple[float, str, dict[str, Any]]] = {  # side by side: each N times a factor
+        "exact_bound": (1.06, "kl bound, minimised itself", {"color": GREEN, "marker": "o"}),
+        "occam_bound": (1.12, "Occam, one policy", {"color": ORANGE, "marker": "^"}),
+        "paper_bound": (0.94, "as published, one draw", {"color": "k", "marker": "x", "ls": ""}),
+        "true_cost": (1.0, "true cost (estimate)", {"color": DARK, "ls": ":"}),
+    }
     for axis, (method, title) in zip(axes, titles.items(), strict=True):
         chosen = [row for row in rows if row.method == method]
         n = np.array([row.environments for row in chosen])
         spread = [row.bound_std for row in chosen]
-        axis.errorbar(
-            n, [row.bound for row in chosen], spread, color=BLUE, marker="s", ms=5, capsize=3,
-            label="the paper's method",
-        )  # fmt: skip
-        axis.plot(
-            n * 1.06, [row.exact_bound for row in chosen], color=GREEN, marker="o", ms=4,
-            label="kl bound, minimised itself",
-        )  # fmt: skip
-        axis.plot(
-            n * 1.12, [row.occam_bound for row in chosen], color=ORANGE, marker="^", ms=4,
-            label="Occam, one policy",
-        )  # fmt: skip
-        axis.plot(
-            n * 0.94, [row.paper_bound for row in chosen], "kx", ms=7,
-            label="as published, one draw",
-        )  # fmt: skip
-        axis.plot(
-            n, [row.true_cost for row in chosen], color=DARK, ls=":", label="true cost (estimate)"
-        )
-        axis.set_xscale("log")
-        axis.set_xticks(n, [f"{value:,}" for value in n], rotation=45)
-        axis.minorticks_off()
+        bounds, label = [row.bound for row in chosen], "the paper's method"
+        axis.errorbar(n, bounds, spread, color=BLUE, marker="s", ms=5, capsize=3, label=label)
+        for name, (factor, label, style) in curves.items():
+            size = 7 if name == "paper_bound" else 4
+            values = [getattr(row, name) for row in chosen]
+            axis.plot(n * factor, values, label=label, ms=size, **style)
+        _log_scale(axis, n, rotation=45)
         axis.set_title(title, fontsize=10)
-        axis.grid(alpha=0.3)
     axes[0].set_ylim(0, None)
     axes[0].set_ylabel("expected cost")
     axes[0].legend(frameon=False, fontsize=8)
     figure.supxlabel("training environments, N", fontsize=10)
     save_figure(figure, path)
+
+
+def _log_scale(axis: Any, n: Sequence[int] | NDArray, rotation: int = 0) -> None:
+    """A logarithmic axis of N with a tick for each value, and a grid."""
+    axis.set_xscale("log")
+    axis.set_xticks(n, [f"{value:,}" for value in n], rotation=rotation)
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
 
 
 def draw_radii(path: Path, seed: int = 0, shown: int = 24) -> None:
@@ -160,8 +160,8 @@ def draw_radii(path: Path, seed: int = 0, shown: int = 24) -> None:
         axis.set_aspect("equal")
         axis.set_yticks([])
         axis.set_xticks([])
-        axis.set_title(f"{name}: obstacles of {shown} environments, sorted; the robot in black",
-                       fontsize=9, loc="left")  # fmt: skip
+        title = f"{name}: obstacles of {shown} environments, sorted; the robot in black"
+        axis.set_title(title, fontsize=9, loc="left")
     save_figure(figure, path)
 
 
@@ -172,8 +172,8 @@ def draw_fields(path: Path, seed: int = 0, shown: int = 3) -> None:
     for row, (name, field, _) in zip(axes, WORLDS, strict=True):
         task = Vehicle(obstacles=field)
         environments = task.environments(shown, stream="picture", seed=seed)
-        for index, axis in enumerate(row):
-            draw_arena(axis, task, environments, index)
+        for axis, scene in zip(row, task.scenes(environments), strict=True):
+            draw_scene(axis, task, scene.circles)
             x, y, _ = task.start
             axis.add_patch(Circle((x, y), task.robot_radius, color=DARK))
         row[0].set_ylabel(f"{name}\ny (m)")

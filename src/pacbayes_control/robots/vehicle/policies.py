@@ -1,4 +1,4 @@
-"""The vehicle's policy spaces, and where a search among its policies may start."""
+"""The vehicle's finite policy space, and distributions to start a search from."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def paper_prior() -> DiagonalGaussian:
 
 
 def network_start(network: Network, seed: int = 0) -> DiagonalGaussian:
-    """Where to begin learning a network: the paper's linear policy, and hidden units with no say.
+    """A start for learning a network: the paper's linear policy, and hidden units of output 0.
 
-    The spread is that of an evolution strategy's first steps: each kind of weight has its own.
+    The variances are for the first steps of an evolution strategy: each kind of weight has its own.
     """
     rng = generator(seed, "network start", of="policies")
     units = np.zeros((network.hidden, RAYS + 2))

@@ -1,8 +1,8 @@
-"""A prior over network policies that ships with the library, and where it was learnt.
+"""A prior over network policies that ships with the library, and its origin.
 
-It was learnt by `pbc vehicle pretrain` on obstacle fields that are deliberately others than the
-paper's: other numbers of cylinders, of other radii. It has never seen an environment of the paper's
-distribution, so it costs nothing to use it there.
+It was learnt by `pbc vehicle pretrain` on obstacle fields that differ from the paper's on purpose:
+other numbers of cylinders, of other radii. It does not depend on any environment of the paper's
+distribution, so a bound there may count all environments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE = "pretrained.json"
 
 
 def pretrained() -> tuple[DiagonalGaussian, str]:
-    """The prior over `NETWORK` policies, and in words where it comes from.
+    """The prior over `NETWORK` policies, and its origin in words.
 
     >>> len(pretrained()[0]) == NETWORK.parameters
     True

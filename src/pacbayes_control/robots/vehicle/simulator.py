@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pacbayes_control.robots.planar.kernel import F, turned
 from pacbayes_control.robots.planar.policies import Gains, Linear
@@ -13,14 +13,27 @@ from pacbayes_control.robots.planar.robot import Planar, Walls, check_range
 from pacbayes_control.robots.vehicle.environments import Arena
 from pacbayes_control.robots.vehicle.policies import GRID
 from pacbayes_control.robots.vehicle.pretrained import NETWORK
+from pacbayes_control.tasks import Environments
+from pacbayes_control.tasks.options import option
+
+
+@dataclass(frozen=True)
+class VehicleOptions:
+    """Options of the vehicle."""
+
+    policy: Literal["grid", "linear", "network"] = option(
+        "grid", "Class of policies: grid (the paper's 50), linear or network."
+    )
+    wheel_slip: float = option(0.0, "Noise of the wheels, relative.")
+    range_noise: float = option(0.0, "Noise of the depths, relative.")
 
 
 @dataclass(frozen=True)
 class Vehicle(Planar):
     """A differential-drive robot with a depth sensor among cylinders (paper: Section 7.1).
 
-    With `wheel_slip` the world has noise of its own: each wheel's turn is multiplied by 1 plus so
-    much times a draw of unit variance; with `range_noise`, each reading is.
+    In each step each wheel's turn is multiplied by 1 + `wheel_slip` · z, and each reading of the
+    sensor by 1 + `range_noise` · z, where z has mean 0 and variance 1.
 
     >>> task = Vehicle()
     >>> task.costs(task.policies, task.environments(4, stream="example")).shape
@@ -31,10 +44,12 @@ class Vehicle(Planar):
     speed: float = 2.5  # m/s
     wheel_radius: float = 0.1  # m
     base_width: float = 0.5  # m
-    wheel_slip: float = 0.0  # relative, of each wheel in each step
+    wheel_slip: float = 0.0  # relative, for each wheel in each step
 
     parts: ClassVar[dict[str, Kinds]] = Planar.parts | {"arena": {"": Arena}}
     grid = GRID
+    Options = VehicleOptions
+    test_environments = 20_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +57,7 @@ class Vehicle(Planar):
 
     @staticmethod
     def move(state, control, draws, step, model):  # noqa: ARG004 - as the kernel calls it
-        """One step of explicit Euler with the old heading, each wheel with an error of its own.
+        """One step of explicit Euler with the old heading, each wheel with its own error.
 
         model: metres a step, radians of turn a step per unit of u_diff, largest u_diff, slip.
         """
@@ -58,13 +73,13 @@ class Vehicle(Planar):
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """What `move` needs."""
+        """The numbers that `move` reads from its `model`."""
         # ψ̇ = (r/L)(u_r - u_l) = (r/L)·2·u_diff
         turn = 2 * self.wheel_radius / self.base_width * self.time_step
         if turn * self.largest_control > 0.3:
             raise ValueError(
-                f"a turn of {turn * self.largest_control:g} rad in one step is beyond the "
-                "kernel's 0.3"
+                f"a turn of {turn * self.largest_control:g} rad in one step is beyond the kernel's "
+                "limit of 0.3 rad: choose a smaller time_step or speed"
             )
         return self.speed * self.time_step, turn, self.largest_control, self.wheel_slip
 
@@ -75,12 +90,36 @@ class Vehicle(Planar):
 
     @property
     def noises(self) -> dict[str, float]:
-        """What is random in a rollout, and how large it is."""
+        """The sources of noise in a rollout, and their sizes."""
         return {"wheel slip": self.wheel_slip, **super().noises}
+
+    @property
+    def priors(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of priors over continuous policies, the usual one first."""
+        learnt = ("elsewhere", "split", "imitation")
+        if isinstance(self.controller, Gains):
+            return ()
+        return ("paper", *learnt) if self.controller == Linear() else learnt
+
+    def learn_prior(
+        self, name: str, environments: Environments, plan: Any, execution: Any
+    ) -> tuple[Any, Environments]:
+        """One of `priors`, and the environments that are left for the bound to count."""
+        from pacbayes_control.robots.vehicle.priors import learn_prior
+
+        return learn_prior(self, name, environments, plan, execution)
+
+    @classmethod
+    def from_options(cls, options: VehicleOptions) -> Self:
+        """The vehicle with the chosen class of policies and noise."""
+        controller = {"grid": Gains(), "linear": Linear(), "network": NETWORK}[options.policy]
+        return cls(
+            controller=controller, wheel_slip=options.wheel_slip, range_noise=options.range_noise
+        )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """The vehicle that a record describes; an early one told the class of policies alone."""
+        """The vehicle that a record describes; an early record has only the class of policies."""
         if set(settings) != {"policy_class"}:
             return super().from_settings(settings)
         for controller in (Gains(), Linear(), NETWORK):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.learn.repeated import Spread, Tally, disjoint, over_draws
 from pacbayes_control.report.console import say, show
 from pacbayes_control.robots import Vehicle
-from pacbayes_control.rollouts import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts import Execution, evaluate, mean_costs
 
 DELTA = 0.01
 PAPER = {100: (0.178, 0.087), 500: (0.135, 0.084), 1000: (0.121, 0.088), 10000: (0.096, 0.083)}
@@ -45,7 +45,7 @@ METHODS: dict[str, Callable[[Costs], Run[Categorical]]] = {
 
 
 @dataclass(frozen=True)
-class Row(Spread):
+class Table1Row(Spread):
     """One method at one N, over all draws of the training environments."""
 
     environments: int
@@ -54,31 +54,26 @@ class Row(Spread):
     paper_true_cost: float
 
 
-def rollouts_of(draws: int, test_environments: int) -> int:
-    """How many rollouts the table takes."""
-    return (test_environments + draws * max(PAPER)) * len(Vehicle().policies)
-
-
 def table1(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> list[Row]:
-    """The table from `draws` draws of 10,000 environments and ten times as many of fewer."""
+    execution: Execution | None = None,
+) -> list[Table1Row]:
+    """The table from `draws` draws of 10,000 environments, and ten times as many for smaller N."""
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     task = Vehicle()
     policies = task.policies
     largest = max(PAPER)
-    tally = Tally(progress, rollouts_of(draws, test_environments))
+    tally = Tally(execution, (test_environments + draws * largest) * len(policies))
     test = task.environments(test_environments, stream="table1 test", seed=seed)
-    true_costs = mean_costs(task, policies, test, progress=tally)
-    # (N, method) -> one pair of bound and true cost a draw
+    true_costs = mean_costs(task, policies, test, execution=tally.execution)
+    # (N, method) -> one pair of bound and true cost for each draw
     results: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for draw in range(draws):
         train = task.environments(largest, stream=f"table1 train {draw}", seed=seed)
-        costs = evaluate(task, policies, train, progress=tally)
+        costs = evaluate(task, policies, train, execution=tally.execution)
         for n in PAPER:
             for sample in disjoint(costs, n):
                 for method, learn in METHODS.items():
@@ -88,9 +83,9 @@ def table1(
     return [_row(n, method, np.array(pairs)) for (n, method), pairs in results.items()]
 
 
-def _row(n: int, method: str, pairs: NDArray[np.float64]) -> Row:
+def _row(n: int, method: str, pairs: NDArray[np.float64]) -> Table1Row:
     paper_bound, paper_true_cost = PAPER[n]
-    return Row(
+    return Table1Row(
         environments=n,
         method=method,
         paper_bound=paper_bound,
@@ -99,13 +94,8 @@ def _row(n: int, method: str, pairs: NDArray[np.float64]) -> Row:
     )
 
 
-def to_dicts(rows: list[Row]) -> list[dict[str, object]]:
-    """Plain values for JSON."""
-    return [asdict(row) for row in rows]
-
-
-def show_table1(rows: Sequence[Row]) -> None:
-    """The paper's figures beside ours."""
+def show_table1(rows: Sequence[Table1Row]) -> None:
+    """Print the paper's numbers beside ours."""
     table = Table(title="Table 1: the vehicle, δ = 0.01", title_justify="left")
     for heading in ("N", "draws", "method", "bound", "± s.d.", "true", "paper: bound", "true"):
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The paper's second table: policies for the vehicle that withstand a shift, for N = 100 … 10,000.
+"""The paper's second table: policies that are robust to a shift, for N = 100 … 10,000.
 
 Training environments come from D and the robot is sent to D', which differs in the distribution of
 the cylinders' radius: KL(D'‖D) = 0.08185. Three settings, as in the paper:
@@ -7,15 +7,15 @@ robust   learnt from D by minimising C_PAC', certified on every D' with KL(D'‖
 train    learnt from D and certified on D, by Algorithm 1
 test     learnt from D' and certified on D', by Algorithm 1: as if the shift had been known
 
-Beside each, on the same costs and from the same prior, our own: the kl bound itself minimised with
-ξ(N), and for `robust` carried over to the ball; and Occam's for the best single policy.
+Beside each, on the same costs, are our own: the kl bound with ξ(N), minimised itself from the same
+prior, and Occam's bound for the best single policy. For `robust`, both hold in the whole ball.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from pacbayes_control.report.console import say, show
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import CommonRadius
 from pacbayes_control.robots.vehicle.table1 import DELTA
-from pacbayes_control.rollouts import Progress, evaluate, mean_costs
+from pacbayes_control.rollouts import Execution, evaluate, mean_costs
 
 SIZES = (100, 500, 1000, 5000, 10000)
 PAPER = {  # bounds, and true costs
@@ -48,7 +48,7 @@ Outcome = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Row(Spread):
+class Table2Row(Spread):
     """One setting at one N; the spread is that of the paper's method."""
 
     environments: int
@@ -65,36 +65,32 @@ class Row(Spread):
 
 
 def ball() -> Ball:
-    """The ball that the paper's robust policies are certified in."""
+    """The ball in which the paper's robust policies are certified."""
     return ball_between(SHIFTED, TRAINING)
-
-
-def rollouts_of(draws: int, test_environments: int) -> int:
-    """How many rollouts the table takes."""
-    return 2 * (test_environments + draws * max(SIZES)) * len(Vehicle().policies)
 
 
 def table2(
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> list[Row]:
-    """The table from `draws` draws of 10,000 environments of each kind, and more of fewer."""
+    execution: Execution | None = None,
+) -> list[Table2Row]:
+    """The table from `draws` draws of 10,000 environments of each kind, and more for smaller N."""
     if draws < 1:
         raise ValueError(f"{draws} draws were asked for: at least one is needed")
     tasks = {"train": Vehicle(obstacles=TRAINING), "test": Vehicle(obstacles=SHIFTED)}
     policies = tasks["train"].policies
-    tally, where = Tally(progress, rollouts_of(draws, test_environments)), ball()
+    rollouts = 2 * (test_environments + draws * max(SIZES)) * len(policies)
+    tally, where = Tally(execution, rollouts), ball()
     true_costs = {}
     for name, task in tasks.items():
         unseen = task.environments(test_environments, stream=f"table2 estimate {name}", seed=seed)
-        true_costs[name] = mean_costs(task, policies, unseen, progress=tally)
+        true_costs[name] = mean_costs(task, policies, unseen, execution=tally.execution)
     results: dict[tuple[int, str], list[Outcome]] = defaultdict(list)
     for draw in range(draws):
         for name, task in tasks.items():
             train = task.environments(max(SIZES), stream=f"table2 {name} {draw}", seed=seed)
-            costs = evaluate(task, policies, train, progress=tally)
+            costs = evaluate(task, policies, train, execution=tally.execution)
             for n in SIZES:
                 for sample in disjoint(costs, n):
                     uniform = Categorical.uniform(sample.policies)
@@ -116,11 +112,11 @@ def _outcome(runs: tuple[Run[Categorical], ...], true_costs: NDArray[np.float64]
     return paper, exact, occam
 
 
-def _row(n: int, method: str, outcomes: list[Outcome]) -> Row:
+def _row(n: int, method: str, outcomes: list[Outcome]) -> Table2Row:
     paper, exact, occam = np.moveaxis(np.array(outcomes), 0, -1)  # each (2, draws)
     ours, single = over_draws(*exact), over_draws(*occam)
     bounds, true_costs = PAPER[method]
-    return Row(
+    return Table2Row(
         environments=n,
         method=method,
         **over_draws(*paper),
@@ -136,13 +132,8 @@ def _row(n: int, method: str, outcomes: list[Outcome]) -> Row:
     )
 
 
-def to_dicts(rows: list[Row]) -> list[dict[str, object]]:
-    """Plain values for JSON."""
-    return [asdict(row) for row in rows]
-
-
-def show_table2(rows: Sequence[Row]) -> None:
-    """The paper's figures beside ours."""
+def show_table2(rows: Sequence[Table2Row]) -> None:
+    """Print the paper's numbers beside ours."""
     table = Table(title="Table 2: the vehicle under a shift, δ = 0.01", title_justify="left")
     for heading in ("N", "method", "bound", "true", "paper", "true", "exact", "occam"):
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)

@@ -1,7 +1,7 @@
 """Any Gymnasium environment as a task.
 
 task       GymTask: an environment is a seed and the options of its reset
-policies   what a row of parameters does: a function, a torch module, an object with `predict`
+policies   how a row of parameters acts: a function, a torch module, an object with `predict`
 rules      from an episode to a cost in [0, 1]
 episodes   one episode for each (environment, policy), alone or several in a vector
 """

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -13,16 +14,15 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
-from numpy.typing import NDArray
 
 Controller = Callable[[Any], Any]  # from an observation to an action
-EACH = "_each"  # where a vector of ours keeps the info of each place
-ENDLESS = 1_000_000  # steps after which an episode without a limit is taken to have no end
+EACH = "_each"  # the key of each slot's info in a `PlainVector`
+ENDLESS = 1_000_000  # steps after which an episode without a limit counts as endless
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What happened, for a rule to say what it cost."""
+    """The outcome of an episode, for a rule to compute its cost from."""
 
     total_reward: float
     steps: int
@@ -33,42 +33,60 @@ class Episode:
 
 @dataclass(frozen=True)
 class Start:
-    """How an episode begins, and who will control it."""
+    """How an episode begins, and how it is controlled."""
 
     seed: int
     options: dict[str, Any]
-    controller: Callable[[], Controller]  # a new one, which knows nothing of other episodes
+    controller: Callable[[], Controller]  # makes a new one, without memory of other episodes
+
+
+class _Running:
+    """An episode under way."""
+
+    def __init__(self, start: Start, number: int = 0) -> None:
+        self.controller, self.number = start.controller(), number
+        self.steps, self.total = 0, 0.0
+
+    def step(
+        self, reward: Any, ends: tuple[Any, Any], limit: int | None, info: Callable[[], Any]
+    ) -> Episode | None:
+        """Count a step; returns the episode if it is over.
+
+        Args:
+            reward: of the step
+            ends: whether the episode was terminated, and whether it was truncated
+            limit: the most steps
+            info: of the step, which is looked at where it is the last
+        """
+        self.steps += 1
+        self.total += float(reward)
+        terminated, truncated = map(bool, ends)
+        if not (terminated or truncated):
+            if self.steps < (limit or ENDLESS):
+                return None
+            if limit is None:
+                raise RuntimeError(
+                    f"an episode has no end after {self.steps:,} steps: give the task steps=…"
+                )
+            truncated = True
+        return Episode(self.total, self.steps, terminated, truncated, info())
 
 
 def run_episode(env: gym.Env, start: Start, limit: int | None) -> Episode:
     """One episode, from a reset with its seed and options to its end or its limit of steps."""
     observation, _ = env.reset(seed=start.seed, options=deepcopy(start.options))
-    total, controller, most = 0.0, start.controller(), limit or ENDLESS
-    fit = fitted(env.action_space)
-    info: Mapping[str, Any] = {}
-    for step in range(1, most + 1):
-        observation, reward, terminated, truncated, info = env.step(fit(controller(observation)))
-        total += float(reward)
-        if terminated or truncated:
-            return Episode(total, step, bool(terminated), bool(truncated), info)
-    return _at_the_limit(total, most, limit, info)
-
-
-def fitted(space: gym.Space) -> Callable[[Any], Any]:
-    """Actions in the type of their space, as a vector has them."""
-    if isinstance(space, gym.spaces.Box):
-        return lambda action: np.asarray(action, space.dtype)
-    return lambda action: action
-
-
-def _at_the_limit(total: float, steps: int, limit: int | None, info: Mapping[str, Any]) -> Episode:
-    if limit is None:
-        raise RuntimeError(f"an episode has no end after {steps:,} steps: give the task steps=…")
-    return Episode(total, steps, False, True, info)
+    running, space, episode = _Running(start), env.action_space, None
+    while episode is None:
+        action = running.controller(observation)
+        if isinstance(space, gym.spaces.Box):  # the type of the space, as in a vector
+            action = np.asarray(action, space.dtype)
+        observation, reward, terminated, truncated, info = env.step(action)
+        episode = running.step(reward, (terminated, truncated), limit, lambda info=info: info)
+    return episode
 
 
 class Recorded:
-    """An environment or a vector of them, and a digest of all that it shows in an episode."""
+    """An environment or a vector of them, and a digest of its observable steps."""
 
     def __init__(self, env: gym.Env | VectorEnv) -> None:
         self.env, self._sha = env, hashlib.sha256()
@@ -123,113 +141,88 @@ class PlainVector(SyncVectorEnv):
 
 
 def check_autoreset(env: VectorEnv) -> None:
-    """An error for a vector that would step into environments that nobody drew."""
+    """An error for a vector that would go on in environments that the task has not drawn."""
     if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
         raise ValueError(
             "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
-            "otherwise it goes on in environments that nobody drew"
+            "otherwise it goes on in environments that the task has not drawn"
         )
 
 
 def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> list[Episode]:
-    """The same episodes in a vector: a place that is done is reset for the next one.
+    """The same episodes in a vector: a slot whose episode is over is reset for the next one.
 
-    Places for which nothing is left are kept going, since a vector steps them all, and are not
-    looked at.
+    Slots for which no episode is left are stepped too, since a vector steps them all; their
+    results are ignored.
     """
-    episodes: list[Episode | None] = [None] * len(starts)
-    places = [_Place(i) for i in range(env.num_envs)]
+    episodes: dict[int, Episode] = {}  # by number
+    slots: list[_Running | None] = [None] * env.num_envs
     todo = iter(range(len(starts)))
-    first = starts[0]  # all at once, since a vector cannot begin with one of its places
+
+    def begin(slot: int, seen: Any) -> Any:
+        """Reset a slot for the next episode, if one is left; returns the observations of all."""
+        number = next(todo, None)
+        slots[slot] = None if number is None else _Running(starts[number], number)
+        return _reset(env, slot, starts[number or 0], seen)
+
+    first = starts[0]  # all at once, since a vector cannot begin with one of its slots
     observations, _ = env.reset(seed=[first.seed] * env.num_envs, options=dict(first.options))  # type: ignore[arg-type]
-    for place in places:
-        observations = _begin(env, place, starts, next(todo, None), observations)
-    most = limit or ENDLESS
-    while any(place.current is not None for place in places):
+    for slot in range(env.num_envs):
+        observations = begin(slot, observations)
+    while any(slots):
         seen = list(iterate(env.observation_space, observations))
-        for place in places:
-            if place.current is not None:
-                place.action = place.controller(seen[place.index])
-        observations, rewards, terminated, truncated, infos = env.step(_joined(env, places))
-        for place in places:
-            i = place.index
-            place.steps += 1
-            place.total += float(rewards[i])
-            ended = bool(terminated[i] or truncated[i])
-            if not ended and (place.steps < most or place.current is None):
-                continue
-            if place.current is not None:
-                info = _info_of(infos, i)
-                if ended:
-                    episode = Episode(
-                        place.total, place.steps, bool(terminated[i]), bool(truncated[i]), info
-                    )
-                else:
-                    episode = _at_the_limit(place.total, place.steps, limit, info)
-                episodes[place.current] = episode
-            observations = _begin(env, place, starts, next(todo, None), observations)
-    return [episode for episode in episodes if episode is not None]
+        acting = {i: running.controller(seen[i]) for i, running in enumerate(slots) if running}
+        observations, rewards, terminated, truncated, infos = env.step(_joined(env, acting))
+        for slot, running in enumerate(slots):
+            ends, info = (terminated[slot], truncated[slot]), partial(_info_of, infos, slot)
+            over = any(ends)
+            if running:
+                episode = running.step(rewards[slot], ends, limit, info)
+                if over := episode is not None:
+                    episodes[running.number] = episode
+            if over:
+                observations = begin(slot, observations)
+    return [episodes[number] for number in range(len(starts))]
 
 
-class _Place:
-    """One of the environments of a vector."""
+def _reset(env: VectorEnv, slot: int, start: Start, seen: Any) -> Any:
+    """Reset one slot; returns the observations of all.
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.current: int | None = None  # the episode that it is in
-        self.steps, self.total = 0, 0.0
-        self.controller: Controller = lambda _: None
-        self.action: Any = None
-
-
-def _begin(
-    env: VectorEnv, place: _Place, starts: Sequence[Start], current: int | None, seen: Any
-) -> Any:
-    """Reset one place for an episode, or for nothing; returns the observations of all.
-
-    seen: the observations before, which must be the same in all other places.
+    seen: the observations before, which must be the same in all other slots.
     """
     before = deepcopy(seen)
-    start = starts[current if current is not None else 0]
     mask = np.zeros(env.num_envs, bool)
-    mask[place.index] = True
+    mask[slot] = True
     seeds: Any = [None] * env.num_envs
-    seeds[place.index] = start.seed
-    place.current, place.steps, place.total = current, 0, 0.0
-    if current is not None:
-        place.controller = start.controller()
+    seeds[slot] = start.seed
     options = {**deepcopy(start.options), "reset_mask": mask}
     observations, _ = env.reset(seed=seeds, options=options)
-    pairs = zip(
-        *(iterate(env.observation_space, both) for both in (before, observations)), strict=True
-    )
-    for index, (old, new) in enumerate(pairs):
-        if index != place.index and not data_equivalence(old, new):
+    both = (iterate(env.observation_space, each) for each in (before, observations))
+    for index, (old, new) in enumerate(zip(*both, strict=True)):
+        if index != slot and not data_equivalence(old, new):
             raise RuntimeError(
-                "the vector environment resets other places than the one in reset_mask: run its "
+                "the vector environment resets other slots than the one in reset_mask: run its "
                 "episodes one by one"
             )
     return observations
 
 
-def _joined(env: VectorEnv, places: Sequence[_Place]) -> Any:
-    """The actions of all places; those that idle do what another does."""
-    some = next(place.action for place in places if place.current is not None)
-    actions = [some if place.current is None else place.action for place in places]
+def _joined(env: VectorEnv, acting: Mapping[int, Any]) -> Any:
+    """The actions of all slots; idle ones repeat the action of another."""
+    some = next(iter(acting.values()))
+    actions = [acting.get(slot, some) for slot in range(env.num_envs)]
     space = env.single_action_space
     return concatenate(space, actions, create_empty_array(space, n=env.num_envs))
 
 
-def _info_of(infos: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """The info of one place: a vector has an array for each key, and a mask of who has it."""
+def _info_of(infos: Mapping[str, Any], slot: int) -> dict[str, Any]:
+    """The info of one slot: a vector has an array for each key, and a mask of slots with it."""
     if EACH in infos:
-        return infos[EACH].get(index, {})
-    return {
-        key: _info_of(values, index) if isinstance(values, Mapping) else values[index]
-        for key, values in infos.items()
-        if not key.startswith("_") and _has(infos.get(f"_{key}"), index)
-    }
-
-
-def _has(mask: NDArray[np.bool_] | None, index: int) -> bool:
-    return mask is None or bool(mask[index])
+        return infos[EACH].get(slot, {})
+    found = {}
+    for key, values in infos.items():
+        mask = infos.get(f"_{key}")
+        if not key.startswith("_") and (mask is None or mask[slot]):
+            nested = isinstance(values, Mapping)
+            found[key] = _info_of(values, slot) if nested else values[slot]
+    return found

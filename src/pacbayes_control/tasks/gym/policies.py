@@ -1,4 +1,4 @@
-"""What a row of parameters does in a Gymnasium environment."""
+"""Classes of policies for Gymnasium: how a row of parameters acts in an environment."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Policy(Protocol):
 
     @property
     def parameters(self) -> int:
-        """How many numbers make a policy."""
+        """The length of a row."""
         ...
 
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
-        """What acts for one policy in one episode: it may remember what it has seen in it."""
+        """A function from observation to action for one episode, which may have a memory."""
         ...
 
 
@@ -103,10 +103,10 @@ class TorchPolicy:
 
 
 class PredictPolicy:
-    """A list of trained models, each with `predict` as in Stable-Baselines3; a row is its number.
+    """A list of trained models with `predict` as in Stable-Baselines3; a row is a model's number.
 
     predict(observation, state=…, episode_start=…, deterministic=True) returns an action and a
-    state, which is handed back in the next step; one that takes the observation alone will do.
+    state, which is given to it in the next step; one that takes the observation alone will do.
     names: one for each model, for records.
     """
 
@@ -122,7 +122,7 @@ class PredictPolicy:
         self.names = checked_names(names, self.models, of="models")
 
     def __repr__(self) -> str:
-        return f"PredictPolicy({', '.join(map(_words, self.models))})"
+        return f"PredictPolicy({', '.join(map(_model_words, self.models))})"
 
     @cached_property
     def rows(self) -> Floats:
@@ -130,38 +130,29 @@ class PredictPolicy:
         return np.arange(len(self.models), dtype=float)[:, None]
 
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
-        """A model that begins an episode."""
+        """A model with the state that it keeps within an episode."""
         del action_space
         number = int(row[0])
         if number != row[0] or not 0 <= number < len(self.models):
             raise ValueError(f"{row[0]:g} is not the number of one of {len(self.models)} models")
-        return _Predicting(self.models[number])
+        model = self.models[number]
+        keywords = _keywords(model.predict)
+        offered: dict[str, Any] = {"state": None, "deterministic": True}
+        offered["episode_start"] = np.array([True])
 
+        def act(observation: Any) -> Any:
+            wanted = {name: offered[name] for name in keywords}
+            answer = model.predict(observation, **wanted)
+            offered["episode_start"] = np.array([False])
+            if isinstance(answer, tuple):
+                answer, offered["state"] = answer
+            return answer
 
-class _Predicting:
-    """A model within an episode, with the state that it keeps."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.state, self.first = model, None, True
-        self.known = _keywords(model.predict)
-
-    def __call__(self, observation: Any) -> Any:
-        offered = {
-            "state": self.state,
-            "episode_start": np.array([self.first]),
-            "deterministic": True,
-        }
-        wanted = {name: offered[name] for name in self.known}
-        answer = self.model.predict(observation, **wanted)
-        self.first = False
-        if isinstance(answer, tuple):
-            action, self.state = answer
-            return action
-        return answer
+        return act
 
 
 def _keywords(predict: Callable[..., Any]) -> list[str]:
-    """Which of what Stable-Baselines3 hands to `predict` a model takes."""
+    """The keywords of Stable-Baselines3's `predict` that a model takes."""
     names = ["state", "episode_start", "deterministic"]
     try:
         parameters = inspect.signature(predict).parameters
@@ -172,8 +163,8 @@ def _keywords(predict: Callable[..., Any]) -> list[str]:
     return [name for name in names if name in parameters]
 
 
-def _words(model: Any) -> str:
-    """Words that tell a model from others: its own, or a digest of its weights."""
+def _model_words(model: Any) -> str:
+    """Words that identify a model: its own `repr`, or a digest of its weights."""
     network = getattr(model, "policy", model)
     if hasattr(network, "state_dict"):
         return f"{type(model).__qualname__} {_digest(network.state_dict())}"
@@ -183,9 +174,8 @@ def _words(model: Any) -> str:
 def _digest(tensors: Mapping[str, Any]) -> str:
     sha = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        sha.update(
-            f"{name} {tuple(tensor.shape)}".encode() + tensor.detach().cpu().numpy().tobytes()
-        )
+        sha.update(f"{name} {tuple(tensor.shape)}".encode())
+        sha.update(tensor.detach().cpu().numpy().tobytes())
     return sha.hexdigest()[:16]
 
 

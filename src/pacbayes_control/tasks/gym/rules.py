@@ -1,7 +1,7 @@
 """From an episode to a cost in [0, 1], by a rule that is declared beforehand.
 
-A rule is any function of an `Episode`. What leaves [0, 1] is an error, never cut off in silence: a
-rule that is to cut says so.
+A rule is any function of an `Episode`. A cost outside [0, 1] is an error, never clipped in silence:
+a rule that clips says so.
 """
 
 from __future__ import annotations
@@ -12,31 +12,39 @@ from dataclasses import dataclass
 from pacbayes_control.tasks.gym.episodes import Episode
 
 
-def _scaled(value: float, worst: float, best: float, clipped: bool, what: str) -> float:
-    """0 at the best and 1 at the worst, in proportion between."""
-    low, high = min(worst, best), max(worst, best)
-    if clipped:
-        value = min(max(value, low), high)
-    if not low <= value <= high:
-        raise ValueError(
-            f"{what} {value!r} lies outside the declared range from worst = {worst!r} to best = "
-            f"{best!r}: declare limits that no episode can exceed, or clipped=True"
-        )
-    return (best - value) / (best - worst)
+class _Scaled:
+    """A rule that scales a value of an episode: 0 at the best and 1 at the worst."""
 
+    worst: float
+    best: float
+    clipped: bool
 
-def _check_range(worst: float, best: float) -> None:
-    if not (math.isfinite(worst) and math.isfinite(best)) or worst == best:
-        raise ValueError(f"worst = {worst} and best = {best} must be two finite numbers")
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.worst) and math.isfinite(self.best)) or self.worst == self.best:
+            raise ValueError(
+                f"worst = {self.worst} and best = {self.best} must be two finite numbers"
+            )
 
+    def _scale(self, value: float, what: str) -> float:
+        """The cost, in proportion between both ends."""
+        low, high = min(self.worst, self.best), max(self.worst, self.best)
+        if self.clipped:
+            value = min(max(value, low), high)
+        if not low <= value <= high:
+            raise ValueError(
+                f"{what} {value!r} lies outside the declared range from worst = {self.worst!r} to "
+                f"best = {self.best!r}: declare limits that no episode can exceed, or clipped=True"
+            )
+        return (self.best - value) / (self.best - self.worst)
 
-def _range_words(value: str, worst: float, best: float, clipped: bool) -> str:
-    beyond = ", and beyond either end as at that end" if clipped else ""
-    return f"from {value}: 0 at {best:.12g}, 1 at {worst:.12g}, in proportion between{beyond}"
+    def _scale_words(self, value: str) -> str:
+        beyond = ", and beyond either end as at that end" if self.clipped else ""
+        ends = f"0 at {self.best:.12g}, 1 at {self.worst:.12g}"
+        return f"from {value}: {ends}, in proportion between{beyond}"
 
 
 @dataclass(frozen=True)
-class FromReturn:
+class FromReturn(_Scaled):
     """The sum of the rewards, scaled: 0 for the best return and 1 for the worst.
 
     >>> FromReturn(worst=0, best=500)(Episode(450.0, 450, False, True, {}))
@@ -47,17 +55,14 @@ class FromReturn:
     best: float
     clipped: bool = False  # whether returns beyond either end count as that end
 
-    def __post_init__(self) -> None:
-        _check_range(self.worst, self.best)
-
     @property
     def words(self) -> str:
         """The rule in a line, for records."""
-        return _range_words("the sum of rewards", self.worst, self.best, self.clipped)
+        return self._scale_words("the sum of rewards")
 
     def __call__(self, episode: Episode) -> float:
-        """What an episode cost."""
-        return _scaled(episode.total_reward, self.worst, self.best, self.clipped, "a return of")
+        """The cost of an episode."""
+        return self._scale(episode.total_reward, "a return of")
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class FromTermination:
     1.0
     """
 
-    success: bool  # whether termination is one
+    success: bool  # whether termination is a success
 
     def __post_init__(self) -> None:
         if not isinstance(self.success, bool):
@@ -84,12 +89,12 @@ class FromTermination:
         return f"{ended} where the episode ends by itself before its limit, {otherwise} otherwise"
 
     def __call__(self, episode: Episode) -> float:
-        """What an episode cost."""
+        """The cost of an episode."""
         return float(episode.terminated != self.success)
 
 
 @dataclass(frozen=True)
-class FromInfo:
+class FromInfo(_Scaled):
     """A value of the last step's info, scaled: 0 for the best value and 1 for the worst.
 
     Whether 1 is good or bad depends on the key, so both ends must be given.
@@ -106,19 +111,14 @@ class FromInfo:
     best: float
     clipped: bool = False  # whether values beyond either end count as that end
 
-    def __post_init__(self) -> None:
-        _check_range(self.worst, self.best)
-
     @property
     def words(self) -> str:
         """The rule in a line, for records."""
-        value = f"{self.key!r} of the last step's info"
-        return _range_words(value, self.worst, self.best, self.clipped)
+        return self._scale_words(f"{self.key!r} of the last step's info")
 
     def __call__(self, episode: Episode) -> float:
-        """What an episode cost."""
+        """The cost of an episode."""
         if self.key not in episode.info:
             known = ", ".join(map(str, episode.info)) or "nothing"
             raise ValueError(f"the last step's info has no {self.key!r}: it has {known}")
-        value = float(episode.info[self.key])
-        return _scaled(value, self.worst, self.best, self.clipped, f"{self.key} =")
+        return self._scale(float(episode.info[self.key]), f"{self.key} =")

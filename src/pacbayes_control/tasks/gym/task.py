@@ -11,19 +11,18 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.distributions import Seen
-from pacbayes_control.tasks.environments import Arrays, Environments, ranges_of
-from pacbayes_control.tasks.failures import RolloutFailed, check_failures, failure_words
-from pacbayes_control.tasks.functions import (
+from pacbayes_control.tasks.environments import (
     FEW,
-    check_parameters,
-    drawn,
-    number,
+    Arrays,
+    Environments,
+    first_environments,
     stacked,
 )
+from pacbayes_control.tasks.failures import RolloutFailed, failure_words
 from pacbayes_control.tasks.gym.episodes import (
     ENDLESS,
     Controller,
@@ -37,8 +36,8 @@ from pacbayes_control.tasks.gym.episodes import (
 )
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
 from pacbayes_control.tasks.identity import described, named, without_addresses
-from pacbayes_control.tasks.task import Task
-from pacbayes_control.tasks.words import checked_names, describe, distributions_used, name_of
+from pacbayes_control.tasks.user_task import UserTask, check_parameters, cost_number
+from pacbayes_control.tasks.words import distributions_used, name_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
@@ -48,13 +47,25 @@ VECTOR_FAILS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GymTask(Task):
+class GymTask(UserTask):
     """Policies in a Gymnasium environment, with a cost for each episode.
 
     An environment of the task is a seed, which all of its randomness must come from, and the
     `options` of its reset, drawn from a generator by name: masses, friction, goals. Exactly one
     episode is run for each (environment, policy). One that raises is an error, unless its exception
     is one of `failures`, declared in advance: then its cost is 1.
+
+    Args:
+        make: an id that is registered with Gymnasium, or a factory of environments
+        policy: the class of policies: it says how a row of parameters acts
+        cost: the rule from an episode to its cost in [0, 1]
+        options: from a generator to the options of a reset, by name
+        steps: the most in an episode; by default it runs until it ends
+        arguments: for gymnasium.make
+        vector: episodes to step together; 0 for one after another
+        name: for records; by default that of the environment
+        failures: exceptions of an episode that count as cost 1
+        policies, prior, cost_rule, distribution, policy_names, data_used: as for `UserTask`
 
     >>> from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy
     >>> push = FunctionPolicy(lambda gains, observation: int(gains @ observation > 0), 4)
@@ -64,89 +75,64 @@ class GymTask(Task):
     [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]
     """
 
-    make: str | Callable[[], gym.Env | VectorEnv]  # an id that is registered, or a factory
-    policy: Policy  # what a row of parameters does
-    cost: Callable[[Episode], float]  # the rule that says what an episode cost, in [0, 1]
-    options: Callable[[np.random.Generator], Mapping[str, Any]] | None = None  # of a reset
-    steps: int | None = None  # at most, in an episode; by default until it ends
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # for gymnasium.make
-    vector: int = 0  # episodes to step together; 0 for one after another
-    name: str = ""  # for records; by default that of the environment
-    policies: NDArray | None = None  # to choose from, one a row, where there are finitely many
-    prior: Any = None  # a DiagonalGaussian over policies, where there are infinitely many
-    failures: tuple[type[Exception], ...] = ()  # exceptions of an episode that count as cost 1
-    cost_rule: str = ""  # what an episode costs, in a line for records; by default that of `cost`
-    distribution: str = ""  # of the environments, likewise
-    policy_names: Sequence[str] = ()  # one for each of `policies`
-    data_used: Sequence[Environments | Seen] = ()  # that every policy was made with: an extractor's
+    make: str | Callable[[], gym.Env | VectorEnv]
+    policy: Policy
+    cost: Callable[[Episode], float]
+    options: Callable[[np.random.Generator], Mapping[str, Any]] | None = None
+    steps: int | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    vector: int = 0
+    name: str = ""
+    failures: tuple[type[Exception], ...] = ()
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
     def __post_init__(self) -> None:
-        made_by = self.make if isinstance(self.make, str) else described(self.make)
-        object.__setattr__(self, "name", self.name or made_by)
+        object.__setattr__(self, "name", self.name or self._maker(described))
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"episodes of {self.steps} steps: at least one is needed")
         if self.vector < 0:
             raise ValueError(f"{self.vector} episodes at a time: write 0 for one after another")
         if self.arguments and not isinstance(self.make, str):
             raise ValueError("arguments are for gymnasium.make: have the factory use its own")
-        check_failures(self.failures)
-        if self.failures and self.vector:
-            raise ValueError(VECTOR_FAILS)
-        self._describe()
-        if isinstance(self.make, str):
-            try:  # kept, so that workers know what was registered here alone
-                module, _, name = self.make.rpartition(":")
-                if module:
-                    import_module(module)
-                object.__setattr__(self, "_spec", gym.spec(name))
-            except (gym.error.Error, ModuleNotFoundError) as error:
-                words = " ".join(str(error).split())
-                raise ValueError(
-                    f"no Gymnasium environment {self.make!r} is registered ({words}): register "
-                    "it, or write 'its_module:its_id'"
-                ) from None
-
-    def _describe(self) -> None:
-        """Fill in the words and names for records that were not given."""
         models, names = self.policy, self.policy_names
         if isinstance(models, PredictPolicy) and (not names or tuple(names) == models.names):
             whole = self.policies is not None and np.array_equal(self.policies, models.rows)
-            names = models.names if whole else ()
-        object.__setattr__(self, "policy_names", checked_names(names, self.policies))
-        object.__setattr__(self, "data_used", ranges_of(self.data_used))
+            object.__setattr__(self, "policy_names", models.names if whole else ())
         rule = getattr(self.cost, "words", None) or f"cost by {name_of(self.cost)}"
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
-        made_by = self.make if isinstance(self.make, str) else name_of(self.make)
         arguments = f" with {dict(self.arguments)}" if self.arguments else ""
         options = f" and options by {name_of(self.options)}" if self.options else ""
-        describe(
-            self,
-            cost_rule=f"{rule}{limit}{failure_words(self.failures)}",
-            distribution=f"{made_by}{arguments} reset with random seeds{options}",
+        self._complete(
+            cost_rule=f"{rule}{limit}",
+            distribution=f"{self._maker(name_of)}{arguments} reset with random seeds{options}",
+            failures=self.failures,
         )
+        if self.failures and self.vector:
+            raise ValueError(VECTOR_FAILS)
+        if isinstance(self.make, str):  # workers may not have registered it
+            object.__setattr__(self, "_spec", _registered(self.make))
+
+    def _maker(self, words: Callable[[Any], str]) -> str:
+        """The id of the environment, or words for its factory."""
+        return self.make if isinstance(self.make, str) else words(self.make)
 
     def __repr__(self) -> str:
         options = described(self.options) if self.options else None
         rule = repr(self.cost) if " at 0x" not in repr(self.cost) else described(self.cost)
-        made_by = self.make if isinstance(self.make, str) else described(self.make)
         return (
-            f"GymTask({self.name!r}, {made_by}, {self.policy!r}, {rule}, {options}, {self.steps}, "
-            f"{dict(self.arguments)}{failure_words(self.failures)})"
+            f"GymTask({self.name!r}, {self._maker(described)}, {self.policy!r}, {rule}, {options}, "
+            f"{self.steps}, {dict(self.arguments)}{failure_words(self.failures)})"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_env", "action_space")  # a worker makes its own
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
         options = f" {named(self.options)}" if self.options else ""
-        return drawn(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
+        return first_environments(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -154,11 +140,11 @@ class GymTask(Task):
 
     @property
     def policy_class(self) -> str:
-        """What a row of parameters means, in words for records."""
+        """The meaning of a row of parameters, in words for records."""
         return without_addresses(repr(self.policy))
 
     def actor(self, policy: NDArray) -> Controller:
-        """What acts for a policy in one episode, for deployment: it may have a memory."""
+        """A function from observation to action in one episode, which may have a memory."""
         return self.policy.controller(policy, self.action_space)
 
     @cached_property
@@ -195,7 +181,7 @@ class GymTask(Task):
         costs, raised = np.empty((len(environments), policies.shape[-2])), 0
         for (i, j), episode in self._episodes(policies, environments):
             try:
-                costs[i, j] = 1.0 if episode is None else number(self.cost(episode))
+                costs[i, j] = 1.0 if episode is None else cost_number(self.cost(episode))
             except Exception as error:
                 raise RolloutFailed(i, j, error) from error
             raised += episode is None
@@ -204,9 +190,10 @@ class GymTask(Task):
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None
     ) -> NDArray[np.float64]:
-        """A number in [0, 1] for each episode, from a digest of all that the environment shows.
+        """A number in [0, 1] for each episode, from a digest of its observable steps.
 
-        Observations, rewards and endings, of so many steps at most: equal where they are all equal.
+        Two numbers are equal if all observations, rewards and endings are, of so many steps at
+        most.
         """
         self.check_policies(policies)
         numbers = np.empty((len(environments), policies.shape[-2]))
@@ -244,7 +231,7 @@ class GymTask(Task):
             yield (i, j), episode
 
     def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
-        """Episodes in the simulator, which is made anew after an error: its state is unknown."""
+        """Episodes in the simulator, which is made again after an error: its state is unknown."""
         try:
             if isinstance(self._env, VectorEnv):
                 return run_episodes(env, starts, limit)
@@ -282,14 +269,24 @@ class GymTask(Task):
         return stacked(drawn)
 
 
-def _resets(arrays: Arrays) -> list[tuple[int, dict[str, Any]]]:
+def _registered(name: str) -> EnvSpec:
+    """The specification of an environment that is registered, or that a module registers."""
+    module, _, own = name.rpartition(":")
+    try:
+        if module:
+            import_module(module)
+        return gym.spec(own)
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        words = " ".join(str(error).split())
+        raise ValueError(
+            f"no Gymnasium environment {name!r} is registered ({words}): register it, or write "
+            "'its_module:its_id'"
+        ) from None
+
+
+def _resets(arrays: Arrays) -> Iterator[tuple[int, dict[str, Any]]]:
     """The seed and the options of each environment, numbers as Python's own."""
-    names = [name for name in arrays if name != SEED]
-    return [
-        (int(seed), {name: _plain(arrays[name][i]) for name in names})
-        for i, seed in enumerate(arrays[SEED])
-    ]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    for i, seed in enumerate(arrays[SEED]):
+        drawn = {name: array[i] for name, array in arrays.items() if name != SEED}
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
+        yield int(seed), plain

@@ -1,6 +1,6 @@
-"""The dead man's switch, with real processes: whoever dies or hangs, the landing command arrives.
+"""The dead man's switch, with real processes: if any of them dies or hangs, the drone is landed.
 
-What arrived is read from the record of the simulated world, which is a process of its own.
+The commands that arrived are read from the record of the simulated world, its own process.
 """
 
 from __future__ import annotations
@@ -22,22 +22,27 @@ from typing import Any
 import pytest
 
 from aloft import CALM, TASK, read_record, received
-from pacbayes_control.robots.swing.flight import keeper, kept
+from pacbayes_control.robots.swing.flight import keeper, kept_drone
 from pacbayes_control.robots.swing.flight.channel import Channel, ChannelClosed, ChannelFull
 from pacbayes_control.robots.swing.flight.clock import VirtualClock
 from pacbayes_control.robots.swing.flight.driver import Driver
-from pacbayes_control.robots.swing.flight.drones import PATIENCE, PAUSE, DroneError, open_drone
+from pacbayes_control.robots.swing.flight.drones import (
+    LANDING_TIMEOUT,
+    RETRY_PAUSE,
+    DroneError,
+    open_drone,
+)
 from pacbayes_control.robots.swing.flight.faults import Fault
 from pacbayes_control.robots.swing.flight.keeper import Keeper
-from pacbayes_control.robots.swing.flight.kept import KeptDrone
+from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
 from pacbayes_control.robots.swing.flight.simulated import WorldProcess
 from pacbayes_control.robots.swing.flight.stages import place_of
 from pacbayes_control.robots.swing.flight.tracking import UdpTracker
-from pacbayes_control.robots.swing.flight.world import Physics, world_record
+from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
 from polling import wait_until, wait_until_gone
 from sizes import sized
 
-NOBODY = 9  # a port at which nobody listens for frames
+UNUSED_PORT = 9  # at which no process listens for frames
 
 
 class Sky:
@@ -46,10 +51,10 @@ class Sky:
     def __init__(
         self, record: Path, *faults: str, silence: float = 30.0, patience: float = 30.0
     ) -> None:
-        struck = [Fault.parse(text) for text in faults]
-        spec = world_record(place_of(TASK, CALM), Physics(descent=8.0), struck, 0)
+        parsed = tuple(Fault.parse(text) for text in faults)
+        setup = WorldSetup(place_of(TASK, CALM), Physics(descent=8.0), parsed)
         self.record = record
-        self.world = WorldProcess(spec, NOBODY, record)
+        self.world = WorldProcess(setup, UNUSED_PORT, record)
         self.drone = KeptDrone(self.spec, silence, patience)
 
     @property
@@ -94,10 +99,10 @@ def open_sky(tmp_path: Path) -> Iterator[Callable[..., Sky]]:
     for sky in skies:
         sky.drone.disconnect()
         sky.world.close()
-    for process in kept.LEFT:  # whose world is gone
+    for process in kept_drone.STILL_LANDING:  # whose world has ended
         process.kill()
         process.wait()
-    kept.LEFT.clear()
+    kept_drone.STILL_LANDING.clear()
 
 
 @pytest.fixture
@@ -156,19 +161,19 @@ def test_a_flight_can_follow_a_flight(sky: Sky):
 
 
 @pytest.mark.slow
-def test_a_drone_that_is_not_there_is_told(open_sky: Callable[..., Sky]):
+def test_a_drone_that_does_not_answer_is_an_error(open_sky: Callable[..., Sky]):
     sky = open_sky()
     sky.world.close()
     with pytest.raises(DroneError, match="the drone does not answer"):
         sky.drone.connect()
 
 
-def test_a_drone_of_no_kind_is_refused():
+def test_a_drone_of_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="no drone of kind 'kite'"):
         open_drone({"kind": "kite"})
 
 
-def test_a_channel_never_waits_for_somebody_to_read():
+def test_a_channel_never_waits_for_the_reader():
     ours, theirs = (Channel(end) for end in Pipe())
     full = False
     for _ in range(100_000):
@@ -198,7 +203,7 @@ def test_a_loop_that_falls_silent(open_sky: Callable[..., Sky]):
     sky = open_sky(silence=0.3)
     sky.take_off()
     wait_until(sky.down)
-    with pytest.raises(DroneError, match="nothing was heard from the loop"):
+    with pytest.raises(DroneError, match="no message from the loop"):
         wait_until(lambda: sky.drone.hold())
 
 
@@ -231,15 +236,15 @@ def test_a_keeper_that_hears_nothing_lands_and_says_why(monkeypatch: pytest.Monk
     def take_off() -> None:
         made.flying = True
 
-    def bring_down() -> bool:
-        made.flying, made.orphaned = False, True
+    def land() -> bool:
+        made.flying, made.loop_gone = False, True
         return True
 
-    monkeypatch.setattr(made, "listen", take_off)
-    monkeypatch.setattr(made, "bring_down", bring_down)
+    monkeypatch.setattr(made, "receive", take_off)
+    monkeypatch.setattr(made, "land_until_acknowledged", land)
     made.run()
-    reason = "nothing was heard from the loop for 0 s"
-    assert ours.receive() == {"fallen": reason, "landed": True}
+    reason = "no message from the loop for 0 s"
+    assert ours.receive() == {"fault": reason, "landed": True}
     for channel in (ours, theirs):
         channel.close()
 
@@ -247,12 +252,12 @@ def test_a_keeper_that_hears_nothing_lands_and_says_why(monkeypatch: pytest.Monk
 def test_a_landing_comes_before_all_that_was_asked(monkeypatch: pytest.MonkeyPatch):
     ours, theirs = (Channel(end) for end in Pipe())
     made = Keeper(theirs, {}, flying=False)
-    monkeypatch.setattr(made, "bring_down", lambda: True)
+    monkeypatch.setattr(made, "land_until_acknowledged", lambda: True)
     for number, what in enumerate(("connect", "take_off", "land")):
         ours.send({"number": number, "do": what, "value": None})
-        made.hear_loop()
+        made.receive_from_loop()
     assert ours.receive() == {"number": 2, "do": "land", "ok": True}
-    assert not made.asked  # or it would take off after it was told to land
+    assert not made.queue  # or it would take off after the landing
     for channel in (ours, theirs):
         channel.close()
 
@@ -282,7 +287,7 @@ def test_a_driver_that_fails_while_the_loop_goes_on_talking(
     sky.take_off()
 
     def talk() -> bool:  # and does not listen
-        sky.drone._post("steer", 1.0)
+        sky.drone._send("steer", 1.0)
         time.sleep(0.05)
         return sky.down()
 
@@ -363,7 +368,7 @@ def test_a_driver_that_is_slow_to_start_lands_all_the_same(
 def test_a_keeper_that_is_slow_to_start_is_waited_for(
     open_sky: Callable[..., Sky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(kept, "GIVE_UP", 0.8)
+    monkeypatch.setattr(kept_drone, "KEEPER_TIMEOUT", 0.8)
     sky = sky_of_the_slow("keeper", open_sky, tmp_path, monkeypatch)
     kill_both(sky)
     assert wait_until(lambda: landed(sky.drone))
@@ -394,13 +399,13 @@ def test_a_keeper_whose_driver_does_not_start_goes_on_trying(monkeypatch: pytest
         raise OSError("no more processes")
 
     monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=clock.now, sleep=clock.sleep))
-    monkeypatch.setattr(keeper, "start", failing)
+    monkeypatch.setattr(keeper, "start_process", failing)
     ours, theirs = (Channel(end) for end in Pipe())
     made = Keeper(theirs, {}, flying=True)
-    assert made.wait_for({"number": -1, "do": "land"}) is False
-    assert made.bring_down() is False
-    assert tried[0] == pytest.approx(PATIENCE / PAUSE, abs=1)
-    assert clock.now() == pytest.approx(PATIENCE, abs=PAUSE)
+    assert made.call_driver({"number": -1, "do": "land"}) is False
+    assert made.land_until_acknowledged() is False
+    assert tried[0] == pytest.approx(LANDING_TIMEOUT / RETRY_PAUSE, abs=1)
+    assert clock.now() == pytest.approx(LANDING_TIMEOUT, abs=RETRY_PAUSE)
     for channel in (ours, theirs):
         channel.close()
 
@@ -416,14 +421,14 @@ def test_a_driver_that_was_left_behind_is_ended_while_another_connects(
         "pacbayes_control.robots.swing.flight.driver",
     ]
     with subprocess.Popen(words, start_new_session=True) as stale:
-        monkeypatch.setitem(keeper.LIMITS, "connect", 0.1)
+        monkeypatch.setitem(keeper.CALL_LIMITS, "connect", 0.1)
         ours, theirs, radio, silent = (Channel(end) for _ in range(2) for end in Pipe())
         made = Keeper(theirs, {}, flying=True, stale=stale.pid)
         try:
             for seconds, number in ((60.0, stale.pid), (0.0, None)):
-                monkeypatch.setattr(keeper, "STALE", seconds)  # to end by itself
+                monkeypatch.setattr(keeper, "STALE_LIMIT", seconds)  # to end by itself
                 made.driver = radio
-                assert not made.wait_for({"number": -1, "do": "connect"})
+                assert not made.call_driver({"number": -1, "do": "connect"})
                 assert made.stale == number
             assert stale.wait(60) == -signal.SIGKILL
         finally:
@@ -433,10 +438,10 @@ def test_a_driver_that_was_left_behind_is_ended_while_another_connects(
 
 
 @pytest.mark.slow
-def test_nobody_takes_off_while_an_earlier_drone_is_being_landed(open_sky: Callable[..., Sky]):
+def test_no_drone_takes_off_while_an_earlier_one_is_being_landed(open_sky: Callable[..., Sky]):
     words = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(words) as process:
-        kept.LEFT.append(process)
+        kept_drone.STILL_LANDING.append(process)
         sky = open_sky()
         with pytest.raises(DroneError, match=f"process {process.pid} still tries to land"):
             sky.drone.connect()
@@ -469,7 +474,7 @@ def test_descriptors_may_be_many():
 
 @pytest.mark.slow
 def test_a_keeper_that_stands_still(sky: Sky, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kept, "GIVE_UP", 1.0)
+    monkeypatch.setattr(kept_drone, "KEEPER_TIMEOUT", 1.0)
     keeper, _ = sky.processes
     os.kill(keeper, signal.SIGSTOP)
     assert wait_until(lambda: landed(sky.drone))
@@ -491,7 +496,7 @@ def test_signals_that_end_processes_do_not_end_these(sky: Sky):
 
 LOOP = """
 import json, os, signal, sys, time
-from pacbayes_control.robots.swing.flight.kept import KeptDrone
+from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
 drone = KeptDrone(json.loads(sys.argv[1]))
 drone.connect()
 drone.take_off()

@@ -18,18 +18,28 @@ import pytest
 
 from aloft import CALM, GOOD, TASK, WALL, flown, pilot, received, stage
 from pacbayes_control.robots.swing.flight.drones import DroneError
-from pacbayes_control.robots.swing.flight.faults import OWN, WITH_PROCESSES, WORLDLY, Fault
-from pacbayes_control.robots.swing.flight.log import COLUMNS, Deadlines, Flight, FlightLog
+from pacbayes_control.robots.swing.flight.faults import (
+    LOOP_FAULTS,
+    PROCESS_FAULTS,
+    WORLD_FAULTS,
+    Fault,
+)
+from pacbayes_control.robots.swing.flight.limits import FlightLimits
+from pacbayes_control.robots.swing.flight.log import (
+    COLUMNS,
+    Deadlines,
+    FlightRecord,
+    FlightRecorder,
+)
 from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.settings import Settings
 from pacbayes_control.robots.swing.flight.stages import Stage
 from pacbayes_control.robots.swing.flight.tracking import Pose
 from pacbayes_control.robots.swing.flight.watching import Stop, Watch
 from pacbayes_control.robots.swing.flight.world import Physics, World
 from pacbayes_control.robots.swing.identification.logs import read_log
 
-TEN_HZ = Settings(TASK.steps, TASK.time_step)
-# How each rehearsed failure is told. All end with a landing command that has arrived.
+TEN_HZ = FlightLimits(TASK.steps, TASK.time_step)
+# The end of each rehearsed fault. In all of them a landing command arrives.
 ENDS = {
     "tracker-silent": "tracking lost",
     "tracker-jumps": "tracker jumped",
@@ -50,7 +60,7 @@ ENDS = {
 
 
 def test_a_flight_among_few_cylinders_succeeds(tmp_path: Path):
-    where, log = stage(), FlightLog(tmp_path / "flight", {"seed": 3})
+    where, log = stage(), FlightRecorder(tmp_path / "flight", {"seed": 3})
     flight = flown(where, log=log)
     assert (flight.cost, flight.end, flight.fault) == (0, "completed", False)
     assert flight.steps == 50
@@ -78,7 +88,7 @@ def test_a_flight_among_few_cylinders_succeeds(tmp_path: Path):
 
 def test_the_log_can_be_identified_from(tmp_path: Path):
     where = stage()
-    flown(where, log=FlightLog(tmp_path / "flight"))
+    flown(where, log=FlightRecorder(tmp_path / "flight"))
     path = tmp_path / "flight.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert tuple(rows[0]) == COLUMNS
@@ -130,7 +140,7 @@ def test_contact_between_two_commands_is_seen():
             return poses
 
     flight = flown(
-        where._replace(tracker=Twitching(where.tracker)), settings=replace(TEN_HZ, jump=9.0)
+        where._replace(tracker=Twitching(where.tracker)), limits=replace(TEN_HZ, jump=9.0)
     )
     assert (flight.cost, flight.end) == (1, "contact")
 
@@ -138,13 +148,13 @@ def test_contact_between_two_commands_is_seen():
 def test_contact_while_landing_is_a_failure():
     straight = Pilot(TASK, np.zeros_like(GOOD))
     post = np.array([[0.0, 11.2, 0.3]])  # beyond the last step, within the way to a stop
-    where = stage(post, physics=Physics(turbulence=0.0, unrest=0.0, speed=2.0))
+    where = stage(post, physics=Physics(turbulence=0.0, yaw_disturbance=0.0, speed=2.0))
     flight = flown(where, post, by=straight)
     assert (flight.cost, flight.end, flight.steps) == (1, "contact", 50)
     assert flight.reason.endswith("landing")
 
 
-# ---- what nobody sees ---------------------------------------------------------------------------
+# ---- out of sight -------------------------------------------------------------------------------
 
 
 class Blind:
@@ -163,12 +173,12 @@ class Blind:
 
 def blindly(
     cylinders: np.ndarray, hidden: Callable[[Pose, World], bool]
-) -> tuple[Flight, list[float]]:
-    """A flight straight on, in which a touch hurts nobody; and when there was one."""
-    where = stage(cylinders, physics=Physics(turbulence=0.0, unrest=0.0))
+) -> tuple[FlightRecord, list[float]]:
+    """A flight straight on, in which a contact has no effect; and the times of contacts."""
+    where = stage(cylinders, physics=Physics(turbulence=0.0, yaw_disturbance=0.0))
     world, touched = where.world, []
     assert world is not None
-    move = world._move
+    move = world._step_drone
 
     def unharmed() -> None:
         before = world.phase, world.speed
@@ -177,7 +187,7 @@ def blindly(
             world.phase, world.speed = before
             touched.append(world.time)
 
-    world._move = unharmed  # type: ignore[method-assign]
+    world._step_drone = unharmed  # type: ignore[method-assign]
     straight = Pilot(TASK, np.zeros_like(GOOD))
     blind: Any = Blind(where, hidden)
     return flown(where._replace(tracker=blind), cylinders, by=straight), touched
@@ -191,7 +201,7 @@ def test_contact_between_two_frames_is_seen(beside: float):
     assert (flight.cost, flight.end) == (1, "contact")
 
 
-def test_no_contact_between_two_frames_is_none():
+def test_a_near_miss_between_two_frames_is_no_contact():
     post = np.array([[0.53, 6.0, 0.3]])
     flight, touched = blindly(post, lambda pose, _: abs(pose.y - 6.0) < 0.27)
     assert not touched
@@ -200,33 +210,33 @@ def test_no_contact_between_two_frames_is_none():
     assert flight.clearance == pytest.approx(0.03, abs=0.01)
 
 
-def test_a_landing_that_nobody_sees_is_a_failure():
+def test_a_landing_out_of_sight_is_a_failure():
     flight, _ = blindly(CALM, lambda _, world: world.phase == "landing")
     assert (flight.cost, flight.end, flight.steps) == (1, "tracking lost", 50)
     assert flight.reason.endswith("landing")
     assert flight.landed
 
 
-def test_contact_in_a_landing_that_nobody_sees_is_seen():
+def test_contact_in_a_landing_out_of_sight_is_noticed():
     post = np.array([[0.0, 11.3, 0.3]])
     flight, touched = blindly(post, lambda _, world: world.phase == "landing")
     assert touched
     assert (flight.cost, flight.end, flight.steps) == (1, "contact", 50)
 
 
-def test_a_gap_that_ends_between_two_commands_is_one():
+def test_a_gap_that_ends_between_two_commands_counts():
     flight, _ = blindly(CALM, lambda pose, _: 6.0 < pose.y < 6.0 + 0.33 * 1.95)
     assert flight.gap > 0.3
     assert (flight.cost, flight.end) == (1, "tracking lost")
 
 
-def test_a_take_off_that_nobody_sees_is_a_trial():
+def test_a_take_off_out_of_sight_is_a_trial():
     flight, _ = blindly(CALM, lambda _, world: world.phase != "ground")
     assert flight.landed
     assert (flight.cost, flight.end, flight.steps) == (1, "tracking lost", 0)
 
 
-def test_a_contact_is_told_before_anything_that_comes_of_it():
+def test_a_contact_is_reported_before_its_consequences():
     watch, (x, y, _) = Watch(pilot(), CALM, TEN_HZ, airborne=True), CALM[0].tolist()
     watch.see([Pose(0.0, 1, x, y, 1.0, 0.0)])
     with pytest.raises(Stop) as stop:
@@ -241,14 +251,14 @@ def test_a_drone_that_falls_is_a_failure():
     where = stage()
     world = where.world
     assert world is not None
-    move = world._move
+    move = world._step_drone
 
     def failing() -> None:
         if world.phase == "flying" and world.y > 5:
             world.phase = "crashed"
         move()
 
-    world._move = failing  # type: ignore[method-assign]
+    world._step_drone = failing  # type: ignore[method-assign]
     flight = flown(where)
     assert (flight.cost, flight.end, flight.fault) == (1, "sank", False)
     assert flight.steps < 50
@@ -282,14 +292,14 @@ def test_a_speed_that_is_about_right_is_flown(speed: float):
 
 def test_the_speed_may_be_left_alone():
     hovering = stage(physics=Physics(speed=0.0))
-    assert flown(hovering, settings=replace(TEN_HZ, speed_tolerance=math.inf)).cost == 0
+    assert flown(hovering, limits=replace(TEN_HZ, speed_tolerance=math.inf)).cost == 0
 
 
 # ---- failures -----------------------------------------------------------------------------------
 
 
 def test_every_fault_that_can_be_rehearsed_is_tested():
-    assert set(ENDS) | set(WITH_PROCESSES) == set(WORLDLY) | set(OWN)
+    assert set(ENDS) | set(PROCESS_FAULTS) == set(WORLD_FAULTS) | set(LOOP_FAULTS)
 
 
 @pytest.mark.parametrize("seconds", [0.3, 3.0])  # climbing, and under way
@@ -322,7 +332,7 @@ def test_signals_and_the_collector_are_as_before():
 
 
 class Broken:
-    """A stand-in for any part of a flight that raises, at one of its calls, from a time on."""
+    """A part of a flight of which one call raises from a time on."""
 
     def __init__(self, part: Any, name: str, error: BaseException, where: Stage, after: float):
         self.part, self.name, self.error, self.where, self.after = part, name, error, where, after
@@ -361,8 +371,8 @@ class Broken:
         ("log", "row"),
     ],
 )
-def test_whatever_raises_in_flight_the_drone_is_landed(part: str, name: str, error: BaseException):
-    where, log, by = stage(), FlightLog(), pilot()
+def test_the_drone_is_landed_after_any_error_in_flight(part: str, name: str, error: BaseException):
+    where, log, by = stage(), FlightRecorder(), pilot()
     parts: dict[str, Any] = {
         "tracker": where.tracker,
         "drone": where.drone,
@@ -372,7 +382,7 @@ def test_whatever_raises_in_flight_the_drone_is_landed(part: str, name: str, err
     parts[part] = Broken(parts[part], name, error, where, after=3.0)
     struck = where._replace(tracker=parts["tracker"], drone=parts["drone"])
     quick = replace(TEN_HZ, patience=20.0)
-    flight = flown(struck, settings=quick, log=parts["log"], by=parts["pilot"])
+    flight = flown(struck, limits=quick, log=parts["log"], by=parts["pilot"])
     assert flight.cost == 1
     assert flight.fault
     assert where.world is not None
@@ -410,7 +420,7 @@ def test_a_landing_that_is_never_acknowledged_is_a_failure_and_is_tried_to_the_e
         return False
 
     where.drone.land = failing  # type: ignore[method-assign]
-    flight = flown(where, settings=replace(TEN_HZ, patience=30.0))
+    flight = flown(where, limits=replace(TEN_HZ, patience=30.0))
     assert (flight.cost, flight.end, flight.fault) == (1, "landing failed", True)
     assert not flight.landing_acknowledged
     assert tries[0] > 300
@@ -420,21 +430,21 @@ def test_a_landing_that_is_never_acknowledged_is_a_failure_and_is_tried_to_the_e
 def test_a_drone_that_stays_in_the_air_is_told_again():
     where = stage()
     assert where.world is not None
-    obey, heard = where.world._obey, [0]
+    obey, heard = where.world._execute, [0]
 
     def deaf(what: str, value: float) -> None:
         heard[0] += what == "land"
         if what != "land" or heard[0] >= 4:
             obey(what, value)
 
-    where.world._obey = deaf  # type: ignore[method-assign]
+    where.world._execute = deaf  # type: ignore[method-assign]
     flight = flown(where)
     assert flight.landed
     assert len(received(where.world.record, "land")) == 4
 
 
 def test_a_full_disk_ends_the_flight_and_not_the_landing(tmp_path: Path):
-    where, log = stage(), FlightLog(tmp_path / "flight")
+    where, log = stage(), FlightRecorder(tmp_path / "flight")
     assert log._file is not None
     log._file.close()
     log._file = open("/dev/full", "w")  # noqa: SIM115 - the log closes it
@@ -459,7 +469,7 @@ def test_a_command_that_no_drone_can_fly_is_not_sent():
     where = stage()
     flight = flown(where, by=Pilot(Task(), GOOD))  # type: ignore[arg-type]
     assert (flight.cost, flight.end, flight.steps) == (1, "policy failed", 0)
-    assert "which is not one" in flight.reason
+    assert "not in [-1, 1]" in flight.reason
     assert where.world is not None
     assert not received(where.world.record, "take_off")  # noticed before, and it counts
 
@@ -592,7 +602,7 @@ def test_a_signal_before_take_off_grounds_the_drone():
 def test_a_drone_that_does_not_rise_is_landed_and_is_no_trial():
     where = stage()
     assert where.world is not None
-    where.world._obey = lambda *_: None  # type: ignore[method-assign]
+    where.world._execute = lambda *_: None  # type: ignore[method-assign]
     flight = flown(where)
     assert (flight.cost, flight.end) == (None, "no climb")
     assert received(where.world.record, "land")
@@ -620,17 +630,17 @@ def test_a_take_off_that_fails_is_followed_by_a_landing():
 
 @pytest.mark.parametrize("text", ["tracker-silent", "wind@", "wind@soon", "wind@-1", "wind@nan"])
 def test_a_fault_needs_a_time(text: str):
-    with pytest.raises(ValueError, match="does not say when"):
+    with pytest.raises(ValueError, match="needs a time: give seconds"):
         Fault.parse(text)
 
 
-def test_an_unknown_fault_is_told_with_those_there_are():
+def test_an_unknown_fault_is_refused_with_a_list_of_known_ones():
     with pytest.raises(ValueError, match="fault 'meteor' is unknown: choose from tracker-silent"):
         Fault.parse("meteor@2")
 
 
-def test_limits_that_are_none_are_refused():
+def test_limits_that_are_not_finite_or_positive_are_refused():
     with pytest.raises(ValueError, match="pose_age = nan"):
-        Settings(pose_age=math.nan)
+        FlightLimits(pose_age=math.nan)
     with pytest.raises(ValueError, match="at least one step"):
-        Settings(steps=0)
+        FlightLimits(steps=0)

@@ -16,7 +16,7 @@ import radio
 
 from pacbayes_control.robots.swing.flight import parrot
 from pacbayes_control.robots.swing.flight.drones import DroneError
-from pacbayes_control.robots.swing.flight.kept import KeptDrone
+from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
 from pacbayes_control.robots.swing.flight.parrot import GIVE_UP, ParrotSwing, pyparrot_swing
 from polling import wait_until
 
@@ -144,7 +144,7 @@ def test_nothing_is_printed(swing: ParrotSwing, capfd: pytest.CaptureFixture[str
 # ---- every failure ------------------------------------------------------------------------------
 
 
-def test_what_is_not_acknowledged_has_failed(swing: ParrotSwing):
+def test_a_command_without_acknowledgement_has_failed(swing: ParrotSwing):
     radio.trouble.append("deaf")
     with pytest.raises(DroneError, match="asked to take off and did not acknowledge"):
         swing.take_off()
@@ -179,7 +179,7 @@ def test_a_late_acknowledgement_is_not_taken_for_that_of_the_landing(
     assert swing.land() is False
 
 
-def test_what_came_before_the_landing_is_not_about_it(
+def test_an_acknowledgement_from_before_the_landing_does_not_count(
     swing: ParrotSwing, monkeypatch: pytest.MonkeyPatch
 ):
     swing.take_off()
@@ -225,7 +225,7 @@ def test_over_a_new_connection_a_plane_is_told_to_hover_first(swing: ParrotSwing
     assert dict(radio.received)["mode"][2:] == HOVER
 
 
-def test_nobody_waits_long_for_a_drone_that_does_not_answer(swing: ParrotSwing):
+def test_a_drone_that_does_not_answer_is_told_to_land_three_times(swing: ParrotSwing):
     swing.take_off()
     radio.received.clear()
     radio.trouble.append("deaf")
@@ -275,7 +275,7 @@ def test_without_a_connection_every_call_fails(call: str):
 
 
 def test_a_yaw_that_is_no_number_is_not_sent(swing: ParrotSwing):
-    with pytest.raises(DroneError, match="cannot be flown"):
+    with pytest.raises(DroneError, match="a yaw of nan % is not finite"):
         swing.steer(float("nan"))
     assert names() == []
 

@@ -1,4 +1,4 @@
-"""Poses from a tracker: what is taken for one, how old it is said to be, and what is ignored."""
+"""Poses from a tracker: which datagrams are frames, how old they are, and which are ignored."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pacbayes_control.robots.swing.flight.tracking import (
     AT_ONCE,
+    FrameReader,
     Pose,
-    Sieve,
     UdpTracker,
     parse_address,
     parse_frame,
@@ -81,7 +81,7 @@ def test_a_frame_is_read_as_documented():
         {"padding": "x" * 600},
     ],
 )
-def test_what_is_no_frame_is_refused(changes: dict[str, object]):
+def test_a_datagram_that_is_not_a_frame_is_refused(changes: dict[str, object]):
     assert parse_frame(message(**changes), at=0.0) is None
 
 
@@ -114,18 +114,18 @@ def test_deep_nesting_is_no_frame():
     assert parse_frame(b"[" * 500, at=0.0) is None
 
 
-# ---- news ---------------------------------------------------------------------------------------
+# ---- new poses ----------------------------------------------------------------------------------
 
 
-def test_a_frozen_tracker_brings_no_news():
-    sieve = Sieve()
-    assert sieve.take(message(frame=1), 0.0)
-    assert not sieve.take(message(frame=1, x=0.5), 0.1)  # the same frame
-    assert not sieve.take(message(frame=0, x=0.5), 0.1)  # one from before
-    assert not sieve.take(message(frame=2), 0.2)  # the same pose, to the last digit
-    assert not sieve.take(message(frame=3), 0.3)
-    assert sieve.take(message(frame=4, x=0.1001), 0.4)
-    assert sieve.counts == {"frames": 2, "out of order": 2, "repeated": 2}
+def test_a_frozen_tracker_brings_no_new_pose():
+    reader = FrameReader()
+    assert reader.read(message(frame=1), 0.0)
+    assert not reader.read(message(frame=1, x=0.5), 0.1)  # the same frame
+    assert not reader.read(message(frame=0, x=0.5), 0.1)  # one from before
+    assert not reader.read(message(frame=2), 0.2)  # the same pose, to the last digit
+    assert not reader.read(message(frame=3), 0.3)
+    assert reader.read(message(frame=4, x=0.1001), 0.4)
+    assert reader.counts == {"frames": 2, "out of order": 2, "repeated": 2}
 
 
 # ---- the socket ---------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_poses_come_in_order_and_the_rest_is_counted(tracker: UdpTracker, sender
     assert tracker.counts == {"frames": 2, "malformed": 2, "out of order": 1}
 
 
-def test_a_pose_is_never_said_to_be_younger_than_it_is(tracker: UdpTracker, sender: socket.socket):
+def test_a_pose_is_never_dated_later_than_it_arrived(tracker: UdpTracker, sender: socket.socket):
     assert tracker.poses() == []
     sender.sendto(message(time=1e5), ("127.0.0.1", tracker.port))
     arrived = time.monotonic()
@@ -160,13 +160,13 @@ def test_only_the_first_sender_is_listened_to(tracker: UdpTracker, sender: socke
         stranger.sendto(message(frame=2, x=3.0), to)
         sender.sendto(message(frame=3, x=0.2), to)
         assert [pose.frame for pose in collect(tracker, 1)] == [3]
-        assert tracker.counts["of a stranger"] == 1
+        assert tracker.counts["other sender"] == 1
         tracker.start()
         stranger.sendto(message(frame=1), to)
         assert len(collect(tracker, 1)) == 1
 
 
-def test_what_came_before_the_start_is_forgotten(tracker: UdpTracker, sender: socket.socket):
+def test_frames_before_the_start_are_forgotten(tracker: UdpTracker, sender: socket.socket):
     sender.sendto(message(frame=7), ("127.0.0.1", tracker.port))
     tracker.wait(120)
     tracker.start()
@@ -187,7 +187,7 @@ def test_waiting_ends_when_nothing_comes(tracker: UdpTracker):
     assert tracker.poses() == []
 
 
-def test_a_port_in_use_is_told(tracker: UdpTracker):
+def test_a_port_in_use_is_an_error(tracker: UdpTracker):
     with pytest.raises(ValueError, match=r"cannot listen for a tracker at 127.0.0.1:\d+ \(.*use"):
         UdpTracker("127.0.0.1", tracker.port)
 
@@ -199,8 +199,8 @@ def test_a_port_in_use_is_told(tracker: UdpTracker):
         "tcp://1.2.3.4:5", "udp://1.2.3:5", "udp://300.2.3.4:5", "udp://host:5", "udp://1.2.3.4:-1",
     ],
 )  # fmt: skip
-def test_an_address_that_is_none_is_refused(text: str):
-    with pytest.raises(ValueError, match="is no address of a tracker: give udp://HOST:PORT"):
+def test_a_bad_address_is_refused(text: str):
+    with pytest.raises(ValueError, match="is not the address of a tracker: give udp://HOST:PORT"):
         parse_address(text)
 
 

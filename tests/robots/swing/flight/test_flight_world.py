@@ -8,36 +8,30 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aloft import CALM, TASK, pilot, read_record, received, stage
-from pacbayes_control.robots.swing.flight import simulated
+from pacbayes_control.robots.swing.flight import channel
 from pacbayes_control.robots.swing.flight.clock import RealClock, VirtualClock
 from pacbayes_control.robots.swing.flight.faults import Fault
-from pacbayes_control.robots.swing.flight.loop import fly
-from pacbayes_control.robots.swing.flight.priority import hurried
-from pacbayes_control.robots.swing.flight.settings import Settings
+from pacbayes_control.robots.swing.flight.limits import FlightLimits
+from pacbayes_control.robots.swing.flight.loop import fly_once
+from pacbayes_control.robots.swing.flight.priority import raised_priority
 from pacbayes_control.robots.swing.flight.simulated import WorldProcess
 from pacbayes_control.robots.swing.flight.stages import place_of, simulated_stage
 from pacbayes_control.robots.swing.flight.tracking import UdpTracker
-from pacbayes_control.robots.swing.flight.world import (
-    Physics,
-    Place,
-    World,
-    world_from,
-    world_record,
-)
+from pacbayes_control.robots.swing.flight.world import Physics, Place, World, WorldSetup
 from polling import wait_until
 from sizes import sized
 
 EMPTY = Place((0.0, 1.0, 0.0), 3.5, 18.0, 0.2, ())
-SPRIGHTLY = Physics(climb=4.0)
-PATIENT = Settings(TASK.steps, TASK.time_step, alive=60.0, climb_time=60.0)  # before the flight
-EXACT = Physics(turbulence=0.0, unrest=0.0, tracker_noise=0.0, tracker_loss=0.0)
+FAST_CLIMB = Physics(climb=4.0)
+PATIENT = FlightLimits(TASK.steps, TASK.time_step, alive=60.0, climb_time=60.0)  # before the flight
+EXACT = Physics(turbulence=0.0, yaw_disturbance=0.0, tracker_noise=0.0, tracker_loss=0.0)
 
 
 def command(world: World, what: str, value: float | None = None) -> None:
@@ -54,7 +48,7 @@ def cruise(world: World, seconds: float, yaw_percent: float) -> None:
 
 
 def test_the_drone_follows_its_equation():
-    world = World(EMPTY, EXACT)
+    world = World(WorldSetup(EMPTY, EXACT))
     command(world, "connect")
     command(world, "take_off")
     world.advance(2.0)
@@ -72,7 +66,7 @@ def test_the_drone_follows_its_equation():
 
 
 def test_without_commands_it_hovers_and_does_not_land():
-    world = World(EMPTY, EXACT)
+    world = World(WorldSetup(EMPTY, EXACT))
     command(world, "connect")
     command(world, "take_off")
     world.advance(2.0)
@@ -83,7 +77,8 @@ def test_without_commands_it_hovers_and_does_not_land():
 
 
 def test_a_touch_is_a_crash():
-    world = World(Place((0.0, 1.0, 0.0), 3.5, 18.0, 0.2, ((0.0, 4.0, 0.5),)), EXACT)
+    place = Place((0.0, 1.0, 0.0), 3.5, 18.0, 0.2, ((0.0, 4.0, 0.5),))
+    world = World(WorldSetup(place, EXACT))
     command(world, "connect")
     command(world, "take_off")
     world.advance(2.0)
@@ -93,13 +88,13 @@ def test_a_touch_is_a_crash():
     assert world.phase == "ground"
 
 
-def test_who_is_not_connected_is_not_obeyed():
-    world = World(EMPTY)
+def test_commands_without_a_connection_are_refused():
+    world = World(WorldSetup(EMPTY))
     assert world.answer({"session": "me", "do": "take_off"}) == {"error": "not connected"}
 
 
 def test_frames_come_a_hundred_times_a_second_some_are_lost_and_all_are_late():
-    world = World(EMPTY, Physics(tracker_loss=0.1))
+    world = World(WorldSetup(EMPTY, Physics(tracker_loss=0.1)))
     world.advance(10.0)
     frames = [(at, json.loads(datagram)) for at, datagram in world.arrived()]
     assert 850 < len(frames) < 950
@@ -108,32 +103,30 @@ def test_frames_come_a_hundred_times_a_second_some_are_lost_and_all_are_late():
 
 
 def test_a_world_travels_as_a_record():
-    place = place_of(TASK, CALM)
-    faults = [Fault("wind", 2.0)]
-    spec = json.loads(json.dumps(world_record(place, EXACT, faults, "seven")))
-    world = world_from(spec, None)
-    assert (world.place, world.physics, world.faults) == (place, EXACT, faults)
+    setup = WorldSetup(place_of(TASK, CALM), EXACT, (Fault("wind", 2.0),), "seven")
+    assert WorldSetup.from_record(json.loads(json.dumps(asdict(setup)))) == setup
 
 
-def test_a_world_process_outlives_nobody_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_world_process_ends_soon_after_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     soon = (
-        "from pacbayes_control.robots.swing.flight import simulated as s; s.ALONE = 0.1; s.main()"
+        "from pacbayes_control.robots.swing.flight import simulated as s;"
+        "s.ON_THE_GROUND = 0.1; s.main()"
     )
     begin = subprocess.Popen
     monkeypatch.setattr(
-        simulated.subprocess,
+        channel.subprocess,
         "Popen",
-        lambda _, **options: begin([sys.executable, "-c", soon], **options),
+        lambda words, **options: begin([sys.executable, "-c", soon, *words[-2:]], **options),
     )
     tracker = UdpTracker()
-    world = WorldProcess(world_record(EMPTY, EXACT, [], 0), tracker.port, tmp_path / "record")
+    world = WorldProcess(WorldSetup(EMPTY, EXACT), tracker.port, tmp_path / "record")
     try:
         wait_until(lambda: (tracker.wait(0.1), tracker.poses())[1])
-        assert world.process.stdin is not None
-        world.process.stdin.close()
+        world.channel.close()
         wait_until(lambda: world.process.poll() is not None)
     finally:
-        world.process.stdin = None
         world.close()
         tracker.close()
 
@@ -144,9 +137,8 @@ def test_a_world_process_outlives_nobody_for_long(tmp_path: Path, monkeypatch: p
 @pytest.mark.slow
 def test_a_flight_in_real_time_with_all_its_processes(tmp_path: Path):
     record, steps = tmp_path / "world", sized(12, full=50)
-    with simulated_stage(place_of(TASK, CALM), record, SPRIGHTLY) as where:
-        limits = replace(PATIENT, steps=steps)
-        flight = fly(pilot(), CALM, where.tracker, where.drone, where.clock, limits)
+    with simulated_stage(WorldSetup(place_of(TASK, CALM), FAST_CLIMB), record) as where:
+        flight = fly_once(pilot(), CALM, where, replace(PATIENT, steps=steps))
     assert flight.landing_acknowledged, flight
     assert received(read_record(record), "land")
     if not flight.fault:  # a machine that is busy enough may end it, and then it landed
@@ -158,9 +150,9 @@ def test_a_flight_in_real_time_with_all_its_processes(tmp_path: Path):
 @pytest.mark.slow
 def test_a_keeper_killed_in_flight(tmp_path: Path):
     record = tmp_path / "world"
-    faults = [Fault("keeper-killed", 0.5)]
-    with simulated_stage(place_of(TASK, CALM), record, SPRIGHTLY, faults) as where:
-        flight = fly(pilot(), CALM, where.tracker, where.drone, where.clock, PATIENT)
+    faults = (Fault("keeper-killed", 0.5),)
+    with simulated_stage(WorldSetup(place_of(TASK, CALM), FAST_CLIMB, faults), record) as where:
+        flight = fly_once(pilot(), CALM, where, PATIENT)
     assert flight.cost == 1
     assert flight.fault or flight.end == "sank"  # a busy machine may see first that it comes down
     assert flight.landing_acknowledged
@@ -191,7 +183,7 @@ def test_real_time_goes_forward():
 
 def test_priority_is_given_back():
     before = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
-    with hurried() as given:
+    with raised_priority() as given:
         assert given in ("real-time", "nice", "normal")
         if given == "real-time":
             assert os.sched_getscheduler(0) & os.SCHED_RR
@@ -202,8 +194,7 @@ def test_a_flight_in_a_thread_leaves_signals_alone():
     ends: list[str] = []
 
     def run() -> None:
-        where = stage()
-        ends.append(fly(pilot(), CALM, where.tracker, where.drone, where.clock).end)
+        ends.append(fly_once(pilot(), CALM, stage()).end)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -14,18 +14,22 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.signal import lfilter
 
-from pacbayes_control.robots.swing.identification.fitting import Flight, fitted, start_of
-from pacbayes_control.robots.swing.identification.gusts import Noise
-from pacbayes_control.robots.swing.identification.identified import Estimate, Identified
-from pacbayes_control.robots.swing.identification.logs import (
-    FlightLog,
-    excitation,
-    synthetic_log,
-    travelled,
+from pacbayes_control.robots.swing.identification.fitting import (
+    FlightData,
+    fit_flights,
+    initial_parameters,
 )
-from pacbayes_control.robots.swing.identification.residuals import autoregression, whiteness
-from pacbayes_control.robots.swing.identification.settling import settled
-from pacbayes_control.robots.swing.identification.swing import identify
+from pacbayes_control.robots.swing.identification.identified import Estimate, IdentifiedModel
+from pacbayes_control.robots.swing.identification.lag import unit_speed_path
+from pacbayes_control.robots.swing.identification.logs import FlightLog
+from pacbayes_control.robots.swing.identification.noise import (
+    YawNoise,
+    fit_autoregression,
+    whiteness_p_value,
+)
+from pacbayes_control.robots.swing.identification.swing import identify_swing
+from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone, excitation
+from pacbayes_control.robots.swing.identification.weighted_fit import fit_with_noise
 from sizes import FULL, sized
 
 K_U, K_P, SPEED, LATENCY = 3.0, 0.4, 2.0, 0.08
@@ -35,16 +39,18 @@ GUSTS = (0.002, 0.005, 0.02)  # rad/√s
 
 
 @cache
-def calm_fits() -> list[Identified]:
+def calm_fits() -> list[IdentifiedModel]:
     """Fits to a minute each at 10 Hz: noise, latency, lost frames and late rows."""
-    return [identify([synthetic_log(rate=10, seed=seed)]) for seed in range(SEEDS)]
+    return [identify_swing([SyntheticDrone(rate=10).log(seed=seed)]) for seed in range(SEEDS)]
 
 
 @cache
-def gusty_fits(density: float) -> list[Identified]:
+def gusty_fits(density: float) -> list[IdentifiedModel]:
     """The same in gusts, at a confidence of 95 %."""
     seeds = range(1000, 1000 + GUSTY_SEEDS)
-    return [identify([synthetic_log(rate=10, gusts=density, seed=seed)]) for seed in seeds]
+    return [
+        identify_swing([SyntheticDrone(rate=10, gusts=density).log(seed=seed)]) for seed in seeds
+    ]
 
 
 # ---- how near -----------------------------------------------------------------------------------
@@ -54,7 +60,7 @@ def gusty_fits(density: float) -> list[Identified]:
 def test_a_minute_of_noisy_tracking_tells_the_gains_to_two_per_cent():
     errors = []
     for seed in range(sized(10, full=40)):
-        found = identify([synthetic_log(seed=seed)])
+        found = identify_swing([SyntheticDrone().log(seed=seed)])
         errors.append((found.k_u.value / K_U - 1, found.k_p.value / K_P - 1))
     assert np.abs(errors).max() < 0.02
 
@@ -67,7 +73,7 @@ def test_at_the_rate_of_the_commands_too_but_for_a_few():
 
 @pytest.mark.slow
 def test_a_minute_in_flights_that_fit_in_the_net_will_do():
-    found = [identify(short_flights(seed)) for seed in range(sized(2, full=8))]
+    found = [identify_swing(short_flights(seed)) for seed in range(sized(2, full=8))]
     assert all(fit.fits for fit in found)
     errors = [(fit.k_u.value / K_U - 1, fit.k_p.value / K_P - 1) for fit in found]
     assert np.abs(errors).max() < 0.03
@@ -81,7 +87,9 @@ def short_flights(seed: int) -> list[FlightLog]:
         percent[42:] *= -1
         if i % 3 == 2:
             percent = excitation("chirp", 8.5)
-        logs.append(synthetic_log(percent, seed=10 * seed + i, offset=i / 10, name=f"flight {i}"))
+        logs.append(
+            SyntheticDrone(offset=i / 10).log(percent, seed=10 * seed + i, name=f"flight {i}")
+        )
     return logs
 
 
@@ -89,7 +97,9 @@ def short_flights(seed: int) -> list[FlightLog]:
     ("k_u", "k_p", "latency"), [(1.0, 0.15, 0.0), (5.0, 1.5, 0.3), (0.6, 6.0, 0.02)]
 )
 def test_other_drones_are_found_too(k_u: float, k_p: float, latency: float):
-    found = identify([synthetic_log(k_u=k_u, k_p=k_p, latency=latency, speed=1.0)], 0.999)
+    found = identify_swing(
+        [SyntheticDrone(k_u=k_u, k_p=k_p, latency=latency, speed=1.0).log()], 0.999
+    )
     assert found.fits
     assert found.k_u.low < k_u < found.k_u.high
     assert found.k_p.low < k_p < found.k_p.high
@@ -98,7 +108,7 @@ def test_other_drones_are_found_too(k_u: float, k_p: float, latency: float):
 
 
 def test_a_log_without_noise_gives_the_gains_themselves():
-    found = identify([synthetic_log(yaw_noise=0.0, position_noise=0.0, dropped=0.0)])
+    found = identify_swing([SyntheticDrone(yaw_noise=0.0, position_noise=0.0, dropped=0.0).log()])
     values = [found.k_u.value, found.k_p.value, found.latency.value, found.speed.value]
     np.testing.assert_allclose(values, [K_U, K_P, LATENCY, SPEED], rtol=2e-6)
     assert found.fits
@@ -107,12 +117,12 @@ def test_a_log_without_noise_gives_the_gains_themselves():
 
 
 def test_what_was_commanded_before_a_log_does_not_matter():
-    log = synthetic_log(yaw_noise=0.0, position_noise=0.0, dropped=0.0)
+    log = SyntheticDrone(yaw_noise=0.0, position_noise=0.0, dropped=0.0).log()
     part = slice(617, None)  # as the drone turns, in the middle of a command
     cut = FlightLog(
         "rest", *(getattr(log, c)[part] for c in ("time", "yaw_percent", "x", "y", "yaw"))
     )
-    assert identify([cut]).k_p.value == pytest.approx(K_P, rel=1e-6)
+    assert identify_swing([cut]).k_p.value == pytest.approx(K_P, rel=1e-6)
 
 
 # ---- intervals ----------------------------------------------------------------------------------
@@ -129,7 +139,7 @@ def covers_at_its_rate(scores: NDArray, confidence: float, most: float | None = 
     return bool(low <= covered <= high)
 
 
-def scores_of(fits: list[Identified], gain: str, confidence: float = 0.95) -> NDArray:
+def scores_of(fits: list[IdentifiedModel], gain: str, confidence: float = 0.95) -> NDArray:
     """Errors in units of the margin, at another confidence than the fits were made with."""
     estimates = [getattr(found, gain) for found in fits]
     ratio = stats.norm.ppf((1 + confidence) / 2) / stats.norm.ppf(0.975)
@@ -167,8 +177,10 @@ def test_two_thirds_of_the_width_do_not_cover_in_gusts():
 
 @pytest.mark.slow
 def test_quantiles_of_the_mixture_cover_at_their_rate_in_gusts():
-    logs = [synthetic_log(rate=10, gusts=0.02, seed=seed) for seed in range(sized(60, full=150))]
-    found = [settled([Flight(log)]) for log in logs]
+    logs = [
+        SyntheticDrone(rate=10, gusts=0.02).log(seed=seed) for seed in range(sized(60, full=150))
+    ]
+    found = [fit_with_noise([FlightData(log)]) for log in logs]
     for confidence in (0.8, 0.99):
         low, high = stats.binom.ppf((0.0005, 0.9995), len(found), confidence)
         for i, truth in enumerate((K_U, K_P)):
@@ -210,8 +222,8 @@ def test_the_speed_is_covered_too(density: float):
 
 
 def test_a_higher_confidence_is_a_wider_interval():
-    log = synthetic_log(rate=10)
-    narrow, wide = identify([log], 0.8), identify([log], 0.99)
+    log = SyntheticDrone(rate=10).log()
+    narrow, wide = identify_swing([log], 0.8), identify_swing([log], 0.99)
     freedom = narrow.samples - 5
     ratio = stats.t.ppf(0.995, freedom) / stats.t.ppf(0.9, freedom)
     assert ratio < wide.k_u.margin / narrow.k_u.margin < 1.2 * ratio  # the gusts are uncertain
@@ -232,8 +244,8 @@ def test_the_covariance_is_the_spread_over_logs(density: float, most: float):
 
 
 def test_slopes_are_those_of_finite_differences_and_the_fit_is_at_the_bottom():
-    logs = [synthetic_log(seed=seed, rate=10, gusts=0.01) for seed in (1, 2)]
-    fit = settled([Flight(log) for log in logs]).fit
+    logs = [SyntheticDrone(rate=10, gusts=0.01).log(seed=seed) for seed in (1, 2)]
+    fit = fit_with_noise([FlightData(log) for log in logs]).fit
     columns = []
     for i in range(len(fit.parameters)):
         moved = 1e-6 * np.eye(len(fit.parameters))[i]
@@ -250,13 +262,13 @@ def test_slopes_are_those_of_finite_differences_and_the_fit_is_at_the_bottom():
     np.testing.assert_allclose(
         np.concatenate(fit.slopes), np.stack(columns, axis=1), rtol=1e-3, atol=1e-6
     )
-    left = np.concatenate(fit.left)
+    left = np.concatenate(fit.white_residuals)
     assert np.abs(fit.basis.T @ left).max() < 1e-3 * np.linalg.norm(left)
 
 
 def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> FlightLog:
     """A minute whose noise is autoregressive, of order 1."""
-    log = synthetic_log(seed=seed, yaw_noise=0.0, rate=rate)
+    log = SyntheticDrone(yaw_noise=0.0, rate=rate).log(seed=seed)
     white = np.random.default_rng(seed).standard_normal(len(log.time))
     noise = sd * math.sqrt(1 - memory**2) * np.asarray(lfilter([1.0], [1.0, -memory], white))
     return replace(log, yaw=log.yaw + noise)
@@ -267,14 +279,16 @@ def coloured(seed: int, memory: float, rate: int = 50, sd: float = 0.02) -> Flig
 def test_intervals_cover_under_correlated_noise_and_say_that_they_allow_for_it(
     memory: float, rate: int
 ):
-    found = [identify([coloured(seed, memory, rate)]) for seed in range(sized(20, full=40))]
+    found = [identify_swing([coloured(seed, memory, rate)]) for seed in range(sized(20, full=40))]
     good = [fit for fit in found if fit.fits]
     assert len(good) >= 0.95 * len(found)
     assert sum("intervals allow for" in str(fit.remarks) for fit in good) >= 0.8 * len(found)
     for gain in ("k_u", "k_p"):
         scores = scores_of(good, gain)
         assert np.sum(np.abs(scores) <= 1) >= stats.binom.ppf(0.0005, len(good), 0.95)
-    naive = identify([synthetic_log(rate=rate)]).k_u.margin  # what white noise would have given
+    naive = identify_swing(
+        [SyntheticDrone(rate=rate).log()]
+    ).k_u.margin  # what white noise would have given
     assert memory < 0.8 or np.mean([abs(fit.k_u.value - K_U) < naive for fit in good]) < 0.85
 
 
@@ -285,7 +299,7 @@ Slope = Callable[[float, float, float, float], tuple[float, float]]
 
 def flown(slope: Slope, seed: int = 0, amplitude: float = 25) -> FlightLog:
     """A minute of another drone: slopes of (yaw, hidden state) by (time, yaw, hidden, command)."""
-    log = synthetic_log(excitation(amplitude=amplitude), seed=seed)
+    log = SyntheticDrone().log(excitation(amplitude=amplitude), seed=seed)
     step = 0.005
     grid = np.arange(0, log.time[-1] + step, step)
     at = np.searchsorted(log.time + LATENCY, grid, side="right") - 1
@@ -295,7 +309,7 @@ def flown(slope: Slope, seed: int = 0, amplitude: float = 25) -> FlightLog:
         yaws.append(yaw)
         a, b = slope(t, yaw, hidden, u)
         yaw, hidden = yaw + step * a, hidden + step * b
-    path = SPEED * travelled(grid, np.array(yaws))
+    path = SPEED * unit_speed_path(grid, np.array(yaws))
     rng = np.random.default_rng(seed)
     x, y, seen = (
         np.interp(log.time, grid, track) + sd * rng.standard_normal(len(log.time)) + 0 * log.yaw
@@ -330,13 +344,17 @@ MISFITS: dict[str, tuple[Slope, float, str]] = {
         50,
         "it saturates",
     ),
-    "lopsided": (lambda _t, yaw, _h, u: (0.4 * (3 * u + 4 * u * u - yaw), 0), 25, "is lopsided"),
+    "asymmetric": (
+        lambda _t, yaw, _h, u: (0.4 * (3 * u + 4 * u * u - yaw), 0),
+        25,
+        "is asymmetric",
+    ),
     "no lag at all": (lambda _t, _yaw, _h, u: (1.2 * u, 0), 25, "ended at its edge"),
 }
 
 
 def test_the_paper_drone_by_the_same_integrator_fits():
-    found = identify([flown(lambda _t, yaw, _h, u: (0.4 * (3 * u - yaw), 0))])
+    found = identify_swing([flown(lambda _t, yaw, _h, u: (0.4 * (3 * u - yaw), 0))])
     assert found.fits, found.remarks
     assert found.remarks == ()
 
@@ -345,7 +363,7 @@ def test_the_paper_drone_by_the_same_integrator_fits():
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_model_that_does_not_fit_says_why(name: str, seed: int):
     slope, amplitude, reason = MISFITS[name]
-    found = identify([flown(slope, seed, amplitude)])
+    found = identify_swing([flown(slope, seed, amplitude)])
     assert not found.fits
     assert any(reason in remark for remark in found.remarks), found.remarks
 
@@ -356,14 +374,14 @@ def test_good_logs_fit_as_often_as_the_level_promises():
 
 
 def test_noise_that_swings_is_neither_a_trackers_nor_of_gusts():
-    log = synthetic_log(yaw_noise=0.005)
-    found = identify([replace(log, yaw=log.yaw + 0.05 * np.sin(3 * log.time))])
+    log = SyntheticDrone(yaw_noise=0.005).log()
+    found = identify_swing([replace(log, yaw=log.yaw + 0.05 * np.sin(3 * log.time))])
     assert not found.fits
     assert "correlated as neither a tracker's noise nor gusts are" in found.remarks[0]
 
 
 def test_gusts_that_hide_a_gain_do_not_fit():
-    found = identify([synthetic_log(gusts=0.2)])
+    found = identify_swing([SyntheticDrone(gusts=0.2).log()])
     assert not found.fits
     assert any("is known to ±" in remark for remark in found.remarks)
 
@@ -372,35 +390,35 @@ def test_gusts_that_hide_a_gain_do_not_fit():
 def test_a_model_that_does_not_fit_says_why_in_gusts_too(name: str):
     slope, amplitude, reason = MISFITS[name]
     log = flown(slope, 3, amplitude)
-    pushed = [synthetic_log(gusts=gusts, yaw_noise=0.0, seed=3).yaw for gusts in (0.003, 0.0)]
-    found = identify([replace(log, yaw=log.yaw + pushed[0] - pushed[1])])
+    pushed = [SyntheticDrone(gusts=gusts, yaw_noise=0.0).log(seed=3).yaw for gusts in (0.003, 0.0)]
+    found = identify_swing([replace(log, yaw=log.yaw + pushed[0] - pushed[1])])
     assert not found.fits
     assert any(reason in remark for remark in found.remarks), found.remarks
 
 
 def test_noise_as_large_as_the_signal_does_not_fit():
-    found = identify([synthetic_log(yaw_noise=0.5)])
+    found = identify_swing([SyntheticDrone(yaw_noise=0.5).log()])
     assert not found.fits
     assert "of the yaw's variance unexplained" in found.remarks[0]
 
 
 def test_a_short_faint_sinusoid_is_badly_excited():
-    found = identify([synthetic_log(excitation("sinusoid", 20.0, amplitude=8), rate=10)])
+    found = identify_swing([SyntheticDrone(rate=10).log(excitation("sinusoid", 20.0, amplitude=8))])
     assert not found.fits
     assert any("k_p is known to ±" in remark for remark in found.remarks)
     assert any("add a log with steps and a chirp" in remark for remark in found.remarks)
 
 
 def test_a_tracker_that_slips_is_told():
-    log = synthetic_log()
+    log = SyntheticDrone().log()
     yaw = log.yaw.copy()
     yaw[np.flatnonzero(np.isfinite(yaw))[[500, 1000, 1500]]] += 0.5
-    found = identify([replace(log, yaw=yaw)])
+    found = identify_swing([replace(log, yaw=yaw)])
     assert "3 yaws are off by more than six times the usual" in found.remarks[-1]
 
 
 def test_clocks_that_differ_are_told():
-    found = identify([synthetic_log(latency=-0.05)])
+    found = identify_swing([SyntheticDrone(latency=-0.05).log()])
     assert found.latency.value == pytest.approx(-0.05, abs=0.01)
     assert found.remarks == (
         "The yaw moves before its command: the clocks of tracker and commands differ.",
@@ -408,11 +426,11 @@ def test_clocks_that_differ_are_told():
 
 
 def test_a_drone_that_does_not_fly_where_it_points_does_not_fit():
-    log = synthetic_log()
-    swapped = identify([replace(log, x=log.y, y=-log.x)])
+    log = SyntheticDrone().log()
+    swapped = identify_swing([replace(log, x=log.y, y=-log.x)])
     assert not swapped.fits
-    assert "does not fly where it points: it is off by -1.57 rad" in swapped.remarks[0]
-    mirrored = identify([replace(log, x=-log.x)])
+    assert "does not fly where it points: the direction is off by -1.57 rad" in swapped.remarks[0]
+    mirrored = identify_swing([replace(log, x=-log.x)])
     assert not mirrored.fits
     assert "as if yaw were measured clockwise" in mirrored.remarks[0]
 
@@ -422,58 +440,60 @@ def test_a_drone_that_does_not_fly_where_it_points_does_not_fit():
 
 @pytest.mark.slow
 def test_commands_that_never_change_are_refused():
-    logs = [synthetic_log(excitation("constant", 20.0, a), seed=a, name=f"{a}") for a in (10, 20)]
+    logs = [
+        SyntheticDrone().log(excitation("constant", 20.0, a), seed=a, name=f"{a}") for a in (10, 20)
+    ]
     with pytest.raises(ValueError, match="10, 20: the command never changes, so k_p cannot be"):
-        identify(logs)
-    assert identify([*logs, synthetic_log()]).fits  # beside another, they do no harm
+        identify_swing(logs)
+    assert identify_swing([*logs, SyntheticDrone().log()]).fits  # beside another, they do no harm
 
 
 def test_yaw_that_turns_against_the_command_is_refused():
     with pytest.raises(ValueError, match=r"turns against the command \(k_u = -3\.?\d*\)"):
-        identify([synthetic_log(k_u=-3.0)])
+        identify_swing([SyntheticDrone(k_u=-3.0).log()])
 
 
 def test_yaw_that_has_nothing_to_do_with_the_command_is_refused():
-    log = synthetic_log()
+    log = SyntheticDrone().log()
     with pytest.raises(ValueError, match="do not tell k_u from 0: yaw does not follow the command"):
-        identify([replace(log, yaw=0.1 + log.yaw - synthetic_log(yaw_noise=0.0).yaw)])
+        identify_swing([replace(log, yaw=0.1 + log.yaw - SyntheticDrone(yaw_noise=0.0).log().yaw)])
 
 
 def test_one_late_step_tells_nothing():
     percent = np.append(np.zeros(90), np.full(10, 5.0))
     with pytest.raises(ValueError, match="or there are too few commands; add a log with steps"):
-        identify([synthetic_log(percent, rate=10, seed=2)])
+        identify_swing([SyntheticDrone(rate=10).log(percent, seed=2)])
 
 
 def test_small_yaws_in_degrees_are_refused():
-    log = synthetic_log(excitation(amplitude=5), offset=0.0)
+    log = SyntheticDrone(offset=0.0).log(excitation(amplitude=5))
     with pytest.raises(ValueError, match=r"yaw jumps by .* degrees multiply them by π/180"):
         replace(log, yaw=np.degrees(log.yaw))
-    smooth = synthetic_log(excitation(amplitude=5), offset=0.0, yaw_noise=0.002)
+    smooth = SyntheticDrone(offset=0.0, yaw_noise=0.002).log(excitation(amplitude=5))
     with pytest.raises(ValueError, match=r"k_u would be 17\d, .* degrees multiply them by π/180"):
-        identify([replace(smooth, yaw=np.degrees(smooth.yaw))])
+        identify_swing([replace(smooth, yaw=np.degrees(smooth.yaw))])
 
 
 def test_too_few_samples_are_refused():
     with pytest.raises(ValueError, match=r"short: 5 measured yaws .* are too few: a log needs 20"):
-        identify([synthetic_log(np.arange(10), rate=10, dropped=0.0, name="short")])
-    log = synthetic_log()
+        identify_swing([SyntheticDrone(rate=10, dropped=0.0).log(np.arange(10), name="short")])
+    log = SyntheticDrone().log()
     with pytest.raises(ValueError, match="0 measured positions"):
-        identify([replace(log, x=log.x + np.nan)])
+        identify_swing([replace(log, x=log.x + np.nan)])
 
 
 def test_the_same_flight_twice_is_refused():
-    log = synthetic_log()
+    log = SyntheticDrone().log()
     with pytest.raises(ValueError, match="copy is the same flight as synthetic log: give it once"):
-        identify([log, replace(log, name="copy")])
+        identify_swing([log, replace(log, name="copy")])
 
 
 def test_no_logs_and_no_confidence_are_refused():
     with pytest.raises(ValueError, match="there are no logs"):
-        identify([])
+        identify_swing([])
     for confidence in (0.0, 1.0, 95, math.nan):
         with pytest.raises(ValueError, match=r"confidence .* is outside \(0, 1\)"):
-            identify([synthetic_log()], confidence)
+            identify_swing([SyntheticDrone().log()], confidence)
 
 
 # ---- tests of residuals -------------------------------------------------------------------------
@@ -489,21 +509,23 @@ def test_whiteness_is_uniform_for_white_noise_also_with_many_parameters():
     values = []
     for _ in range(sized(150, full=400)):
         r = rng.standard_normal(420)
-        values.append(whiteness(np.split(r - basis @ (basis.T @ r), 7), basis))
+        values.append(whiteness_p_value(np.split(r - basis @ (basis.T @ r), 7), basis))
     assert stats.kstest(values, "uniform").pvalue > 0.001
 
 
 def test_correlated_noise_is_not_white():
     noise = np.asarray(lfilter([1.0], [1.0, -0.3], np.random.default_rng(0).standard_normal(600)))
-    assert whiteness([noise], np.full((600, 1), 600**-0.5)) < 1e-4
-    assert len(autoregression([noise])) >= 1
+    assert whiteness_p_value([noise], np.full((600, 1), 600**-0.5)) < 1e-4
+    assert len(fit_autoregression([noise])) >= 1
 
 
 def test_what_a_fit_already_has_is_passed_over():
-    log = synthetic_log(rate=10)
-    fit = fitted([Flight(log)], Noise(), start_of([Flight(log)]))
-    assert fit.apart([fit.slopes[0][:, :2]])[0].shape[1] == 0
-    new = fit.apart([np.column_stack([fit.slopes[0][:, 0], fit.slopes[0][:, 0] ** 2])])[0]
+    log = SyntheticDrone(rate=10).log()
+    fit = fit_flights([FlightData(log)], YawNoise(), initial_parameters([FlightData(log)]))
+    assert fit.orthogonal_to_slopes([fit.slopes[0][:, :2]])[0].shape[1] == 0
+    new = fit.orthogonal_to_slopes(
+        [np.column_stack([fit.slopes[0][:, 0], fit.slopes[0][:, 0] ** 2])]
+    )[0]
     assert new.shape[1] == 1
     np.testing.assert_allclose(fit.basis.T @ new, 0, atol=1e-8)
 
@@ -512,9 +534,9 @@ def test_what_a_fit_already_has_is_passed_over():
 
 
 def test_a_record_comes_back_as_it_was():
-    found = identify([synthetic_log(rate=10)])
+    found = identify_swing([SyntheticDrone(rate=10).log()])
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert Identified.from_record(record) == found
+    assert IdentifiedModel.from_record(record) == found
     assert record["k_u"]["low"] < record["k_u"]["value"] < record["k_u"]["high"]
 
 
@@ -535,7 +557,7 @@ def record() -> dict:
 
 
 def test_a_record_by_hand_is_read():
-    assert Identified.from_record(record()).k_u == Estimate(1.0, 0.5, 1.5)
+    assert IdentifiedModel.from_record(record()).k_u == Estimate(1.0, 0.5, 1.5)
 
 
 BAD_RECORDS = [
@@ -567,20 +589,22 @@ BAD_RECORDS = [
 @pytest.mark.parametrize(("key", "value", "message"), BAD_RECORDS)
 def test_a_strangers_record_is_checked(key: str, value: object, message: str):
     with pytest.raises(ValueError, match=message):
-        Identified.from_record(record() | {key: value})
+        IdentifiedModel.from_record(record() | {key: value})
 
 
 def test_a_record_that_lacks_something_is_refused():
     short = record()
     del short["k_p"], short["fits"]
-    with pytest.raises(ValueError, match="a fitted model lacks k_p, fits: it must be as pbc"):
-        Identified.from_record(short)
+    with pytest.raises(ValueError, match="a fitted model lacks k_p, fits: give a file of pbc"):
+        IdentifiedModel.from_record(short)
     with pytest.raises(ValueError, match="must be an object"):
-        Identified.from_record([])
+        IdentifiedModel.from_record([])
 
 
 def test_small_commands_are_taken_for_fractions_only_if_all_are_small():
-    gentle = synthetic_log(excitation("chirp", 20, 0.9), seed=1, name="gentle")
-    with pytest.raises(ValueError, match="reaches only 1: if these are fractions"):
-        identify([gentle])
-    assert identify([gentle, synthetic_log(seed=2)]).k_u.value == pytest.approx(K_U, rel=0.05)
+    gentle = SyntheticDrone().log(excitation("chirp", 20, 0.9), seed=1, name="gentle")
+    with pytest.raises(ValueError, match="reaches only 1: multiply fractions by 100"):
+        identify_swing([gentle])
+    assert identify_swing([gentle, SyntheticDrone().log(seed=2)]).k_u.value == pytest.approx(
+        K_U, rel=0.05
+    )

@@ -2,10 +2,10 @@
 
 flight-0001.csv    a row for each control step
 flight-0001.json   the summary: policy, obstacles, seed, end, outcome, deadlines, events
-flight-0001.world  of simulated flights in real time: what the world received
+flight-0001.world  of simulated flights in real time: the commands that the world received
 outcomes.csv       one row for each trial, in order
-monitor.json       the state of the monitor, as `pbc monitor --state` has it
-secret             of real flights: what their policies and environments are drawn with
+monitor.json       the state of the monitor, as of `pbc monitor --state`
+secret             of real flights: the seed of their policies and environments
 """
 
 from __future__ import annotations
@@ -16,32 +16,38 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.run import Run, read_json
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.tables.columns import read_outcomes
 from pacbayes_control.deploy.monitor import Monitor, Report
 from pacbayes_control.deploy.monitor.state import certificate_digest
-from pacbayes_control.robots.swing.flight.fields import same_obstacles
-from pacbayes_control.robots.swing.flight.log import Flight, FlightLog, sync_folder, write_summary
-from pacbayes_control.robots.swing.flight.loop import fly
+from pacbayes_control.robots.swing.flight.limits import FlightLimits
+from pacbayes_control.robots.swing.flight.log import (
+    FlightRecord,
+    FlightRecorder,
+    sync_folder,
+    write_durably,
+    write_summary,
+)
+from pacbayes_control.robots.swing.flight.loop import fly_once
+from pacbayes_control.robots.swing.flight.obstacles import same_obstacles
 from pacbayes_control.robots.swing.flight.pilot import draw_pilot
-from pacbayes_control.robots.swing.flight.settings import Settings
 from pacbayes_control.robots.swing.flight.stages import Stage, drawn_obstacles, flight_seed
-
-if TYPE_CHECKING:
-    from pacbayes_control.robots.swing.simulator import Swing
+from pacbayes_control.robots.swing.simulator import Swing
 
 HEADER = ("flight", "cost", "end", "reason")
 KILLED = "the process ended in flight"
+RESTORE = "restore it, or report these flights and begin another folder"
 
 
-class Campaign:
-    """A folder of flights of one run, all simulated or all real; open while this process has it."""
+class FlightCampaign:
+    """A folder of flights of one run, all simulated or all real, locked by this process."""
 
     def __init__(self, folder: Path, run: Run[Any], simulated: bool) -> None:
         """Open a folder, or begin one; an error if its flights are of another kind."""
@@ -61,38 +67,38 @@ class Campaign:
             raise
 
     def _open(self) -> None:
-        self.numbers = self._known()
-        self.digest = certificate_digest(self.run.certificate)
-        self.summaries = {number: self._summary(number) for number in self.numbers}
+        certificate, state = self.run.certificate, self.folder / "monitor.json"
+        self.digest = certificate_digest(certificate)
+        self.summaries = {number: self._summary(number) for number in self._numbers()}
         for number, summary in self.summaries.items():
             self._check_kind(number, summary)
         self.secret = None if self.simulated else self._secret()
-        state = self.folder / "monitor.json"
-        certificate = self.run.certificate
         self.monitor = Monitor.load(state, certificate) if state.exists() else Monitor(certificate)
-        self.lost: list[int] = []  # flights that were under way when their process ended
+        self.outcomes = self.folder / "outcomes.csv"
+        self.counted = self._counted()  # numbers of the flights that are trials
+        self.lost: list[int] = []  # flights whose process ended while they flew
         self._count_lost()
-        self._weigh()
+        self._update_monitor()
 
-    def __enter__(self) -> Campaign:
+    def __enter__(self) -> FlightCampaign:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder."""
         self._lock.release()
 
-    # ---- what is there --------------------------------------------------------------------------
+    # ---- the folder -----------------------------------------------------------------------------
 
-    def _known(self) -> list[int]:
+    def _numbers(self) -> list[int]:
         """Numbers of flights that have left a file."""
         matches = [re.fullmatch(r"flight-(\d+)\..*", path.name) for path in self.folder.iterdir()]
         return sorted({int(match[1]) for match in matches if match})
 
     def stem(self, number: int) -> Path:
-        """The files of a flight, without suffix."""
+        """The path of a flight's files, without suffix."""
         return self.folder / f"flight-{number:04d}"
 
     def _summary(self, number: int) -> dict[str, Any]:
@@ -104,60 +110,46 @@ class Campaign:
         """An error where real flights would be counted with simulated ones, or two runs mixed."""
         if summary.get("certificate", self.digest) != self.digest:
             raise ValueError(
-                f"{self.folder} holds flights of another certificate: choose another folder (--out)"
+                f"{self.folder} holds flights of another certificate: give another --out"
             )
         if summary.get("simulated", self.simulated) != self.simulated:
             kinds = ("simulated", "real") if self.simulated else ("real", "simulated")
             raise ValueError(
-                f"flight {number} in {self.folder} is {kinds[1]}, and these are {kinds[0]}: "
-                "choose another folder (--out)"
+                f"flight {number} in {self.folder} is {kinds[1]}, and these are {kinds[0]}: give "
+                "another --out"
             )
 
     @property
     def next(self) -> int:
         """The number of the next flight."""
-        return max(self.numbers, default=0) + 1
+        return max(self.summaries, default=0) + 1
 
     @property
     def trials(self) -> int:
-        """How many flights have counted."""
-        return len(self._rows())
+        """How many flights were trials."""
+        return len(self.counted)
 
-    # ---- what is drawn --------------------------------------------------------------------------
+    # ---- draws ----------------------------------------------------------------------------------
 
     def _secret(self) -> int:
-        """What real flights are drawn with: unpredictable, and kept, so that nobody draws again."""
+        """The seed of real flights: unpredictable, and kept, so that no draw can be repeated."""
         path = self.folder / "secret"
         if path.is_file():
             text = path.read_text(encoding="utf-8").strip()
             if not re.fullmatch(r"[0-9]{1,19}", text):
-                raise ValueError(
-                    f"{path} is damaged: restore it, or report these flights and begin anew"
-                )
+                raise ValueError(f"{path} is damaged: {RESTORE}")
             return int(text)
-        if self.numbers:
-            raise ValueError(
-                f"{path} is gone, and flights are drawn with it: restore it, or report these "
-                "flights and begin another folder"
-            )
-        unfinished = path.with_name(".secret.part")
-        unfinished.unlink(missing_ok=True)
-        found = secrets.randbits(63)
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
-        ) as file:
-            file.write(f"{found}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-        sync_folder(self.folder)
-        return found
+        if self.summaries:
+            raise ValueError(f"{path} is missing, and flights are drawn with it: {RESTORE}")
+        secret = secrets.randbits(63)
+        write_durably(path, f"{secret}\n", mode=0o600)
+        return secret
 
     def policy_seed(self, seed: int | None) -> int:
-        """What the policy of the next flight is drawn with.
+        """The seed of the next flight's policy.
 
-        A real flight that stays on the ground leaves the draw to the next one: the draw goes by the
-        trials so far, so that to give up before take-off is no way to another policy.
+        A real flight that stays on the ground leaves its draw to the next one: the draw depends on
+        the trials so far, so that giving up before take-off does not lead to another policy.
         """
         if self.secret is None:
             return flight_seed(seed or 0, self.next)
@@ -165,22 +157,22 @@ class Campaign:
             raise ValueError("a seed is for simulated flights: real ones are unpredictable")
         return flight_seed(self.secret, self.trials + 1)
 
-    def drawn_field(self, task: Swing) -> NDArray[np.float64]:
-        """The environment of the next real flight, to be set up; the same if asked again."""
+    def draw_environment(self, task: Swing) -> NDArray[np.float64]:
+        """The obstacles of the next real flight, to be set up; the same until it is a trial."""
         assert self.secret is not None
         return drawn_obstacles(task, self.secret, self.trials + 1)
 
-    def check_new(self, obstacles: NDArray, what: str) -> None:
-        """An error for obstacles that an earlier flight had: an environment is drawn once."""
+    def check_new(self, obstacles: NDArray, name: str) -> None:
+        """An error for obstacles of an earlier flight: an environment counts once."""
         for number, summary in self.summaries.items():
-            known = np.array(summary.get("obstacles", []), float).reshape(-1, 3)
+            known = np.array(summary.get("obstacles", []), float)
             if summary.get("cost") is not None and same_obstacles(known, obstacles):
                 raise ValueError(
-                    f"{what} has the obstacles of flight {number}: the promise is about new "
+                    f"{name} has the obstacles of flight {number}: the certificate is about new "
                     "environments, and each counts once"
                 )
 
-    # ---- flying ---------------------------------------------------------------------------------
+    # ---- flights --------------------------------------------------------------------------------
 
     def fly(
         self,
@@ -188,22 +180,27 @@ class Campaign:
         obstacles: NDArray,
         stage: Stage,
         seed: int | None,
-        settings: Settings | None = None,
+        *,
+        limits: FlightLimits | None = None,
         rehearsed: Sequence[str] = (),
         hardware: Mapping[str, Any] | None = None,
-    ) -> Flight:
-        """Fly once, with a policy drawn for it, and count the outcome.
+    ) -> FlightRecord:
+        """Fly once, with a policy drawn for this flight, and count the outcome.
 
-        seed: of simulated flights; None for real ones, which have the folder's secret. hardware:
-        what to remember of drone and tracker.
-
-        A flight with rehearsed faults is logged and not counted: that was decided before it began,
-        so nothing is chosen by its outcome.
+        Args:
+            task: the Swing that the run was learnt on
+            obstacles: (n, 3) as x, y, radius in m
+            stage: tracker, drone and clock
+            seed: of simulated flights; None for real ones, which use the folder's secret
+            limits: by default with the task's steps and period
+            rehearsed: faults of a rehearsal, which is logged and not counted; that is decided
+                before the flight, so that its outcome cannot influence it
+            hardware: drone and tracker, for the summary
         """
         number = self.next
-        own = self.policy_seed(seed)
-        pilot = draw_pilot(self.run, task, own)
-        settings = settings or Settings(task.steps, task.time_step)
+        policy_seed = self.policy_seed(seed)
+        pilot = draw_pilot(self.run, task, policy_seed)
+        limits = limits or FlightLimits(task.steps, task.time_step)
         about = {
             "flight": number,
             "certificate": self.digest,
@@ -212,37 +209,35 @@ class Campaign:
             "seed": seed,
             "obstacles": np.asarray(obstacles, float).tolist(),
             "obstacles_drawn": self.secret is None
-            or same_obstacles(obstacles, self.drawn_field(task)),
+            or same_obstacles(obstacles, self.draw_environment(task)),
             "hardware": dict(hardware or {}),
-            "settings": settings.to_dict(),
+            "settings": limits.to_dict(),
         }
         drawn = {
-            "policy_seed": own,
+            "policy_seed": policy_seed,
             "policy": pilot.index,
             "policy_name": pilot.name,
             "policy_parameters": pilot.policy.tolist(),
         }
-        log = FlightLog(self.stem(number), about, drawn)
-        self.numbers.append(number)
+        recorder = FlightRecorder(self.stem(number), about, drawn)
+        self.summaries[number] = {}
         try:
-            tracker, drone, clock, _ = stage
-            flight = fly(pilot, obstacles, tracker, drone, clock, settings, log)
+            flight = fly_once(pilot, obstacles, stage, limits, recorder)
         finally:
-            log.close()
-        self.summaries[number] = {**log.about, "cost": flight.cost}
+            recorder.close()
+        self.summaries[number] = {**recorder.about, "cost": flight.cost}
         if flight.cost is not None and not rehearsed:
-            self._add(number, flight.cost, flight.end, flight.reason)
-            self._weigh()
+            self._count(number, flight.cost, flight.end, flight.reason)
+            self._update_monitor()
         return flight
 
     def _count_lost(self) -> None:
-        """Count flights whose process was killed in the air: an outcome that is left out is chosen.
+        """Count flights whose process was killed, in flight or before it wrote the outcome.
 
-        And those whose outcome was not written down any more.
+        To leave out an outcome would be to select the outcomes.
         """
-        counted = {int(row["flight"]) for row in self._rows()}
         for number, summary in self.summaries.items():
-            if number in counted:
+            if number in self.counted:
                 continue
             if summary.get("state") == "in flight":
                 summary |= {"state": "ended", "end": "killed", "reason": KILLED, "cost": 1}
@@ -252,20 +247,18 @@ class Campaign:
             if summary.get("rehearsed"):
                 continue
             if summary.get("state") == "ended" and summary.get("cost") is not None:
-                self._add(number, summary["cost"], summary["end"], summary["reason"])
+                self._count(number, summary["cost"], summary["end"], summary["reason"])
 
-    def _rows(self) -> list[dict[str, str]]:
-        path = self.folder / "outcomes.csv"
-        if not path.is_file():
+    def _counted(self) -> list[int]:
+        if not self.outcomes.is_file():
             return []
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+        with self.outcomes.open(encoding="utf-8", newline="") as file:
+            return [int(row["flight"]) for row in csv.DictReader(file)]
 
-    def _add(self, number: int, cost: int, end: str, reason: str) -> None:
-        """Add an outcome to the table, and have it on the disk before anything else happens."""
-        path = self.folder / "outcomes.csv"
-        new = not path.exists()
-        with path.open("a", encoding="utf-8", newline="") as file:
+    def _count(self, number: int, cost: int, end: str, reason: str) -> None:
+        """Add an outcome to the table, and sync it to the disk."""
+        new = not self.outcomes.exists()
+        with self.outcomes.open("a", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             if new:
                 writer.writerow(HEADER)
@@ -273,14 +266,14 @@ class Campaign:
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self.folder)
+        self.counted.append(number)
 
-    def _weigh(self) -> None:
-        """Have the monitor take in what is new in the table."""
-        path = self.folder / "outcomes.csv"
-        if not self._rows():
+    def _update_monitor(self) -> None:
+        """Have the monitor observe the new outcomes of the table."""
+        if not self.counted:
             return
-        before = self.monitor.trials
-        self.monitor.observe_file(path.name, read_outcomes(path, "cost"), "grown")
+        before, costs = self.monitor.trials, read_outcomes(self.outcomes, "cost")
+        self.monitor.observe_file(self.outcomes.name, costs, "grown")
         if self.monitor.trials > before:
             self.monitor.save(self.folder / "monitor.json")
 

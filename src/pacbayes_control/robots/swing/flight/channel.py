@@ -14,28 +14,28 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-LARGEST = 1 << 16  # bytes of a message
-REAP = 1.0  # s that a process that was killed may take to be gone
+LARGEST_MESSAGE = 1 << 16  # bytes
+KILL_TIMEOUT = 1.0  # s to wait for a process that was killed
 
 
-class ChannelClosed(Exception):  # noqa: N818 - a state of the other end, for all that we know
-    """The process at the other end is gone, or speaks in riddles."""
+class ChannelClosed(Exception):  # noqa: N818 - a state of the other end, not an error of this one
+    """The process at the other end has ended, or sends messages that are not JSON objects."""
 
 
 class ChannelFull(ChannelClosed):
-    """The process at the other end has not read for long: it hangs, for all that we know."""
+    """The process at the other end has not read for long: it probably hangs."""
 
 
 class Channel:
-    """One end of a pipe that carries records both ways, and that closes when a process dies."""
+    """One end of a pipe that carries records both ways, and closes when a process dies."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._poll = select.poll()  # `select` knows no descriptors from 1024 on
+        self._poll = select.poll()  # `select` fails for descriptors from 1024 on
         self._poll.register(connection, select.POLLOUT)
 
     def send(self, record: Mapping[str, Any]) -> None:
-        """Send a record; never waits for anybody to read it."""
+        """Send a record; never waits for the reader."""
         try:
             if not self._poll.poll(0):
                 raise ChannelFull
@@ -44,11 +44,11 @@ class Channel:
             raise ChannelClosed from None
 
     def receive(self, timeout: float | None = 0.0) -> dict[str, Any] | None:
-        """The next record, or None if none came in time; None as a time is for ever."""
+        """The next record, or None after the timeout; a timeout of None is infinite."""
         try:
             if not self.connection.poll(timeout):
                 return None
-            record = json.loads(self.connection.recv_bytes(LARGEST))
+            record = json.loads(self.connection.recv_bytes(LARGEST_MESSAGE))
         except (OSError, EOFError, ValueError, RecursionError):
             raise ChannelClosed from None
         if not isinstance(record, dict):
@@ -56,21 +56,22 @@ class Channel:
         return record
 
     def close(self) -> None:
-        """Close this end, so that the other finds out."""
+        """Close this end, which the other end notices."""
         self.connection.close()
 
 
-def first_of(channels: list[Channel], timeout: float) -> list[Channel]:
-    """The channels that have something to read, after waiting for it."""
+def wait_for_messages(channels: list[Channel], timeout: float) -> list[Channel]:
+    """The channels that have a message, after waiting for one."""
     ready = wait([channel.connection for channel in channels], max(timeout, 0.0))
     return [channel for channel in channels if channel.connection in ready]
 
 
-def start(module: str, spec: Mapping[str, Any]) -> tuple[subprocess.Popen[bytes], Channel]:
+def start_process(module: str, spec: Mapping[str, Any]) -> tuple[subprocess.Popen[bytes], Channel]:
     """Start a module of this package as a process, and a channel to it.
 
-    It has a session of its own: neither Ctrl-C nor a closed terminal reaches it. It has no standard
-    output: a driver's chatter goes nowhere. -P: a file json.py in the folder of a user is not ours.
+    It has its own session: neither Ctrl-C nor a closed terminal reaches it. Its output is
+    discarded, which a driver may print to. -P: it never imports from the current folder, where a
+    user may have a file json.py.
     """
     ours, theirs = Pipe()
     try:
@@ -93,11 +94,11 @@ def start(module: str, spec: Mapping[str, Any]) -> tuple[subprocess.Popen[bytes]
     return process, Channel(ours)
 
 
-def started() -> tuple[Channel, dict[str, Any]]:
-    """The other side of `start`: the channel and the record, in the new process.
+def connect_to_parent() -> tuple[Channel, dict[str, Any]]:
+    """In a process of `start_process`: the channel and the record.
 
     Signals that end a process do not end this one: it ends when its channel closes and the drone
-    is on the ground. (SIGKILL does, and whoever is at the other end sees the channel close.)
+    is on the ground. (SIGKILL does end it, and then the other end sees the channel close.)
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -106,13 +107,13 @@ def started() -> tuple[Channel, dict[str, Any]]:
     return Channel(Connection(descriptor)), json.loads(sys.argv[2])
 
 
-def kill_all(pid: int) -> None:
-    """End a process that leads a session, with all in it, such as the helper that has the radio."""
+def kill_session(pid: int) -> None:
+    """Kill a process that leads a session, and all in it, such as bluepy's helper process."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that was killed; not for long, for one in the kernel does not die."""
+    """Wait for a process that was killed; not for long, since one in a system call may not end."""
     with suppress(subprocess.TimeoutExpired):
-        process.wait(REAP)
+        process.wait(KILL_TIMEOUT)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
-
-from pacbayes_control.robots.swing.flight.priority import hurried
 
 
 class Clock(Protocol):
-    """A time that only goes forward, in s from an arbitrary zero."""
+    """A time that never goes back, in s from an arbitrary zero."""
+
+    real: bool  # whether other processes share this time
 
     def now(self) -> float:
         """The time."""
@@ -21,13 +20,11 @@ class Clock(Protocol):
         """Let time pass."""
         ...
 
-    def hurried(self) -> AbstractContextManager[str]:
-        """A while in which this process goes before others, if time is real; how, in a word."""
-        ...
-
 
 class RealClock:
     """The system's monotonic clock, which every process on the machine shares."""
+
+    real = True
 
     def now(self) -> float:
         """The time."""
@@ -37,13 +34,9 @@ class RealClock:
         """Let time pass."""
         time.sleep(max(seconds, 0.0))
 
-    def hurried(self) -> AbstractContextManager[str]:
-        """Ask the system for priority."""
-        return hurried()
-
 
 class VirtualClock:
-    """A time that passes when it is told to.
+    """A time that passes only in `sleep`.
 
     >>> clock = VirtualClock()
     >>> clock.sleep(600)
@@ -51,24 +44,22 @@ class VirtualClock:
     600.0
     """
 
+    real = False
+
     def __init__(self) -> None:
         self._now = 0.0
-        self._watchers: list[Callable[[float], None]] = []
+        self._followers: list[Callable[[float], None]] = []
 
     def now(self) -> float:
         """The time."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and everybody who follows the clock go along."""
+        """Let time pass, and call all functions that follow the clock."""
         self._now += max(seconds, 0.0)
-        for watcher in self._watchers:
-            watcher(self._now)
+        for follower in self._followers:
+            follower(self._now)
 
-    def follow(self, watcher: Callable[[float], None]) -> None:
-        """Have a function called with the new time whenever some has passed."""
-        self._watchers.append(watcher)
-
-    def hurried(self) -> AbstractContextManager[str]:
-        """There is no hurry."""
-        return nullcontext("normal")
+    def follow(self, follower: Callable[[float], None]) -> None:
+        """Call a function with the new time whenever time has passed."""
+        self._followers.append(follower)

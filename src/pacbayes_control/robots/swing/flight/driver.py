@@ -1,4 +1,4 @@
-"""The process that alone talks to the drone. It may hang or die: the keeper then replaces it.
+"""The only process that talks to the drone. It may hang or die: the keeper then replaces it.
 
 If instead the keeper dies, the driver lands the drone before it ends.
 """
@@ -9,58 +9,58 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pacbayes_control.robots.swing.flight.channel import Channel, ChannelClosed, started
+from pacbayes_control.robots.swing.flight.channel import Channel, ChannelClosed, connect_to_parent
 from pacbayes_control.robots.swing.flight.drones import (
-    PATIENCE,
-    PAUSE,
+    LANDING_TIMEOUT,
+    RETRY_PAUSE,
     Drone,
     DroneError,
-    in_words,
+    describe_error,
     open_drone,
 )
-from pacbayes_control.robots.swing.flight.priority import hurry
+from pacbayes_control.robots.swing.flight.priority import raise_priority
 
 
 class Driver:
-    """Does what the keeper asks, one thing after another."""
+    """Carries out the keeper's requests, one after another."""
 
-    def __init__(self, above: Channel, make: Callable[[], Drone], flying: bool = False) -> None:
-        """Serve a keeper; `flying`: the drone is in the air already."""
-        self.above, self.make, self.flying = above, make, flying
+    def __init__(self, keeper: Channel, make: Callable[[], Drone], flying: bool = False) -> None:
+        """Serve a keeper; `flying`: whether the drone is in the air already."""
+        self.keeper, self.make, self.flying = keeper, make, flying
         self.drone: Drone | None = None
 
     def run(self) -> None:
-        """Serve until the keeper is gone."""
+        """Serve until the keeper has ended."""
         while True:
             try:
-                request = self.above.receive(None)
+                request = self.keeper.receive(None)
                 if request is not None:
-                    self.above.send(self.reply_to(request))
+                    self.keeper.send(self.reply_to(request))
             except ChannelClosed:
                 break
         if self.flying:
-            self.bring_down()
-        self.let_go()
+            self.land_until_acknowledged()
+        self.disconnect()
 
     def reply_to(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What came of a request; it tells when, as the call returned."""
+        """The result of a request, with the time at which the call returned."""
         reply: dict[str, Any] = {"number": request["number"], "do": request["do"], "ok": True}
         try:
             self.perform(request["do"], request.get("value"))
             if self.drone is not None and request["do"] in ("battery", "hold", "steer"):
                 reply["battery"] = self.drone.battery()
         except BaseException as error:
-            reply |= {"ok": False, "error": in_words(error)}
+            reply |= {"ok": False, "error": describe_error(error)}
         reply["time"] = time.monotonic()
         return reply
 
     def perform(self, what: str, value: Any) -> None:
-        """Do one thing, or raise."""
+        """Carry out one request, or raise."""
         if what == "disconnect":
-            self.let_go()
+            self.disconnect()
             return
         if what == "connect":
-            self.let_go()
+            self.disconnect()
             self.drone = self.make()
             self.drone.connect()
             return
@@ -80,21 +80,21 @@ class Driver:
         elif what != "battery":
             raise DroneError(f"a drone cannot {what}")
 
-    def bring_down(self) -> None:
-        """Land, again and again, connecting anew in between."""
-        until = time.monotonic() + PATIENCE
+    def land_until_acknowledged(self) -> None:
+        """Repeat the landing command, and connect again after each failure."""
+        until = time.monotonic() + LANDING_TIMEOUT
         while self.flying and time.monotonic() < until:
             try:
                 self.perform("land", None)
             except BaseException:
-                time.sleep(PAUSE)
+                time.sleep(RETRY_PAUSE)
                 try:
                     self.perform("connect", None)
                 except BaseException:
-                    time.sleep(PAUSE)
+                    time.sleep(RETRY_PAUSE)
 
-    def let_go(self) -> None:
-        """Disconnect, whatever comes of it."""
+    def disconnect(self) -> None:
+        """Disconnect, and ignore any error."""
         drone, self.drone = self.drone, None
         if drone is not None:
             try:
@@ -105,9 +105,9 @@ class Driver:
 
 def main() -> None:
     """Run the process."""
-    above, spec = started()
-    hurry()
-    Driver(above, lambda: open_drone(spec["drone"]), spec["flying"]).run()
+    keeper, spec = connect_to_parent()
+    raise_priority()
+    Driver(keeper, lambda: open_drone(spec["drone"]), spec["flying"]).run()
 
 
 if __name__ == "__main__":

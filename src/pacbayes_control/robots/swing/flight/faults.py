@@ -1,4 +1,4 @@
-"""Failures to rehearse: what can go wrong in a flight, by name."""
+"""Faults that can be rehearsed in a simulated flight, by name."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import NamedTuple
 from pacbayes_control.robots.swing.flight.clock import Clock
 from pacbayes_control.robots.swing.flight.drones import Drone
 
-# Those that the simulated world brings about.
-WORLDLY = {
-    "tracker-silent": "no frames come any more",
+# Faults of the simulated world.
+WORLD_FAULTS = {
+    "tracker-silent": "no more frames come",
     "tracker-jumps": "all frames are shifted by 1.5 m",
     "tracker-frozen": "the same pose comes again and again",
-    "tracker-garbage": "what comes is no frame",
+    "tracker-garbage": "datagrams come that are not frames",
     "drone-raises": "every call of the driver raises",
     "drone-hangs": "no call of the driver returns",
-    "drone-disconnects": "the drone is not reached until somebody connects anew",
-    "wind": "a storm from the left, 4 m/s",
+    "drone-disconnects": "the drone is out of reach until the next connection",
+    "wind": "a wind of 4 m/s from the left",
     "battery-low": "the battery falls to 5 %",
 }
-# Those that happen to the loop itself.
-OWN = {
+# Faults of the loop and of its keeper.
+LOOP_FAULTS = {
     "loop-late": "the loop stands still for 0.35 s",
-    "loop-raises": "an error in the middle of the loop",
+    "loop-raises": "an error within the loop",
     "terminated": "the loop's process gets SIGTERM",
     "killed": "the loop's process gets SIGKILL",
     "keeper-killed": "the keeper's process gets SIGKILL",
 }
-WITH_PROCESSES = ("killed", "keeper-killed")
+PROCESS_FAULTS = ("killed", "keeper-killed")
 LATE = 0.35  # s
 
 
 class Fault(NamedTuple):
-    """A failure, and how many seconds after the take-off command it comes."""
+    """A fault, and how many seconds after the take-off command it begins."""
 
     name: str
     seconds: float
@@ -49,22 +49,20 @@ class Fault(NamedTuple):
         Fault(name='tracker-silent', seconds=2.5)
         """
         name, _, when = text.partition("@")
-        if name not in WORLDLY and name not in OWN:
-            known = ", ".join((*WORLDLY, *OWN))
+        if name not in WORLD_FAULTS | LOOP_FAULTS:
+            known = ", ".join(WORLD_FAULTS | LOOP_FAULTS)
             raise ValueError(f"fault {name!r} is unknown: choose from {known}")
         try:
             seconds = float(when)
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds < math.inf:
-            raise ValueError(
-                f"fault {text!r} does not say when: give seconds from take-off, as {name}@2.5"
-            )
+            raise ValueError(f"fault {text!r} needs a time: give seconds, as {name}@2.5")
         return cls(name, seconds)
 
 
-class Rehearsal:
-    """A drone whose loop is struck by faults of its own, at calls to the drone."""
+class RehearsedDrone:
+    """A drone at whose calls faults of the loop happen."""
 
     def __init__(
         self,
@@ -74,46 +72,27 @@ class Rehearsal:
         kill_keeper: Callable[[], None] | None = None,
     ) -> None:
         self.drone, self.clock, self.kill_keeper = drone, clock, kill_keeper
-        self.waiting = [fault for fault in faults if fault.name in OWN]
+        self.waiting = [fault for fault in faults if fault.name in LOOP_FAULTS]
         self.began: float | None = None
+        self.connect, self.battery, self.sent = drone.connect, drone.battery, drone.sent
+        self.land, self.disconnect = drone.land, drone.disconnect
 
     def take_off(self) -> None:
-        """Take off; the faults' time begins."""
+        """Take off; the time of the faults begins."""
         self.began = self.clock.now()
         self.drone.take_off()
 
     def hold(self) -> None:
-        """Hold, or suffer."""
-        self._strike()
+        """Hold, after the faults that are due."""
+        self._cause_faults()
         self.drone.hold()
 
     def steer(self, yaw_percent: float) -> None:
-        """Steer, or suffer."""
-        self._strike()
+        """Steer, after the faults that are due."""
+        self._cause_faults()
         self.drone.steer(yaw_percent)
 
-    def connect(self) -> None:
-        """Connect."""
-        self.drone.connect()
-
-    def battery(self) -> float:
-        """Percent."""
-        return self.drone.battery()
-
-    def sent(self) -> list[tuple[int, float]]:
-        """Commands that went out."""
-        return self.drone.sent()
-
-    def land(self) -> bool:
-        """Land."""
-        return self.drone.land()
-
-    def disconnect(self) -> None:
-        """Disconnect."""
-        self.drone.disconnect()
-
-    def _strike(self) -> None:
-        """Bring about what is due."""
+    def _cause_faults(self) -> None:
         since = self.clock.now() - (self.began or 0.0)
         due = [fault for fault in self.waiting if since >= fault.seconds]
         self.waiting = [fault for fault in self.waiting if fault not in due]

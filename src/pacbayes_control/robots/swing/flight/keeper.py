@@ -1,9 +1,9 @@
-"""A dead man's switch: the process that lands the drone when nobody else does.
+"""A dead man's switch: the process that lands the drone when no other process does.
 
-It stands between the loop and the driver, and waits for neither. The drone is landed if the loop
-asks for it, is silent for half a second, or is gone; if a call of the driver fails or does not
-return; if the driver is gone. A driver that hangs is killed, which frees the radio, and another one
-connects. The landing command is repeated until it was acknowledged, for a minute at most.
+It stands between the loop and the driver, and waits for neither. It lands the drone if the loop
+asks for it, is silent for half a second or has ended, and if a call of the driver fails or does not
+return. A driver that hangs is killed, which frees the radio, and another one connects. The landing
+command is repeated until it is acknowledged, for a minute at most.
 """
 
 from __future__ import annotations
@@ -19,142 +19,132 @@ from pacbayes_control.robots.swing.flight.channel import (
     Channel,
     ChannelClosed,
     ChannelFull,
-    first_of,
-    kill_all,
+    connect_to_parent,
+    kill_session,
     reap,
-    start,
-    started,
+    start_process,
+    wait_for_messages,
 )
-from pacbayes_control.robots.swing.flight.drones import PATIENCE, PAUSE
-from pacbayes_control.robots.swing.flight.priority import hurry
+from pacbayes_control.robots.swing.flight.drones import CALL_LIMITS, LANDING_TIMEOUT, RETRY_PAUSE
+from pacbayes_control.robots.swing.flight.priority import raise_priority
 
-# s that a call of the driver may take. PyParrot waits half a second for each acknowledgement, and
-# tries thrice; a Swing may be told twice to land. The first call of a driver is to connect, and has
-# the time that its process takes to start.
-LIMITS = {
-    "connect": 20.0,
-    "battery": 5.0,
-    "take_off": 4.0,
-    "hold": 1.0,
-    "steer": 0.5,
-    "land": 4.0,
-    "disconnect": 5.0,
-}
 HEARTBEAT = 0.3  # s between signs of life to the loop
-STALE = 3.0  # s that a driver left behind by another keeper has to end by itself
+STALE_LIMIT = 3.0  # s that the driver of an earlier keeper has to end by itself
 
 
 class Keeper:
-    """State of the process: what was asked, what is under way, and whether the drone flies."""
+    """State of the process: the loop's requests, the driver's call, whether the drone flies."""
 
     def __init__(
         self,
-        above: Channel,
+        loop: Channel,
         drone: dict[str, Any],
         silence: float = 0.5,
         flying: bool = False,
         stale: int | None = None,
     ) -> None:
-        """Keep a drone; `flying`: it is in the air already, left there by another keeper."""
-        self.above, self.spec, self.silence, self.flying = above, drone, silence, flying
-        self.fallen = "another keeper ended in flight" if flying else None
-        self.stale, self.began = stale, time.monotonic()
+        """Keep a drone, as `open_drone` takes it; land it if the loop is silent for `silence` s.
+
+        flying: in the air already, left there by an earlier keeper, whose driver is process `stale`
+        """
+        self.loop, self.spec, self.silence, self.flying = loop, drone, silence, flying
+        self.fault = "another keeper ended in flight" if flying else None
         self.process: subprocess.Popen[bytes] | None = None
         self.driver: Channel | None = None
-        self.asked: deque[dict[str, Any]] = deque()  # not handed to the driver yet
-        self.pending: dict[str, Any] | None = None  # handed to it, and not answered
-        self.due = 0.0  # when it should be
-        self.heard = self.told = time.monotonic()
-        self.orphaned = False
+        self.queue: deque[dict[str, Any]] = deque()  # requests not yet sent to the driver
+        self.pending: dict[str, Any] | None = None  # the request that it has not answered yet
+        self.pending_until = 0.0  # when the answer is due
+        self.started_at = self.last_heard = self.last_told = time.monotonic()
+        self.stale, self.loop_gone = stale, False
 
     def run(self) -> None:
-        """Keep the drone until the loop is gone and the drone on the ground."""
+        """Keep the drone until the loop has ended and the drone is on the ground."""
         if self.flying:
-            self.bring_down()
-        while not self.orphaned:
-            self.listen()
-            self.hand_over()
+            self.land_until_acknowledged()
+        while not self.loop_gone:
+            self.receive()
+            self.send_next_request()
             now = time.monotonic()
-            if self.pending and now > self.due:
+            if self.pending and now > self.pending_until:
                 what = self.pending["do"]
-                self.driver_failed(f"no answer to {what} for {LIMITS[what]:g} s")
-            if self.flying and not self.fallen and now - self.heard > self.silence:
-                self.fall(f"nothing was heard from the loop for {self.silence:g} s")
+                self.on_driver_failure(f"no answer to {what} for {CALL_LIMITS[what]:g} s")
+            if self.flying and not self.fault and now - self.last_heard > self.silence:
+                self.land_on_fault(f"no message from the loop for {self.silence:g} s")
         if self.flying:
-            self.bring_down()
-        self.let_go()
+            self.land_until_acknowledged()
+        self.disconnect()
 
-    # ---- the loop -------------------------------------------------------------------------------
-
-    def listen(self) -> None:
-        """Take in what the loop and the driver say, or wait a little."""
-        channels = [self.above, *([self.driver] if self.driver else [])]
-        for channel in first_of(channels, 0.02 if self.flying or self.pending else 0.2):
-            if channel is self.above:
-                self.hear_loop()
+    def receive(self) -> None:
+        """Receive messages of the loop and the driver, or wait a little."""
+        channels = [self.loop, *([self.driver] if self.driver else [])]
+        for channel in wait_for_messages(channels, 0.02 if self.flying or self.pending else 0.2):
+            if channel is self.loop:
+                self.receive_from_loop()
             elif channel is self.driver:
-                self.hear_driver()
+                self.receive_from_driver()
 
-    def hear_loop(self) -> None:
-        """Take in a request; to land is done at once, everything else by and by."""
+    def receive_from_loop(self) -> None:
+        """Receive a request; land at once, and queue everything else."""
         try:
-            request = self.above.receive()
+            request = self.loop.receive()
         except ChannelClosed:
-            self.orphaned = True
+            self.loop_gone = True
             return
         if request is None:
             return
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         what = request["do"]
         if what == "land":
-            self.asked.clear()
-            self.tell(self.answer(request, self.bring_down(), "the landing was not acknowledged"))
-        elif self.fallen and what in ("take_off", "hold", "steer"):
-            self.tell(self.answer(request, False, f"the keeper has landed: {self.fallen}"))
-        elif what == "hold" and (self.pending or self.asked):
-            self.tell(self.answer(request, True))  # heard; the driver is busy
+            self.queue.clear()
+            landed = self.land_until_acknowledged()
+            self.tell_loop(self.reply_to(request, landed, "the landing was not acknowledged"))
+        elif self.fault and what in ("take_off", "hold", "steer"):
+            self.tell_loop(self.reply_to(request, False, f"the keeper has landed: {self.fault}"))
+        elif what == "hold" and (self.pending or self.queue):
+            self.tell_loop(self.reply_to(request, True))
         else:
-            if what == "steer" and self.asked and self.asked[-1]["do"] == "steer":
-                self.tell(self.answer(self.asked.pop(), True) | {"skipped": True})
-            self.asked.append(request)
+            if what == "steer" and self.queue and self.queue[-1]["do"] == "steer":
+                self.tell_loop(self.reply_to(self.queue.pop(), True) | {"skipped": True})
+            self.queue.append(request)
 
-    def tell(self, record: dict[str, Any]) -> None:
-        """Tell the loop, if it is there."""
-        self.told = time.monotonic()
+    def tell_loop(self, record: dict[str, Any]) -> None:
+        """Send a message to the loop, if it still runs."""
+        self.last_told = time.monotonic()
         try:
-            self.above.send(record)
-        except ChannelFull:  # it does not listen; the drone comes first
+            self.loop.send(record)
+        except ChannelFull:  # it does not read; the drone is more important
             return
         except ChannelClosed:
-            self.orphaned = True
+            self.loop_gone = True
 
-    def beat(self) -> None:
-        """Show the loop now and then that somebody is landing its drone."""
-        if time.monotonic() - self.told > HEARTBEAT:
-            self.tell({"alive": True})
+    def send_heartbeat(self) -> None:
+        """Show the loop now and then that the keeper is landing its drone."""
+        if time.monotonic() - self.last_told > HEARTBEAT:
+            self.tell_loop({"alive": True})
 
-    def answer(self, request: dict[str, Any], ok: bool, error: str = "") -> dict[str, Any]:
-        """A reply in the name of the driver."""
-        said = {} if ok else {"error": error}
-        return {"number": request["number"], "do": request["do"], "ok": ok, **said}
+    def reply_to(self, request: dict[str, Any], ok: bool, error: str = "") -> dict[str, Any]:
+        """A reply in place of the driver's."""
+        reply = {"number": request["number"], "do": request["do"], "ok": ok}
+        return reply if ok else reply | {"error": error}
 
     # ---- the driver -----------------------------------------------------------------------------
 
-    def hand_over(self) -> None:
-        """Give the driver what was asked first, if it has nothing to do."""
-        if self.pending or not self.asked:
+    def send_next_request(self) -> None:
+        """Send the driver the next request, if it is idle."""
+        if self.pending or not self.queue:
             return
-        request = self.asked.popleft()
+        request = self.queue.popleft()
         if self.driver is None:
             self.start_driver()
         if request["do"] == "take_off":
             self.flying = True
-        if not self.ask(request):
-            self.driver_failed("the driver ended")
+        if not self.send_to_driver(request):
+            self.on_driver_failure("the driver ended")
 
-    def ask(self, request: dict[str, Any]) -> bool:
-        """Send a request to the driver; whether that was possible."""
-        self.pending, self.due = request, time.monotonic() + LIMITS.get(request["do"], 1.0)
+    def send_to_driver(self, request: dict[str, Any]) -> bool:
+        """Send a request to the driver; False if that was not possible."""
+        limit = CALL_LIMITS.get(request["do"], 1.0)
+        self.pending, self.pending_until = request, time.monotonic() + limit
         if self.driver is None:
             return False
         try:
@@ -163,104 +153,105 @@ class Keeper:
             return False
         return True
 
-    def hear_driver(self) -> None:
-        """Pass on an answer of the driver; a failure in flight is an end to it."""
+    def receive_from_driver(self) -> None:
+        """Pass on an answer of the driver; land if it failed in flight."""
         assert self.driver is not None
         try:
             reply = self.driver.receive()
         except ChannelClosed:
-            self.driver_failed("the driver ended")
+            self.on_driver_failure("the driver ended")
             return
         if reply is None:
             return
         self.pending = None
-        self.tell(reply)
+        self.tell_loop(reply)
         if not reply["ok"] and self.flying:
-            self.fall(f"{reply['do']} failed: {reply['error']}")
+            self.land_on_fault(f"{reply['do']} failed: {reply['error']}")
 
-    def driver_failed(self, reason: str) -> None:
-        """Give up a driver that hangs or is gone; what is in the air is landed by another."""
+    def on_driver_failure(self, reason: str) -> None:
+        """Kill a driver that hangs or has ended; another one lands a drone that is in the air."""
         request, self.pending = self.pending, None
         self.kill_driver()
         if request:
-            self.tell(self.answer(request, False, reason))
+            self.tell_loop(self.reply_to(request, False, reason))
         if self.flying:
-            self.fall(reason)
+            self.land_on_fault(reason)
 
     def start_driver(self) -> None:
-        """Start a driver; if it should outlive us, it must know whether the drone flies."""
-        self.process, self.driver = start("driver", {"drone": self.spec, "flying": self.flying})
-        self.tell({"driver": self.process.pid})
+        """Start a driver; it must know whether the drone flies, in case it outlives the keeper."""
+        spec = {"drone": self.spec, "flying": self.flying}
+        self.process, self.driver = start_process("driver", spec)
+        self.tell_loop({"driver": self.process.pid})
 
     def kill_driver(self) -> None:
-        """End the driver's process and what it has started: a call that hangs ends no other way."""
+        """End the driver and its child processes: a call that hangs ends in no other way."""
         process, driver, self.process, self.driver = self.process, self.driver, None, None
         if driver is not None and process is not None:
-            kill_all(process.pid)
+            kill_session(process.pid)
             reap(process)
             driver.close()
 
-    # ---- the ground -----------------------------------------------------------------------------
+    # ---- landing --------------------------------------------------------------------------------
 
-    def fall(self, reason: str) -> None:
-        """Land without being asked, and say why."""
-        self.fallen = reason
-        self.asked.clear()
-        self.tell({"fallen": reason, "landed": self.bring_down()})
+    def land_on_fault(self, reason: str) -> None:
+        """Land without a request of the loop, and tell it why."""
+        self.fault = reason
+        self.queue.clear()
+        self.tell_loop({"fault": reason, "landed": self.land_until_acknowledged()})
 
-    def bring_down(self) -> bool:
-        """Land, again and again, with a new driver after each failure; whether it was heard.
+    def land_until_acknowledged(self) -> bool:
+        """Repeat the landing command, with a new driver after each failure; False if in vain.
 
-        A landing command to a drone on the ground does no harm, so nothing is asked beforehand.
+        A landing command does no harm to a drone on the ground, so no state is asked for first.
         """
-        if self.pending and self.driver and not self.settle():
+        if self.pending and self.driver and not self.finish_pending_call():
             self.kill_driver()
         self.pending = None
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LANDING_TIMEOUT
         while time.monotonic() < until:
-            self.beat()
-            with suppress(Exception):  # whatever it was, the next attempt is the answer to it
-                if self.attempt():
+            self.send_heartbeat()
+            with suppress(Exception):  # try again after any error
+                if self.try_landing():
                     self.flying = False
-                    self.tell({"landed": True})
+                    self.tell_loop({"landed": True})
                     return True
-            time.sleep(PAUSE)
+            time.sleep(RETRY_PAUSE)
         return False
 
-    def attempt(self) -> bool:
-        """Connect, if need be, and send one landing command; whether it was acknowledged."""
+    def try_landing(self) -> bool:
+        """Connect, if needed, and send one landing command; whether it was acknowledged."""
         if self.driver is None:
             self.start_driver()
-            if not self.wait_for({"number": -1, "do": "connect"}):
+            if not self.call_driver({"number": -1, "do": "connect"}):
                 self.kill_driver()
                 return False
-        if self.wait_for({"number": -1, "do": "land"}):
+        if self.call_driver({"number": -1, "do": "land"}):
             return True
         self.kill_driver()
         return False
 
-    def settle(self) -> bool:
-        """Let a call that is under way end; whether it did, in its time."""
-        reply = self.reply_of_driver()
+    def finish_pending_call(self) -> bool:
+        """Wait for the end of the pending call; False if it does not end within its limit."""
+        reply = self.wait_for_reply()
         if reply is None:
             return False
-        self.tell(reply)
+        self.tell_loop(reply)
         return True
 
-    def wait_for(self, request: dict[str, Any]) -> bool:
-        """Ask the driver and wait; whether it did so. One that hangs or ended is killed."""
-        reply = self.reply_of_driver() if self.ask(request) else None
+    def call_driver(self, request: dict[str, Any]) -> bool:
+        """Whether a request to the driver succeeds; a driver that does not answer is killed."""
+        reply = self.wait_for_reply() if self.send_to_driver(request) else None
         self.pending = None
         if reply is None:
             self.kill_driver()
             return False
         return bool(reply["ok"])
 
-    def reply_of_driver(self) -> dict[str, Any] | None:
-        """The answer to what is under way; None if none came in its time."""
-        while self.driver is not None and (left := self.due - time.monotonic()) > 0:
-            self.beat()
-            self.end_stale()  # it may be what keeps the radio from us
+    def wait_for_reply(self) -> dict[str, Any] | None:
+        """The answer to the pending call; None if it does not come within its limit."""
+        while self.driver is not None and (left := self.pending_until - time.monotonic()) > 0:
+            self.send_heartbeat()
+            self.kill_stale_driver()  # it may hold the radio
             try:
                 reply = self.driver.receive(min(left, HEARTBEAT))
             except ChannelClosed:
@@ -269,41 +260,40 @@ class Keeper:
                 return reply
         return None
 
-    def end_stale(self) -> None:
-        """End the driver of a keeper that was killed, if it is still there: it has the radio."""
-        if self.stale is not None and time.monotonic() > self.began + STALE:
+    def kill_stale_driver(self) -> None:
+        """End the driver of an earlier keeper that was killed: it may hold the radio."""
+        if self.stale is not None and time.monotonic() > self.started_at + STALE_LIMIT:
             with suppress(OSError):  # it has ended
                 command = Path(f"/proc/{self.stale}/cmdline").read_bytes()
-                if (
-                    b"pacbayes_control.robots.swing.flight.driver" in command
-                ):  # the number is not another's
-                    kill_all(self.stale)
+                # Another process may have its number by now.
+                if b"pacbayes_control.robots.swing.flight.driver" in command:
+                    kill_session(self.stale)
             self.stale = None
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect and end the driver, which ends by itself when its channel closes."""
         process, driver = self.process, self.driver
         if driver is None or process is None:
             return
-        self.wait_for({"number": -1, "do": "disconnect"})
+        self.call_driver({"number": -1, "do": "disconnect"})
         driver.close()
         try:
-            process.wait(LIMITS["disconnect"])
+            process.wait(CALL_LIMITS["disconnect"])
         except subprocess.TimeoutExpired:
-            kill_all(process.pid)
+            kill_session(process.pid)
             reap(process)
 
 
 def main() -> None:
     """Run the process."""
-    above, spec = started()
-    hurry()
-    keeper = Keeper(above, **spec)
+    loop, spec = connect_to_parent()
+    raise_priority()
+    keeper = Keeper(loop, **spec)
     try:
         keeper.run()
-    except BaseException:  # a mistake of ours is no reason to leave a drone in the air
+    except BaseException:  # an error of the keeper must not leave a drone in the air
         if keeper.flying:
-            keeper.bring_down()
+            keeper.land_until_acknowledged()
         raise
 
 

@@ -1,22 +1,22 @@
-"""The Parrot Swing, through PyParrot: nothing that fails there goes unnoticed.
+"""The Parrot Swing, through PyParrot: every failure is noticed.
 
-What PyParrot 1.5.20 does, and what is done about it here:
+How PyParrot 1.5.20 behaves, and the remedy here:
 
-- Its calls return False, or nothing at all, when a packet was not acknowledged. Here they raise.
-- Any acknowledgement is taken for that of the last packet. A landing is believed only if the packet
-  with its number was acknowledged, or the drone has said that it is landing or has landed.
-- `fly_direct` without a duration calls what a Bluetooth connection does not have, and with one it
-  sends for as long as that lasts. The packet is made here, as PyParrot makes it, and sent once.
-- `set_flying_mode` and `set_plane_gear_box` do not tell whether they were acknowledged, and every
-  acknowledgement is waited for half a second. The gear is set while the drone climbs. To fly as a
-  plane is asked for with the first command, and the acknowledgement is looked for at the next ones.
-- To write to a drone that is out of reach, it connects anew for ever. Steering does not wait for
-  that: it writes by itself, and raises. Other calls hang, and the keeper ends the process.
+- Its calls return False, or nothing, when a packet was not acknowledged. Here they raise.
+- It takes any acknowledgement for that of the last packet. A landing counts only if the packet with
+  its number was acknowledged, or the drone has reported that it is landing or has landed.
+- `fly_direct` without a duration calls a method that a Bluetooth connection does not have, and with
+  one it sends for that long. The packet is made here, as PyParrot makes it, and sent once.
+- `set_flying_mode` and `set_plane_gear_box` do not return whether they were acknowledged, and every
+  acknowledgement is waited for half a second. The gear is set while the drone climbs. The mode of a
+  plane is requested with the first command, and its acknowledgement is checked at the next ones.
+- To write to a drone that is out of reach, it connects again without end. Steering does not wait
+  for that: it writes by itself, and raises. Other calls hang, and the keeper ends the process.
 - `connect(1)` does not try at all: the number is one more than the attempts.
-- The battery is at 100 %, and the drone has landed, until it has reported otherwise. Here both are
-  unknown until then.
-- It prints to standard output. That goes nowhere.
-- Its positive yaw is clockwise, and percents are cut off, not rounded.
+- It reports a battery of 100 %, and a drone that has landed, until the drone reports otherwise.
+  Here both are unknown until then.
+- It prints to standard output, which is discarded.
+- Its positive yaw is clockwise, and percents are truncated, not rounded.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ import io
 import math
 import struct
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pacbayes_control.robots.swing.flight.drones import DroneError
 
+Mode = Literal["quadricopter", "plane_forward"]
+Gear = Literal["gear_1", "gear_2", "gear_3"]
+
 INSTALL = "pip install 'pacbayes-control[swing]'"
-MODES = ("quadricopter", "plane_forward")
-GEARS = ("gear_1", "gear_2", "gear_3")
-AT_ONCE = 100  # notifications that are taken in before a command
-REPEAT, GIVE_UP = 3, 9  # commands after which the change to a plane is asked for anew, or given up
+AT_ONCE = 100  # notifications that are read before a command
+REPEAT, GIVE_UP = 3, 9  # commands after which the plane mode is requested again, or given up
 
 
 def pyparrot_swing() -> Any:
-    """The class of PyParrot; an error that says how to get it."""
+    """PyParrot's class of a Swing; an error says how to install it."""
     if find_spec("pyparrot") is None:
-        raise ModuleNotFoundError(f"to fly a Swing takes PyParrot: {INSTALL}")
+        raise ModuleNotFoundError(f"flying a Swing needs PyParrot: {INSTALL}")
     with _quietly(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it compares with `is`, of which Python warns
+        warnings.simplefilter("ignore")  # it compares literals with `is`
         try:
             module = import_module("pyparrot.Minidrone")
         except ImportError as error:
@@ -56,53 +56,56 @@ def pyparrot_swing() -> Any:
 
 
 class ParrotSwing:
-    """A Swing over Bluetooth. A call that returns was acknowledged, steering apart.
+    """A Swing over Bluetooth. A call that returns was acknowledged by the drone.
 
-    Steering is not acknowledged by the drone: that the call returned means that the radio has sent.
+    Except for steering, which the drone does not acknowledge: there the radio has sent the command.
     """
 
     def __init__(
         self,
         address: str,
         pitch: int = 50,
-        mode: str = "plane_forward",
-        gear: str = "gear_1",
+        mode: Mode = "plane_forward",
+        gear: Gear = "gear_1",
         attempts: int = 3,
-        swing: Callable[[str], Any] | None = None,
     ) -> None:
         """A drone by its Bluetooth address.
 
-        pitch: percent of the full pitch at which it flies 2 m/s, to be found for each drone. mode:
-        plane_forward, or quadricopter for one that tilts to fly. swing: the class to use instead of
-        PyParrot's.
+        Args:
+            address: such as e0:14:d0:63:3d:d0
+            pitch: percent of the full pitch at which it flies 2 m/s, to be found for each drone
+            mode: as a plane, or as a quadricopter, which tilts to fly
+            gear: of the plane
+            attempts: to connect
         """
-        if mode not in MODES or gear not in GEARS:
-            raise ValueError(f"{mode}, {gear}: choose from {', '.join((*MODES, *GEARS))}")
+        modes, gears = get_args(Mode), get_args(Gear)
+        if mode not in modes or gear not in gears:
+            raise ValueError(f"{mode}, {gear}: choose from {', '.join((*modes, *gears))}")
         if not -100 <= pitch <= 100:
             raise ValueError(f"a pitch of {pitch} % is outside [-100, 100]")
         self.address, self.pitch, self.mode, self.gear = address, pitch, mode, gear
-        self.attempts, self.make = attempts, swing
+        self.attempts = attempts
         self.swing: Any = None
         self._flying = False
-        self._plane = False  # whether the change to a plane was acknowledged
+        self._plane = False  # whether the plane mode was acknowledged
         self._steered = 0
         self._acknowledgements = Acknowledgements()
 
     def connect(self) -> None:
-        """Connect by a new object of PyParrot's. No more is asked: it may be in order to land."""
+        """Connect, and send nothing else: the purpose may be to land."""
         with _quietly():
-            self.swing = (self.make or pyparrot_swing())(self.address)
+            self.swing = pyparrot_swing()(self.address)
             self.swing.sensors.battery = self.swing.sensors.flying_state = None
             if not self.swing.connect(self.attempts + 1):
                 raise DroneError(f"no connection to {self.address}: is the drone on, and in reach?")
             self._acknowledgements.listen(self.swing.drone_connection)
 
     def battery(self) -> float:
-        """Percent, as the drone last reported; it is asked to if it never has."""
+        """Percent, as the drone last reported; requested if it never has."""
         swing = self._connected()
         if swing.sensors.battery is None and not self._flying:
             with _quietly():
-                self._acknowledged(swing.ask_for_state_update(), "to report its state")
+                self._check_acknowledged(swing.ask_for_state_update(), "to report its state")
                 for _ in range(20):
                     if swing.sensors.battery is None:
                         swing.smart_sleep(0.1)
@@ -115,55 +118,55 @@ class ParrotSwing:
         self._flying, self._plane, self._steered = True, self.mode != "plane_forward", 0
         with _quietly():
             swing = self._connected()
-            self._acknowledged(swing.takeoff(), "to take off")
+            self._check_acknowledged(swing.takeoff(), "to take off")
             if not self._plane:
                 found = self._enum("PlaneGearBox", self.gear)
                 answer = swing.drone_connection.send_enum_command_packet_ack(*found)
-                self._acknowledged(answer, "to change its gear")
+                self._check_acknowledged(answer, "to change its gear")
 
     def hold(self) -> None:
-        """Listen to the drone for a moment: its battery and its state come by notification."""
+        """Receive notifications for a moment: the drone's battery and state."""
         with _quietly():
             self._connected().smart_sleep(0.01)
 
     def steer(self, yaw_percent: float) -> None:
-        """Fly forward, and turn; as a plane from the first time on."""
+        """Fly forward, and turn; as a plane from the first call on."""
         self._flying = True
         if not math.isfinite(yaw_percent):
-            raise DroneError(f"a yaw of {yaw_percent} % cannot be flown")
+            raise DroneError(f"a yaw of {yaw_percent} % is not finite")
         with _quietly():
             if not self._plane:
-                self._become_plane()
+                self._request_plane()
             self._send(max(-100, min(100, round(-yaw_percent))))
             self._steered += 1
 
     def sent(self) -> list[tuple[int, float]]:
-        """Nothing is told here: whoever calls knows when a call returned."""
+        """Always empty: the driver records when its calls return."""
         return []
 
     def land(self) -> bool:
-        """Land; whether the drone has acknowledged just this, or says that it does.
+        """Land; whether the drone has acknowledged this command, or reports that it lands.
 
-        One that answers and does not say so is asked again. A plane is then told to hover first;
-        also over a connection that did not take off, for another one has failed to land it.
+        A drone that answers otherwise is told again. A plane is then told to hover first; also over
+        a connection that did not take off, since another connection has failed to land it.
         """
         with _quietly():
             swing = self._connected()
             for attempt in range(2):
                 if self.mode == "plane_forward" and (attempt or not self._flying):
-                    self._ask_mode("quadricopter")
+                    self._request_mode("quadricopter")
                 self._acknowledgements.drain()
                 answered = swing.land()
-                if self._acknowledgements.of_the_last or (
+                if self._acknowledgements.has_last_packet or (
                     swing.sensors.flying_state in ("landing", "landed")
                 ):
                     return True
                 if not answered:
-                    break  # not heard at all: over a new connection, perhaps
+                    break  # out of reach: a new connection may help
         return False
 
     def disconnect(self) -> None:
-        """Let go."""
+        """Disconnect."""
         swing, self.swing = self.swing, None
         if swing is not None:
             with _quietly():
@@ -176,7 +179,7 @@ class ParrotSwing:
             raise DroneError("the drone is not connected")
         return self.swing
 
-    def _acknowledged(self, answer: Any, what: str) -> None:
+    def _check_acknowledged(self, answer: Any, what: str) -> None:
         if answer is not True:
             raise DroneError(f"the drone was asked {what} and did not acknowledge it")
 
@@ -185,8 +188,8 @@ class ParrotSwing:
         parser = self._connected().command_parser
         return parser.get_command_tuple_with_enum("minidrone", "Piloting", command, value)
 
-    def _become_plane(self) -> None:
-        """Ask to fly as a plane, and see to it that the drone has heard, without waiting for it."""
+    def _request_plane(self) -> None:
+        """Request the plane mode until it is acknowledged, without waiting."""
         connection = self._connected().drone_connection
         if self._steered > 0 and connection.command_received["SEND_WITH_ACK"]:
             self._plane = True
@@ -195,18 +198,18 @@ class ParrotSwing:
             raise DroneError("the drone was asked to fly as a plane and did not acknowledge it")
         if self._steered % REPEAT == 0:
             connection.command_received["SEND_WITH_ACK"] = False
-            self._ask_mode("plane_forward")
+            self._request_mode("plane_forward")
 
-    def _ask_mode(self, mode: str) -> None:
-        """Ask to hover or to fly as a plane, without waiting for the acknowledgement."""
+    def _request_mode(self, mode: Mode) -> None:
+        """Request a flying mode, without waiting for the acknowledgement."""
         command, value = self._enum("FlyingMode", mode)
         self._write("SEND_WITH_ACK", "DATA_WITH_ACK", "<BBBBBBI", *command, 0, value)
 
     def _send(self, yaw: int) -> None:
-        """One command for the motors, sent once, as BLEConnection.send_pcmd_command makes it."""
+        """Send one command for the motors, once, as BLEConnection.send_pcmd_command makes it."""
         parser = self._connected().command_parser
         command = parser.get_command_tuple("minidrone", "Piloting", "PCMD")
-        # that roll and pitch count; roll, pitch, yaw, up; a time that nobody reads
+        # flag: use roll and pitch; roll, pitch, yaw, climb; a time that is not used
         values = (1, 0, self.pitch, yaw, 0, 0)
         self._write("SEND_NO_ACK", "DATA_NO_ACK", "<BBBBHBbbbbI", *command, *values)
 
@@ -220,9 +223,9 @@ class ParrotSwing:
 
 
 class Acknowledgements:
-    """Listens to PyParrot's notifications, for the numbers of the packets that were acknowledged.
+    """Reads the numbers of acknowledged packets from PyParrot's notifications.
 
-    An acknowledgement is its kind, a number of its own, and that of the packet.
+    An acknowledgement is its kind, its own number, and that of the packet.
     """
 
     def __init__(self) -> None:
@@ -231,32 +234,30 @@ class Acknowledgements:
         self.last: int | None = None
 
     def listen(self, connection: Any) -> None:
-        """Stand between the radio and PyParrot's own listener."""
+        """Insert this listener before PyParrot's own."""
         self.connection, self.inner = connection, connection.drone_connection.delegate
         connection.drone_connection.setDelegate(self)
 
     def handleNotification(self, handle: int, data: bytes) -> None:  # noqa: N802 - bluepy's name
-        """Take note, and pass on."""
+        """Record an acknowledgement, and pass the notification on."""
         channel = self.connection.receive_characteristics["ACK_COMMAND_SENT"]
         if handle == channel.getHandle() and len(data) > 2:
             self.last = data[2]
         self.inner.handleNotification(handle, data)
 
     def drain(self) -> None:
-        """Take in what is waiting, and forget it: it is not about the next packet."""
+        """Read waiting notifications, and forget them: they are not about the next packet."""
         for _ in range(AT_ONCE):
             if not self.connection.drone_connection.waitForNotifications(0.001):
                 break
         self.last = None
 
     @property
-    def of_the_last(self) -> bool:
+    def has_last_packet(self) -> bool:
         """Whether the last packet was acknowledged."""
         return self.last == self.connection.characteristic_send_counter["SEND_WITH_ACK"]
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep what a library prints from standard output."""
-    with redirect_stdout(io.StringIO()):
-        yield
+def _quietly() -> redirect_stdout[io.StringIO]:
+    """Discard the output of a library."""
+    return redirect_stdout(io.StringIO())

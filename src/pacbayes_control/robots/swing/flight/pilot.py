@@ -1,9 +1,9 @@
-"""The policy of one flight, drawn from the posterior, and the sensor that it reads."""
+"""The policy of one flight, drawn from the posterior, and its simulated sensor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.run import Run
 from pacbayes_control.deploy.policy import DeployedPolicy
 from pacbayes_control.robots.swing.flight.tracking import Pose
-
-if TYPE_CHECKING:
-    from pacbayes_control.robots.swing.simulator import Swing
+from pacbayes_control.robots.swing.simulator import Swing
 
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """A policy at work: a pose in, a yaw out."""
+    """A policy that turns a pose into a yaw command."""
 
     task: Swing
     policy: NDArray  # the parameters of the policy that was drawn
@@ -26,15 +24,15 @@ class Pilot:
     name: str = ""
 
     def steer(self, pose: Pose, obstacles: NDArray) -> int:
-        """The yaw to command, in whole percent of the full one, which is all that the radio takes.
+        """The yaw to command, in whole percent of the full one, as the radio takes it.
 
-        The sensor is simulated from the pose and the known obstacles, and the policy sees nothing
-        else (paper: Section 8).
+        The sensor is simulated from the pose and the known obstacles, and is the policy's only
+        input (paper: Section 8).
         """
         depths = self.task.depths((pose.x, pose.y, pose.yaw), obstacles)
         fraction = float(self.task.act(self.policy, depths))
         if not abs(fraction) <= 1:
-            raise ValueError(f"the policy commands {fraction:g} of the full yaw, which is not one")
+            raise ValueError(f"the policy commands {fraction:g} of the full yaw, not in [-1, 1]")
         return round(100 * fraction)
 
     def clearance(self, points: NDArray, obstacles: NDArray) -> NDArray:
@@ -43,7 +41,7 @@ class Pilot:
 
 
 def draw_pilot(run: Run[Any], task: Swing, seed: int) -> Pilot:
-    """Draw the policy of a flight: one, kept for all of it, as the certificate means it."""
+    """Draw one policy for the whole flight, as the certificate assumes."""
     deployed = DeployedPolicy(run, task, seed)
     deployed.reset()
     policy = np.array(deployed.policy)

@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong on the ground."""
+"""The checks before take-off."""
 
 from __future__ import annotations
 
@@ -7,31 +7,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pacbayes_control.robots.swing.flight.clock import Clock
-from pacbayes_control.robots.swing.flight.drones import Drone, in_words
-from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.tracking import Tracker
+from pacbayes_control.robots.swing.flight.drones import describe_error
+from pacbayes_control.robots.swing.flight.stages import Stage
 from pacbayes_control.robots.swing.flight.watching import Stop, Watch
 
 # Ends before take-off that are failures of the policy that was drawn, and count. All others are
-# the hardware's, and the next attempt has the same draw.
-OF_THE_POLICY = ("policy failed", "too slow")
+# failures of the hardware, and the next attempt has the same draw.
+POLICY_FAILURES = ("policy failed", "too slow")
 
 
-def ready(
-    pilot: Pilot,
-    watch: Watch,
-    tracker: Tracker,
-    drone: Drone,
-    clock: Clock,
-    sleep: Callable[[float], None],
-) -> None:
-    """Look at tracker, policy, drone and start, and connect; raises `Stop` if one is not as due.
+def check_ready(stage: Stage, watch: Watch, sleep: Callable[[float], None]) -> None:
+    """Check tracker, start, policy and drone, and connect; raises `Stop` for one that is not ready.
 
     sleep: waits, and has the watch take in the frames that come.
     """
-    limits = watch.settings
-    tracker.start()
+    limits, clock = watch.limits, stage.clock
+    stage.tracker.start()
     until = clock.now() + limits.alive
     while watch.frames < limits.frames:
         if clock.now() > until:
@@ -41,42 +32,40 @@ def ready(
                 f"{limits.frames} are needed: is it sending, and does it see the drone?",
             )
         sleep(0.02)
-    _at_the_start(pilot, watch, clock.now())
-    _warm_up(pilot, watch, clock)
-    drone.connect()
-    battery = drone.battery()
+    _check_start(watch, clock.now())
+    _warm_up(watch, clock.now)
+    stage.drone.connect()
+    battery = stage.drone.battery()
     if not battery >= limits.battery:
-        raise Stop(
-            "battery low",
-            f"the battery is at {battery:.0f} %: charge it to {limits.battery:g} % at least",
-        )
-    until = clock.now() + limits.alive  # what came while connecting is old by now
+        words = f"the battery is at {battery:.0f} %: charge it to {limits.battery:g} % at least"
+        raise Stop("battery low", words)
+    until = clock.now() + limits.alive  # frames that came while connecting are old by now
     while watch.age(clock.now()) > limits.pose_age / 2 and clock.now() < until:
         sleep(0.02)
-    _at_the_start(pilot, watch, clock.now())
+    _check_start(watch, clock.now())
 
 
-def _warm_up(pilot: Pilot, watch: Watch, clock: Clock) -> None:
-    """Run what is compiled when first called, until it is fast enough to fly with."""
+def _warm_up(watch: Watch, now: Callable[[], float]) -> None:
+    """Run the code that is compiled at its first call, until it is fast enough to fly with."""
     pose, took = watch.last, math.inf
     assert pose is not None
     for _ in range(20):
-        began = clock.now()
+        began = now()
         try:
-            pilot.steer(pose, watch.obstacles)
+            watch.pilot.steer(pose, watch.obstacles)
         except Exception as error:
-            raise Stop("policy failed", in_words(error)) from error
-        pilot.clearance(np.array([[pose.x, pose.y]] * 2), watch.obstacles)
-        took = clock.now() - began
-        if took <= watch.settings.deadline / 2:
+            raise Stop("policy failed", describe_error(error)) from error
+        watch.pilot.clearance(np.array([[pose.x, pose.y]] * 2), watch.obstacles)
+        took = now() - began
+        if took <= watch.limits.deadline / 2:
             return
     raise Stop("too slow", f"the policy takes {1e3 * took:.0f} ms for one command")
 
 
-def _at_the_start(pilot: Pilot, watch: Watch, now: float) -> None:
-    """Whether the drone stands where flights begin, and nothing touches it there."""
-    limits, pose = watch.settings, watch.check(now)
-    x, y, yaw = pilot.task.start
+def _check_start(watch: Watch, now: float) -> None:
+    """Check that the drone stands where flights begin, and that nothing touches it there."""
+    limits, pose = watch.limits, watch.check(now)
+    x, y, yaw = watch.pilot.task.start
     off, turned = math.hypot(pose.x - x, pose.y - y), math.remainder(pose.yaw - yaw, math.tau)
     if not off <= limits.start_distance or not abs(turned) <= limits.start_angle:
         raise Stop(

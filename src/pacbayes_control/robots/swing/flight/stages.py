@@ -1,31 +1,29 @@
-"""What a flight takes place on: a simulated world, in real or in virtual time, or the real one."""
+"""Where a flight takes place: a simulated world, in real or in virtual time, or the real one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.swing.flight.clock import Clock, RealClock, VirtualClock
 from pacbayes_control.robots.swing.flight.drones import Drone
-from pacbayes_control.robots.swing.flight.faults import OWN, Fault, Rehearsal
-from pacbayes_control.robots.swing.flight.kept import KeptDrone
+from pacbayes_control.robots.swing.flight.faults import LOOP_FAULTS, Fault, RehearsedDrone
+from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
 from pacbayes_control.robots.swing.flight.simulated import (
-    DirectLink,
     SimulatedDrone,
+    VirtualLink,
     VirtualTracker,
     WorldProcess,
 )
 from pacbayes_control.robots.swing.flight.tracking import Tracker, UdpTracker
-from pacbayes_control.robots.swing.flight.world import Physics, Place, World, world_record
+from pacbayes_control.robots.swing.flight.world import Physics, Place, World, WorldSetup
+from pacbayes_control.robots.swing.simulator import Swing
 from pacbayes_control.tasks.environments import generator
-
-if TYPE_CHECKING:
-    from pacbayes_control.robots.swing.simulator import Swing
 
 
 class Stage(NamedTuple):
@@ -45,10 +43,10 @@ def place_of(task: Swing, obstacles: NDArray) -> Place:
 
 
 def physics_of(task: Swing) -> Physics:
-    """A drone that is near the task's model, and on the wrong side of it.
+    """A drone that is near the task's model, and harder to fly.
 
-    It is faster, turns less and more slowly, and answers late: each makes flights harder than those
-    that the policy was certified on.
+    It is faster, turns less and more slowly, and reacts later than the drone that the policy was
+    certified with.
     """
     return Physics(
         speed=1.02 * task.speed,
@@ -60,37 +58,32 @@ def physics_of(task: Swing) -> Physics:
     )
 
 
-def virtual_stage(
-    place: Place,
-    physics: Physics | None = None,
-    faults: Sequence[Fault] = (),
-    seed: int | str = 0,
-) -> Stage:
+def world_setup(
+    task: Swing, obstacles: NDArray, seed: int, faults: tuple[Fault, ...] = ()
+) -> WorldSetup:
+    """A world with the task's area, and a drone that is harder to fly than its model."""
+    return WorldSetup(place_of(task, obstacles), physics_of(task), faults, seed)
+
+
+def virtual_stage(setup: WorldSetup) -> Stage:
     """A simulated world in this process, in which time passes as fast as it is computed."""
-    world, clock = World(place, physics, faults, seed), VirtualClock()
-    tracker, drone = VirtualTracker(world, clock), SimulatedDrone(DirectLink(world, clock))
-    return Stage(tracker, _rehearsed(drone, faults, clock), clock, world)
+    world, clock = World(setup), VirtualClock()
+    tracker, drone = VirtualTracker(world, clock), SimulatedDrone(VirtualLink(world, clock))
+    return Stage(tracker, _rehearsed(drone, setup.faults, clock), clock, world)
 
 
 @contextmanager
-def simulated_stage(
-    place: Place,
-    record: Path,
-    physics: Physics | None = None,
-    faults: Sequence[Fault] = (),
-    seed: int | str = 0,
-) -> Iterator[Stage]:
+def simulated_stage(setup: WorldSetup, record: Path) -> Iterator[Stage]:
     """A simulated world in another process, in real time, with a keeper as for a real drone.
 
-    record: a file to which the world adds what it receives; it is the world's own testimony.
+    record: a file to which the world adds the commands that it receives.
     """
     clock, tracker = RealClock(), UdpTracker()
     world = None
     try:
-        spec = world_record(place, physics or Physics(), faults, seed)
-        world = WorldProcess(spec, tracker.port, record)
+        world = WorldProcess(setup, tracker.port, record)
         kept = KeptDrone({"kind": "simulated", "port": world.port})
-        yield Stage(tracker, _rehearsed(kept, faults, clock), clock)
+        yield Stage(tracker, _rehearsed(kept, setup.faults, clock), clock)
     finally:
         tracker.close()
         if world is not None:
@@ -108,18 +101,18 @@ def real_stage(address: tuple[str, int], drone: Mapping[str, Any]) -> Iterator[S
 
 
 def _rehearsed(drone: Drone, faults: Sequence[Fault], clock: Clock) -> Drone:
-    if not any(fault.name in OWN for fault in faults):
+    if not any(fault.name in LOOP_FAULTS for fault in faults):
         return drone
-    kill = drone.process_killed if isinstance(drone, KeptDrone) else None
-    return Rehearsal(drone, faults, clock, kill)
+    kill_keeper = drone.kill_keeper if isinstance(drone, KeptDrone) else None
+    return RehearsedDrone(drone, faults, clock, kill_keeper)
 
 
 def flight_seed(seed: int, number: int) -> int:
-    """The seed of a flight's own draws: fresh for every flight, and the same when repeated."""
+    """The seed of a flight's own draws: new for every flight, and the same when repeated."""
     return int(generator(seed, f"flight {number}", of="policies").integers(2**63))
 
 
-def drawn_obstacles(task: Any, seed: int, number: int) -> NDArray[np.float64]:
-    """The environment of a simulated flight: the next of the stream "flights"."""
+def drawn_obstacles(task: Swing, seed: int, number: int) -> NDArray[np.float64]:
+    """The environment of a flight: number `number` of the stream "flights"."""
     arrays = task.environments(number, stream="flights", seed=seed)[number - 1 :].arrays()
     return np.array(arrays["obstacles"][0, : arrays["counts"][0]], float)

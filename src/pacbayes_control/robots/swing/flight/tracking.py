@@ -1,20 +1,19 @@
-"""Poses of the drone, from whatever tracks it.
+"""Poses of the drone, from any tracker.
 
-Any tracker is connected by a small program of its own that sends each frame as one UDP datagram:
+Any tracker is connected by a small program that sends each frame as one UDP datagram:
 
     {"time": 12.345, "frame": 1234, "x": 0.01, "y": 1.02, "z": 0.98, "yaw": 0.03}
 
 time: s by the tracker's clock, which is only logged. frame: a whole number that grows. x, y, z: m,
 in the frame of the netted area, whose net stands at x = ±3.5, y = 0 and y = 18. yaw: rad, ψ, such
 that the drone flies along (-sin ψ, cos ψ): 0 along y, and positive counter-clockwise. Other keys
-are ignored. An object out of sight is not sent, or is sent with the pose and frame it had.
+are ignored. A drone out of sight is not sent, or is sent with the pose and frame it had.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import math
 import re
 import select
 import socket
@@ -24,13 +23,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 LARGEST_DATAGRAM = 512  # bytes
-LARGEST_NUMBER = 1e6  # m, rad or s: beyond, something is wrong
-AT_ONCE = 256  # datagrams read before the loop goes on: a flood must not hold it up
+LARGEST_NUMBER = 1e6  # m, rad or s: a larger number is an error
+AT_ONCE = 256  # datagrams read before the loop goes on: a flood of them must not delay it
 
 
 @dataclass(frozen=True)
 class Pose:
-    """Where the drone was."""
+    """A tracked pose of the drone."""
 
     time: float  # s by our own clock, at which it arrived, or earlier
     frame: int
@@ -42,27 +41,25 @@ class Pose:
 
 
 class Tracker(Protocol):
-    """Something that watches the drone."""
+    """A source of poses."""
+
+    counts: Counter[str]  # of datagrams since the start, by kind
 
     def start(self) -> None:
-        """Forget what was seen before, and watch."""
+        """Forget earlier frames, and begin."""
         ...
 
     def poses(self) -> list[Pose]:
-        """What arrived since the last call, in order; does not wait."""
+        """New poses since the last call, in order; does not wait."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait until something arrives, at most so long: this is how the loop sleeps."""
-        ...
-
-    def close(self) -> None:
-        """Stop watching."""
+        """Wait for a datagram, at most so long: this is how the loop sleeps."""
         ...
 
 
 def parse_frame(datagram: bytes, at: float) -> Pose | None:
-    """The pose in a datagram that arrived at a time; None if it holds none.
+    """The pose in a datagram that arrived at a time; None if it is not a frame.
 
     >>> parse_frame(b'{"time": 1, "frame": 7, "x": 0, "y": 1, "z": 1, "yaw": 0.5}', at=0.0).frame
     7
@@ -86,26 +83,28 @@ def parse_frame(datagram: bytes, at: float) -> Pose | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number of a sensible size; a truth value is none."""
-    if type(value) is int:
-        return abs(value) <= LARGEST_NUMBER
-    return type(value) is float and math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+    """Whether a value is a finite number of a sensible size; True and False are not."""
+    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
 
 
-class Sieve:
-    """Tells what of the datagrams is news, and counts the rest.
+class FrameReader:
+    """Reads datagrams, and counts those without a new pose.
 
-    A frame whose number does not grow came late or twice. A pose that repeats the last one to the
-    last digit is that of a tracker that has lost its object: real ones tremble. Neither is news, so
-    a tracker that is frozen looks like one that is silent.
+    A frame whose number does not grow came late or twice. A pose that is equal to the last one in
+    every digit is that of a tracker that has lost its object, since a real one is noisy. Neither is
+    a new pose, so a frozen tracker looks like a silent one.
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again, without earlier frames and counts."""
         self.counts: Counter[str] = Counter()
         self.last: Pose | None = None
 
-    def take(self, datagram: bytes, at: float) -> Pose | None:
-        """The pose in a datagram, if it is news."""
+    def read(self, datagram: bytes, at: float) -> Pose | None:
+        """The pose in a datagram, if it is new."""
         pose = parse_frame(datagram, at)
         last = self.last
         if pose is None:
@@ -124,16 +123,17 @@ class Sieve:
         return pose
 
 
-class UdpTracker:
-    """Any tracker, by UDP; the first sender is listened to, and nobody else until `start`.
+class UdpTracker(FrameReader):
+    """Any tracker, by UDP; the first sender is listened to, and no other until `start`.
 
-    No thread reads the socket, and a datagram may lie there for a while before it is read. So it is
-    dated by the last moment at which none was waiting: a pose is never younger than it says, and
-    the sender's clock has no say in it.
+    No thread reads the socket, and a datagram may wait there before it is read. Its time is
+    therefore the last moment at which the socket was empty: a pose is never younger than it says,
+    and the sender's clock does not matter.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Listen on an address of this machine; port 0 is any that is free."""
+        """Listen on an address of this machine; port 0 is any free port."""
+        super().__init__()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         try:
@@ -146,9 +146,8 @@ class UdpTracker:
                 f"cannot listen for a tracker at {host}:{port} ({reason}): give an address of this "
                 "machine and a free port"
             ) from None
-        self._poll = select.poll()  # `select` knows no descriptors from 1024 on
+        self._poll = select.poll()  # `select` fails for descriptors from 1024 on
         self._poll.register(self.socket, select.POLLIN)
-        self.sieve = Sieve()
         self._sender: Any = None
         self._empty = time.monotonic()
 
@@ -157,40 +156,36 @@ class UdpTracker:
         """The port that it listens at."""
         return self.socket.getsockname()[1]
 
-    @property
-    def counts(self) -> Counter[str]:
-        """How many datagrams were frames, malformed, out of order, repeated or a stranger's."""
-        return self.sieve.counts
-
     def start(self) -> None:
-        """Forget what was seen before, and listen to whoever sends first."""
+        """Forget earlier frames, and listen to the first sender."""
         for _ in range(AT_ONCE):
-            if self._read() is None:
+            if self._receive() is None:
                 break
-        self.sieve, self._sender, self._empty = Sieve(), None, time.monotonic()
+        self.forget()
+        self._sender, self._empty = None, time.monotonic()
 
     def poses(self) -> list[Pose]:
-        """What arrived since the last call, in order."""
+        """New poses since the last call, in order."""
         poses, dated = [], self._empty
         for _ in range(AT_ONCE):
             now = time.monotonic()
-            received = self._read()
+            received = self._receive()
             if received is None:
                 self._empty = now
                 break
             datagram, sender = received
             if self._sender not in (None, sender):
-                self.counts["of a stranger"] += 1
+                self.counts["other sender"] += 1
                 continue
-            pose = self.sieve.take(datagram, dated)
+            pose = self.read(datagram, dated)
             if pose is not None:
                 self._sender = sender
                 poses.append(pose)
         return poses
 
     def wait(self, seconds: float) -> None:
-        """Wait until something arrives."""
-        if seconds < 1e-3:  # less than `poll` knows of
+        """Wait for a datagram, at most so long."""
+        if seconds < 1e-3:  # less than the resolution of `poll`
             time.sleep(max(seconds, 0.0))
         else:
             self._poll.poll(int(1e3 * seconds))
@@ -199,13 +194,13 @@ class UdpTracker:
         """Stop listening."""
         self.socket.close()
 
-    def _read(self) -> tuple[bytes, Any] | None:
-        """One datagram and its sender; None if none is there."""
+    def _receive(self) -> tuple[bytes, Any] | None:
+        """One datagram and its sender; None if there is none."""
         try:
             return self.socket.recvfrom(LARGEST_DATAGRAM + 1)
         except BlockingIOError:
             return None
-        except ConnectionError:  # some systems report here what was sent in vain
+        except ConnectionError:  # some systems report here a datagram that was not delivered
             return b"", None
 
 
@@ -225,7 +220,7 @@ def parse_address(text: str) -> tuple[str, int]:
         port = 0
     if not 0 < port < 65536:
         raise ValueError(
-            f"{text!r} is no address of a tracker: give udp://HOST:PORT, the address of this "
+            f"{text!r} is not the address of a tracker: give udp://HOST:PORT, the address of this "
             "machine to listen at, such as udp://0.0.0.0:5005"
         )
     return host, port

@@ -1,8 +1,8 @@
-"""The simulated world: a drone with its own physics, a tracker that watches it, and faults.
+"""The simulated world: a drone with its own physics, a tracker, and faults.
 
-It is not the task's model: speed, gains, latency, noise and wind differ, as they do out there. It
-is plain Python, for the same code runs in a process of its own, in real time, and within the loop's
-process under a virtual clock.
+It is not the task's model: speed, gains, latency, noise and wind differ, as they do for a real
+drone. It is plain Python, since the same code runs in its own process, in real time, and within the
+loop's process under a virtual clock.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from pacbayes_control.robots.swing.flight.faults import Fault
+
+Sink = Callable[[dict[str, Any]], None]  # takes each entry of the record
 
 STEP = 0.005  # s of physics, 200 a second
 FRAME = 0.01  # s between two frames of the tracker
@@ -24,19 +26,19 @@ GARBAGE = (b"", b"\xff\xfe\x00", b"{", b"[1, 2]", b'{"x": NaN}', b"null", b"9" *
 
 @dataclass(frozen=True)
 class Physics:
-    """How this drone and this tracker are, as opposed to how they were modelled."""
+    """The true drone and tracker, which differ from the model."""
 
     speed: float = 1.95  # m/s
-    k_u: float = 3.08  # steady yaw in rad for full input
+    k_u: float = 3.08  # rad of steady yaw for a full command
     k_p: float = 0.41  # 1/s
-    start_up: float = 0.15  # s in which the speed grows to 63 %
-    braking: float = 0.5  # s in which it falls to 37 % when landing
+    start_up: float = 0.15  # s, time constant of the speed when it grows
+    braking: float = 0.5  # s, the same when it falls
     latency: float = 0.03  # s from a command to its effect
     altitude: float = 1.0  # m, of the hover after take-off
     climb: float = 0.9  # m/s
     descent: float = 0.8  # m/s
     turbulence: float = 0.05  # m/s, of gusts that last about a second
-    unrest: float = 0.02  # rad/√s, of the yaw
+    yaw_disturbance: float = 0.02  # rad/√s
     hover_after: float = 0.5  # s without a command after which the drone stops and hovers
     tracker_noise: float = 0.001  # m and rad
     tracker_latency: float = 0.008  # s
@@ -46,7 +48,7 @@ class Physics:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the drone stands and what is around it; lengths in m."""
+    """The start of the drone, the net and the obstacles; lengths in m."""
 
     start: tuple[float, float, float]  # x, y, and the heading ψ in rad
     half_width: float  # of the netted area, which reaches from y = 0 to `length`
@@ -56,26 +58,38 @@ class Place:
 
     def clearance(self, x: float, y: float) -> float:
         """Metres from a point to the nearest cylinder or to the net."""
-        inside = min(x + self.half_width, self.half_width - x, y, self.length - y)
+        inside = min(self.half_width - abs(x), y, self.length - y)
         return min([inside, *(math.hypot(x - a, y - b) - r for a, b, r in self.obstacles)])
 
 
-class World:
-    """A drone that obeys, a tracker that reports, and a record of every command that arrived."""
+@dataclass(frozen=True)
+class WorldSetup:
+    """All that determines a simulated world; it can be given to another process as JSON."""
 
-    def __init__(
-        self,
-        place: Place,
-        physics: Physics | None = None,
-        faults: Sequence[Fault] = (),
-        seed: int | str = 0,
-        sink: Callable[[dict[str, Any]], None] | None = None,
-    ) -> None:
-        self.place, self.physics, self.faults = place, physics or Physics(), list(faults)
+    place: Place
+    physics: Physics = field(default_factory=Physics)
+    faults: tuple[Fault, ...] = ()
+    seed: int | str = 0
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> WorldSetup:
+        """Read `dataclasses.asdict` of a setup, back from JSON."""
+        place = {**record["place"], "start": tuple(record["place"]["start"])}
+        place["obstacles"] = tuple(map(tuple, place["obstacles"]))
+        faults = tuple(Fault(*fault) for fault in record["faults"])
+        return cls(Place(**place), Physics(**record["physics"]), faults, record["seed"])
+
+
+class World:
+    """A drone, a tracker, and a record of every command that arrived."""
+
+    def __init__(self, setup: WorldSetup, sink: Sink | None = None) -> None:
+        """Begin at time 0."""
+        self.place, self.physics, self.faults = setup.place, setup.physics, list(setup.faults)
         self.sink, self.record = sink, []
-        self.random = Random(f"{seed} world")
+        self.random = Random(f"{setup.seed} world")
         self.time, self.steps, self.frame = 0.0, 0, 0
-        self.x, self.y, self.yaw = place.start
+        self.x, self.y, self.yaw = setup.place.start
         self.z = self.speed = self.input = 0.0
         self.gust = [0.0, 0.0]
         self.phase = "ground"
@@ -83,25 +97,25 @@ class World:
         self.commanded = -math.inf  # when the drone was last steered
         self.took_off: float | None = None
         self.underway: deque[tuple[float, str, float]] = deque()  # when, what, value
-        self.sessions: dict[str, str] = {}  # each connection, and what is wrong with it
+        self.sessions: dict[str, str] = {}  # the trouble of each connection, or ""
         self.frames: deque[tuple[float, bytes]] = deque()  # when it arrives, the datagram
         self.last_pose: dict[str, float] | None = None
 
     # ---- physics --------------------------------------------------------------------------------
 
     def advance(self, to: float) -> None:
-        """Let the world go on to a time."""
+        """Advance the world to a time."""
         while (self.steps + 1) * STEP <= to + 1e-9:
             self.steps += 1
             self.time = self.steps * STEP
-            self._suffer()
+            self._apply_drone_faults()
             while self.underway and self.underway[0][0] <= self.time:
-                self._obey(*self.underway.popleft()[1:])
-            self._move()
+                self._execute(*self.underway.popleft()[1:])
+            self._step_drone()
             if self.steps % round(FRAME / STEP) == 0:
-                self._report()
+                self._take_frame()
 
-    def _obey(self, what: str, value: float) -> None:
+    def _execute(self, what: str, value: float) -> None:
         """A command takes effect."""
         if what == "take_off" and self.phase == "ground":
             self.phase = "climbing"
@@ -110,24 +124,23 @@ class World:
         elif what == "land" and self.phase in ("climbing", "flying"):
             self.phase, self.input = "landing", 0.0
 
-    def _move(self) -> None:
-        """One step of the drone."""
+    def _step_drone(self) -> None:
         if self.phase == "ground":
             return
         p, root = self.physics, math.sqrt(STEP)
         steered = self.phase == "flying" and self.time - self.commanded <= p.hover_after
         wanted, pace = (p.speed, p.start_up) if steered else (0.0, p.braking)
         self.speed += (wanted - self.speed) * STEP / pace
-        for i in (0, 1):  # gusts: noise with a memory of a second
+        for i in (0, 1):  # gusts: noise with a correlation time of a second
             kick = p.turbulence * math.sqrt(2) * root * self.random.gauss(0, 1)
             self.gust[i] += -self.gust[i] * STEP + kick
-        share = self.speed / p.speed if p.speed else 0.0  # a hovering drone holds its place
-        wind = 4.0 if self._now("wind") else 0.0
+        share = self.speed / p.speed if p.speed else 0.0  # a hovering drone stays in place
+        wind = 4.0 if self._has_fault("wind") else 0.0
         self.x += (-self.speed * math.sin(self.yaw) + share * self.gust[0] + wind) * STEP
         self.y += (self.speed * math.cos(self.yaw) + share * self.gust[1]) * STEP
         if self.phase in ("flying", "landing"):
             turn = p.k_p * (p.k_u * self.input - self.yaw)
-            self.yaw += turn * STEP + share * p.unrest * root * self.random.gauss(0, 1)
+            self.yaw += turn * STEP + share * p.yaw_disturbance * root * self.random.gauss(0, 1)
         if self.phase in ("climbing", "flying"):
             step = (p.altitude - self.z) * STEP / 0.3
             self.z += max(min(step, p.climb * STEP), -p.climb * STEP)
@@ -145,20 +158,20 @@ class World:
 
     # ---- the tracker ----------------------------------------------------------------------------
 
-    def _report(self) -> None:
+    def _take_frame(self) -> None:
         """The tracker takes a frame, which may get lost."""
         self.frame += 1
-        if self._now("tracker-silent"):
+        if self._has_fault("tracker-silent"):
             return
-        if self._now("tracker-garbage"):
+        if self._has_fault("tracker-garbage"):
             self._post(GARBAGE[self.frame % len(GARBAGE)])
             return
         noise = self.physics.tracker_noise
         pose = {"x": self.x, "y": self.y, "z": self.z, "yaw": self.yaw}
         pose = {name: value + noise * self.random.gauss(0, 1) for name, value in pose.items()}
-        if self._now("tracker-jumps"):
+        if self._has_fault("tracker-jumps"):
             pose["x"] += 1.5
-        if self._now("tracker-frozen") and self.last_pose is not None:
+        if self._has_fault("tracker-frozen") and self.last_pose is not None:
             pose = self.last_pose
         self.last_pose = pose
         if self.random.random() >= self.physics.tracker_loss:
@@ -168,7 +181,7 @@ class World:
         self.frames.append((self.time + self.physics.tracker_latency, datagram))
 
     def arrived(self) -> list[tuple[float, bytes]]:
-        """Datagrams of the tracker that have arrived by now, and when; each is told once."""
+        """New datagrams of the tracker, each with the time at which it arrived."""
         datagrams = []
         while self.frames and self.frames[0][0] <= self.time:
             datagrams.append(self.frames.popleft())
@@ -177,10 +190,10 @@ class World:
     # ---- commands -------------------------------------------------------------------------------
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """What a drone says to a command; None where it is not heard.
+        """The drone's answer to a command; None where it is out of reach.
 
-        A session is a connection. Faults of the drone strike the sessions of their time: who
-        connects anew is heard again.
+        A session is a connection. Faults of the drone affect the sessions that exist when they
+        begin: a new connection works again.
         """
         session, what = str(request.get("session")), request.get("do")
         if what == "connect":
@@ -201,16 +214,16 @@ class World:
             self.note(str(what), session=session, value=request.get("value"))
         return {"ok": True, "battery": self.battery}
 
-    def _now(self, name: str) -> bool:
+    def _has_fault(self, name: str) -> bool:
         """Whether a fault has begun."""
         if self.took_off is None or not self.faults:
             return False
         since = self.time - self.took_off
         return any(fault.name == name and since >= fault.seconds for fault in self.faults)
 
-    def _suffer(self) -> None:
-        """Bring about faults of the drone, each once."""
-        if self._now("battery-low"):
+    def _apply_drone_faults(self) -> None:
+        """Apply faults of the drone that begin, each once."""
+        if self._has_fault("battery-low"):
             self.battery = min(self.battery, 5.0)
         troubles = {
             "drone-raises": "the motors report an error",
@@ -218,13 +231,13 @@ class World:
             "drone-disconnects": "silent",
         }
         for name, trouble in troubles.items():
-            if self._now(name):
+            if self._has_fault(name):
                 self.faults = [fault for fault in self.faults if fault.name != name]
                 self.sessions = dict.fromkeys(self.sessions, trouble)
                 self.note(name)
 
     def note(self, what: str, **more: Any) -> None:
-        """Write down what happened, with the time and the place."""
+        """Record an event, with its time and place."""
         place = {"x": self.x, "y": self.y, "z": self.z, "phase": self.phase}
         entry = {"time": round(self.time, 6), "what": what, **more, **place}
         self.record.append(entry)
@@ -235,29 +248,3 @@ class World:
     def quiet(self) -> bool:
         """Whether the drone stands on the ground and no command is under way."""
         return self.phase == "ground" and not self.underway
-
-
-def world_from(spec: dict[str, Any], sink: Callable[[dict[str, Any]], None] | None) -> World:
-    """The world that a record tells of, as it is given to another process."""
-    place = spec["place"]
-    obstacles = tuple((float(x), float(y), float(r)) for x, y, r in place["obstacles"])
-    x, y, yaw = place["start"]
-    return World(
-        Place(**{**place, "start": (x, y, yaw), "obstacles": obstacles}),
-        replace(Physics(), **spec["physics"]),
-        [Fault(*entry) for entry in spec["faults"]],
-        spec["seed"],
-        sink,
-    )
-
-
-def world_record(
-    place: Place, physics: Physics, faults: Sequence[Fault], seed: int | str
-) -> dict[str, Any]:
-    """The record that `world_from` reads."""
-    return {
-        "place": asdict(place),
-        "physics": asdict(physics),
-        "faults": [list(fault) for fault in faults],
-        "seed": seed,
-    }

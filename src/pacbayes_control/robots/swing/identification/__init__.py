@@ -1,13 +1,13 @@
-"""Models of robots from logs of what they did.
+"""The model of the Swing, fitted to logs of its flights.
 
-swing        the Swing's gains, latency and speed: what is assumed, the fit, and whether it fits
-identified   what was found, with intervals
-speed        the speed, from positions
-logs         logs of flights: read, written, and made up for a drone that is known
-settling     the fit for the noise, the noise from the fit, and what it may lack
-fitting      the least squares
-gusts        two noises, the drone's and the tracker's: a filter that makes both white
-mixture      fits under gusts of any strength, weighed
-lag          the answer of a lag to commands that are held
-residuals    what is left over, and whether it is noise
+swing          the fit of gains, latency and speed: assumptions, and the tests of the model
+identified     its result, with intervals
+speed          the speed, from positions
+logs           logs of flights: read, checked and written
+synthetic      logs of a simulated drone whose model is known
+weighted_fit   the fit and its noise, estimated in turn, and the effects that the model may lack
+fitting        the least squares
+noise          gusts and the tracker's noise: a filter that makes both white, tests of residuals
+mixture        fits under gusts of any strength, weighted by their likelihood
+lag            the response of a lag to commands that are held, and the path that it leads to
 """

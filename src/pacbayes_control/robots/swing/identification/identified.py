@@ -1,9 +1,10 @@
-"""What was identified: gains with their intervals, and whether the model may be believed."""
+"""The model as identified: gains with their intervals, and whether the model fits."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import sys
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-KEYS = (
-    "k_u",
-    "k_p",
-    "speed",
-    "latency",
-    "covariance",
-    "noise",
-    "confidence",
-    "samples",
-    "fits",
-    "remarks",
-)
+ESTIMATES = ("k_u", "k_p", "speed", "latency")
+KEYS = (*ESTIMATES, "covariance", "noise", "confidence", "samples", "fits", "remarks")
+FORMAT = "give a file of pbc swing identify --json"
+BAD_COVARIANCE = "covariance must be two rows of two finite numbers"
 
 
 @dataclass(frozen=True)
@@ -34,11 +27,7 @@ class Estimate:
     high: float
 
     def __post_init__(self) -> None:
-        if not (
-            math.isfinite(self.low)
-            and math.isfinite(self.high)
-            and self.low <= self.value <= self.high
-        ):
+        if not -math.inf < self.low <= self.value <= self.high < math.inf:
             raise ValueError(
                 f"value {self.value} with an interval from {self.low} to {self.high}: all must be "
                 "finite, and the value in the interval"
@@ -49,24 +38,20 @@ class Estimate:
         """Half the width of the interval."""
         return (self.high - self.low) / 2
 
-    def to_dict(self) -> dict[str, float]:
-        """Plain values, for JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
     @classmethod
-    def from_record(cls, record: Any, name: str = "estimate") -> Estimate:
-        """From plain values, checked."""
+    def from_record(cls, record: Any, name: str) -> Estimate:
+        """Check and read plain values."""
         if not isinstance(record, dict) or set(record) != {"value", "low", "high"}:
             raise ValueError(f"{name} must have value, low and high, and nothing else")
         try:
-            return cls(*(_number(record[key], key) for key in ("value", "low", "high")))
+            return cls(**{key: _number(value, key) for key, value in record.items()})
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
-class Response:
-    """The yaw of one log where it was measured, and what the fitted model makes of it."""
+class YawResponse:
+    """The measured yaw of one log, and that of the fitted model at the same times."""
 
     name: str
     time: Floats  # s from the log's first row
@@ -75,16 +60,16 @@ class Response:
 
     @property
     def residuals(self) -> Floats:
-        """Measured less fitted (rad)."""
+        """Measured minus fitted (rad)."""
         return self.measured - self.fitted
 
 
 @dataclass(frozen=True)
-class Identified:
-    """The Swing's gains as fitted. If `fits` is False, neither gains nor intervals are to be used.
+class IdentifiedModel:
+    """The Swing's gains as fitted. If `fits` is False, use neither gains nor intervals.
 
     Each interval holds its own true value with probability `confidence` over logs of the same
-    commands; together they may be wrong more often. `covariance` is that of (k_u, k_p).
+    commands; that all of them do is less likely. `covariance` is that of (k_u, k_p).
     """
 
     k_u: Estimate  # rad of yaw for a full command
@@ -97,50 +82,46 @@ class Identified:
     samples: int  # measured yaws that were fitted
     fits: bool
     remarks: tuple[str, ...] = ()
-    responses: tuple[Response, ...] = field(default=(), compare=False, repr=False)
+    responses: tuple[YawResponse, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("k_u", "k_p", "speed"):
             if not getattr(self, name).value > 0:
                 raise ValueError(f"{name} is {getattr(self, name).value:g}, and must be positive")
-        if not (0 < self.confidence < 1):
+        if not 0 < self.confidence < 1:
             raise ValueError(f"confidence {self.confidence:g} is outside (0, 1)")
-        if not (math.isfinite(self.noise) and self.noise >= 0):
+        if not 0 <= self.noise < math.inf:
             raise ValueError(f"noise {self.noise:g} must be finite, and at least 0")
         if self.samples < 1:
             raise ValueError(f"{self.samples} samples: there must be at least one")
         matrix = np.array(self.covariance, float)
         if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
-            raise ValueError("covariance must be two rows of two finite numbers")
+            raise ValueError(BAD_COVARIANCE)
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
         slack = 1e-9 * float(np.abs(matrix).max())
         if abs(matrix[0, 1] - matrix[1, 0]) > slack or lowest < -slack:
             raise ValueError("covariance must be symmetric and positive semidefinite")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; the residuals are left out."""
-        record: dict[str, Any] = {key: getattr(self, key) for key in KEYS}
-        for key in ("k_u", "k_p", "speed", "latency"):
-            record[key] = record[key].to_dict()
-        record["covariance"] = [list(row) for row in self.covariance]
-        record["remarks"] = list(self.remarks)
-        return record
+        """Plain values, for JSON, without the residuals."""
+        record = asdict(replace(self, responses=()))
+        del record["responses"]
+        covariance = [list(row) for row in self.covariance]
+        return record | {"covariance": covariance, "remarks": list(self.remarks)}
 
     @classmethod
-    def from_record(cls, record: Any) -> Identified:
-        """From plain values that anyone may have written: each is checked."""
+    def from_record(cls, record: Any) -> IdentifiedModel:
+        """Check and read plain values, from a source that is not trusted."""
         if not isinstance(record, dict):
-            raise ValueError("a fitted model must be an object, as pbc identify --json writes it")
+            raise ValueError(f"a fitted model must be an object: {FORMAT}")
         missing = [key for key in KEYS if key not in record]
         unknown = [str(key) for key in record if key not in KEYS]
         if missing or unknown:
             what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)} too"
-            raise ValueError(
-                f"a fitted model {what}: it must be as pbc swing identify --json writes it"
-            )
+            raise ValueError(f"a fitted model {what}: {FORMAT}")
         rows = record["covariance"]
         if not isinstance(rows, list) or [isinstance(r, list) and len(r) for r in rows] != [2, 2]:
-            raise ValueError("covariance must be two rows of two finite numbers")
+            raise ValueError(BAD_COVARIANCE)
         first, second = ([_number(value, "covariance") for value in row] for row in rows)
         samples, fits, remarks = record["samples"], record["fits"], record["remarks"]
         if type(samples) is not int:
@@ -149,9 +130,8 @@ class Identified:
             raise ValueError(f"fits is {fits!r}, and must be true or false")
         if not isinstance(remarks, list) or not all(isinstance(text, str) for text in remarks):
             raise ValueError("remarks must be a list of sentences")
-        estimates = ("k_u", "k_p", "speed", "latency")
         return cls(
-            *(Estimate.from_record(record[key], key) for key in estimates),
+            *(Estimate.from_record(record[key], key) for key in ESTIMATES),
             covariance=((first[0], first[1]), (second[0], second[1])),
             noise=_number(record["noise"], "noise"),
             confidence=_number(record["confidence"], "confidence"),
@@ -164,10 +144,6 @@ class Identified:
 def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is {value!r}, and must be a number")
-    try:
-        finite = math.isfinite(value)
-    except OverflowError:
-        finite = False
-    if not finite:
+    if not abs(value) <= sys.float_info.max:
         raise ValueError(f"{name} is {value!r}, and must be finite")
     return float(value)

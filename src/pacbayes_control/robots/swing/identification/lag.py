@@ -1,4 +1,4 @@
-"""The answer of a first-order lag to commands that are held in between, exactly.
+"""The response of a first-order lag to commands that are held in between, exactly; and its path.
 
 With commands u_j from times t_j on, arriving a latency τ later, and a rate k,
 
@@ -10,7 +10,7 @@ carried from one change of the command to the next: no step size, and no power t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,36 +20,38 @@ from pacbayes_control.tasks.compiling import compiled_once
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Lagged:
-    """X at some times, and how it changes with the lag's rate and with the latency."""
+class LagResponse(NamedTuple):
+    """X at some times, and its slopes by the rate and by the latency."""
 
     value: Floats
     by_rate: Floats
     by_latency: Floats
 
 
-def lagged(times: Floats, since: Floats, commands: Floats, rate: float, latency: float) -> Lagged:
-    """The lag's answer at `times` to `commands`, each held from its time in `since` on.
+def lag_response(
+    times: Floats, since: Floats, commands: Floats, rate: float, latency: float
+) -> LagResponse:
+    """The response at `times` to `commands`, each held from its time in `since` on.
 
-    >>> step = lagged(np.array([0.0, 1.0]), np.array([-9.0, 0.0]), np.array([0.0, 1.0]), 0.4, 0.0)
+    >>> since, commands = np.array([-9.0, 0.0]), np.array([0.0, 1.0])
+    >>> step = lag_response(np.array([0.0, 1.0]), since, commands, rate=0.4, latency=0.0)
     >>> step.value.round(4).tolist()
     [0.0, 0.3297]
     """
     jumps = np.diff(commands, prepend=commands[0])
     gaps = np.diff(since, prepend=since[0])
-    behinds, moments = _carried(np.exp(-rate * gaps), gaps, jumps)
+    behinds, moments = _after_each_change(np.exp(-rate * gaps), gaps, jumps)
     last = np.searchsorted(since + latency, times, side="right") - 1
-    at = np.maximum(last, 0)  # before the first change: nothing is behind
+    at = np.maximum(last, 0)  # before the first change, X = u_0
     past = np.maximum(times - latency - since[at], 0.0)
     decay, start = np.exp(-rate * past), behinds[at]
-    moved = decay * (moments[at] + past * start)
-    return Lagged(commands[at] - decay * start, moved, -rate * decay * start)
+    by_rate = decay * (moments[at] + past * start)
+    return LagResponse(commands[at] - decay * start, by_rate, -rate * decay * start)
 
 
 @compiled_once()
-def _carried(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Floats]:
-    """After each change, u - X, and its slope by the rate, turned round."""
+def _after_each_change(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Floats]:
+    """After each change of the command, u - X, and the negative of its slope by the rate."""
     behinds, moments = np.empty_like(gaps), np.empty_like(gaps)
     behind, moment = 0.0, 0.0
     for i in range(len(gaps)):
@@ -59,7 +61,14 @@ def _carried(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Float
     return behinds, moments
 
 
-def changes(since: Floats, commands: Floats) -> tuple[Floats, Floats]:
+def without_repeats(since: Floats, commands: Floats) -> tuple[Floats, Floats]:
     """The same commands without those that repeat the one before."""
     new = np.append(True, np.diff(commands) != 0)
     return since[new], commands[new]
+
+
+def unit_speed_path(time: Floats, yaw: Floats) -> NDArray[np.complex128]:
+    """The path x + iy of a drone of unit speed, from 0 at the first time (trapezoidal rule)."""
+    heading = 1j * np.exp(1j * yaw)
+    steps = np.diff(time) * (heading[1:] + heading[:-1]) / 2
+    return np.append(0.0, np.cumsum(steps))

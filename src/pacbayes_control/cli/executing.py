@@ -1,0 +1,83 @@
+"""Where a command's rollouts run, and the progress that it shows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacbayes_control.rollouts import Execution, cluster, pool
+from pacbayes_control.tasks import Task
+from pacbayes_control.tasks.options import option
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The options of an execution."""
+
+    workers: int | None = option(
+        None, "Processes to roll out in; default all cores.", least=1, most=4096
+    )
+    scheduler: str | None = option(
+        None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
+    )
+    retries: int = option(
+        0,
+        "How often a rollout that failed may be run again and still count, where machines fail and "
+        "not the task: the certificate tells how many did.",
+        rare=True,
+        least=0,
+    )
+    allow_code_change: bool = option(
+        False,
+        "Go on although the task's code has changed: finished rollouts are kept, and the "
+        "certificate tells it.",
+        rare=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.workers and self.scheduler:
+            raise ValueError("give --workers or a scheduler, not both")
+
+
+@contextmanager
+def executing(
+    task: Task, how: ExecutionOptions | int | None = None, store: Path | None = None
+) -> Iterator[Execution]:
+    """An execution on a cluster, or with a number of workers, by default one for each core."""
+    from pacbayes_control.report.console import progress_bars, warn
+
+    options = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
+    with _workers(task, options) as executor, progress_bars() as tell:
+        yield Execution(
+            executor,
+            store,
+            progress=tell,
+            warning=warn,
+            retries=options.retries,
+            allow_code_change=options.allow_code_change,
+        )
+
+
+@contextmanager
+def _workers(task: Task, options: ExecutionOptions) -> Iterator[Executor | None]:
+    from loky import cpu_count
+
+    if options.scheduler:
+        with cluster(options.scheduler) as executor:
+            yield executor
+    elif options.workers is None and task.uses_all_cores:
+        yield None
+    else:
+        with pool(task, options.workers or cpu_count()) as executor:
+            yield executor
+
+
+def remove_store(store: Path) -> None:
+    """Delete the checkpoint files of a run that is complete."""
+    for path in store.parent.iterdir():
+        if path.name.startswith(f"{store.name}."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,242 @@
+"""Carrying out a plan: from a task to a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import HeldOutEstimate
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
+from pacbayes_control.learn.finite import check_method, learn_best, learn_finite, usual_method
+from pacbayes_control.learn.gaussian import learn_family, learn_gaussian, split_budget
+from pacbayes_control.learn.one_policy import learn_draw, learn_one
+from pacbayes_control.learn.plan import Plan
+from pacbayes_control.learn.priors import GaussianPrior, scaled
+from pacbayes_control.learn.search import SearchSettings
+from pacbayes_control.learn.training import check_estimator
+from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate
+from pacbayes_control.rollouts.conformance import refuse_broken
+from pacbayes_control.rollouts.evaluation import checked_policies
+from pacbayes_control.tasks import Environments, Task, as_task
+from pacbayes_control.tasks.environments import generator, in_a_line
+from pacbayes_control.tasks.loading import load_task
+from pacbayes_control.tasks.registry import installed_tasks
+
+FAMILY = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # factors of a prior's variances, fixed in advance
+STEPS = 200  # of a search, if neither the plan nor the task has settings for it
+
+
+def learn_task(
+    task: Task | str, plan: Plan | None = None, execution: Execution | None = None
+) -> Run[Any]:
+    """Learn a policy for a task as a plan says, and certify it. The run holds the plan.
+
+    The policy is chosen from the plan's policies, or else from the task's `policies`. If neither
+    has any, a distribution over continuous policies is learnt, from the plan's prior or the task's.
+
+    Args:
+        task: an object, the name of an installed task, or MODULE:TASK
+        plan: what to learn; a field that has no effect on this task is an error
+        execution: where and how
+
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> learn_task(Stopping(), Plan(environments=50)).certificate.policies
+    5
+    """
+    plan, execution = plan or Plan(), execution or Execution()
+    if isinstance(task, str):
+        plan = replace(plan, task=task)
+        task = load_task(task, plan.options)
+    task = as_task(task)
+    if _listed(task, plan)[0] is None:
+        plan = _with_search(task, plan)
+    train = _drawn(task, plan.environments, "train", plan.seed)
+    run = learn_on(task, train, plan, execution)
+    if plan.test_environments is None:
+        plan = replace(plan, test_environments=task.test_environments)
+    if plan.test_environments:
+        new = _drawn(task, plan.test_environments, "test", plan.seed)
+        run = _estimated(task, run, new, execution)
+    return replace(run, plan=plan.to_dict())
+
+
+def learn_on(
+    task: Task, environments: Environments, plan: Plan, execution: Execution | None = None
+) -> Run[Any]:
+    """As `learn_task`, on given environments and without an estimate of the true cost."""
+    task, execution = as_task(task), execution or Execution()
+    ball = Ball.parse(plan.ball) if plan.ball is not None else None
+    policies, names = _listed(task, plan)
+    plan.check_used(finite=policies is not None)
+    if policies is not None:
+        run: Run[Any] = _learn_listed(task, environments, (policies, names), plan, execution)
+    elif execution.allow_code_change:
+        raise ValueError("allow_code_change is for a list of policies: a search begins again")
+    else:
+        run = _learn_continuous(task, environments, plan, execution)
+    return under_shift(run, ball) if ball else run
+
+
+def _drawn(task: Task, n: int, stream: str, seed: int) -> Environments:
+    try:
+        return task.environments(n, stream=stream, seed=seed)
+    except Exception as error:  # a user's task may raise anything
+        raise ValueError(
+            f"task {task.name} cannot draw environments: {in_a_line(error)}"
+        ) from error
+
+
+# ---- finitely many policies ---------------------------------------------------------------------
+
+
+def _listed(task: Task, plan: Plan) -> tuple[Any, list[str]]:
+    """The policies to choose from and their names; None if the policies are continuous."""
+    policies, names = task.policies, list(task.policy_names)
+    if plan.policies is not None:
+        policies, names = read_policies(Path(plan.policies))
+    return policies, list(plan.names) or names
+
+
+def _learn_listed(
+    task: Task,
+    train: Environments,
+    listed: tuple[Any, list[str]],
+    plan: Plan,
+    execution: Execution,
+) -> Run[Any]:
+    (policies, names), method, objective = listed, plan.method, plan.objective
+    if method == "best" and objective:
+        raise ValueError("best takes no objective: it minimises each method's own bound")
+    if method != "best":
+        check_method(method or usual_method(len(policies)), objective)
+    if plan.prior is not None and not Path(plan.prior).is_file():
+        raise FileNotFoundError(
+            f"there is no prior {plan.prior}: over listed policies it is a file of weights"
+        )
+    prior = read_prior(Path(plan.prior), names or len(policies)) if plan.prior else None
+    if prior and any(train.range.overlaps(part) for part in prior.seen or ()):
+        raise ValueError(
+            f"{plan.prior} was learnt from some of these environments: it cannot be the prior"
+        )
+    rollouts = replace(execution, title="training rollouts").keeping("rollouts")
+    if not _installed(plan):
+        if rollouts.store is None or not Path(rollouts.store).exists():
+            execution.warn(refuse_broken(task, checked_policies(task, policies), execution))
+    elif task.uses_all_cores:  # fast: keeping rollouts would take longer than running them
+        rollouts = replace(rollouts, store=None)
+    costs = evaluate(task, policies, train, names, execution=rollouts)
+    if method == "best":
+        return learn_best(costs, plan.delta, prior)
+    return learn_finite(costs, plan.delta, method, objective, prior)
+
+
+# ---- continuous policies ------------------------------------------------------------------------
+
+
+def _with_search(task: Task, plan: Plan) -> Plan:
+    """The plan with its search settings filled in, so that a run can be repeated from its plan."""
+    if plan.search is not None or plan.certify == "one":
+        return plan
+    usual = task.search_from(plan.prior or next(iter(task.priors), None))
+    return replace(plan, search=usual or SearchSettings(steps=STEPS))
+
+
+def _learn_continuous(
+    task: Task, train: Environments, plan: Plan, execution: Execution
+) -> Run[Any]:
+    if plan.certify == "posterior":
+        split_budget(plan.delta, plan.method or "kl", plan.sampling_delta)  # only for its errors
+    check_estimator(task, plan.search, plan.objective)
+    learning = replace(execution, title="learning the prior")
+    prior, counted = prior_for(task, train, plan, learning)
+    if task.parameters is not None and len(prior.distribution) != task.parameters:
+        raise ValueError(
+            f"the prior has {len(prior.distribution)} parameters: the policies of {task.name} need "
+            f"{task.parameters} parameters each"
+        )
+    prior.check_unseen(counted)
+    if not _installed(plan) and not _begun(execution):
+        few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
+        execution.warn(refuse_broken(task, checked_policies(task, few), execution))
+    learning = replace(execution, title="learning the posterior")
+    if plan.certify == "one":  # without a search
+        return learn_one(task, counted, prior, plan, learning)
+    ready = task.prepared(counted, execution)
+    if plan.certify == "draw":
+        return learn_draw(ready, counted, prior, plan, learning)
+    if plan.family:
+        return learn_family(ready, counted, scaled(prior, FAMILY), plan, learning)
+    return learn_gaussian(ready, counted, prior, plan, learning)
+
+
+def _installed(plan: Plan) -> bool:
+    """Whether the task belongs to an installed package, and so was checked by its author."""
+    return plan.task in installed_tasks()
+
+
+def _begun(execution: Execution) -> bool:
+    """Whether an earlier call has left files to continue from."""
+    if execution.store is None:
+        return False
+    store = Path(execution.store)
+    return any(path.name.startswith(f"{store.name}.") for path in store.absolute().parent.iterdir())
+
+
+def prior_for(
+    task: Task, environments: Environments, plan: Plan, execution: Execution
+) -> tuple[GaussianPrior, Environments]:
+    """The prior that a plan names, and the environments that the bound may count."""
+    name = plan.prior or (next(iter(task.priors), None) if task.prior is None else None)
+    if name is not None and name in task.priors:
+        return task.learn_prior(name, environments, plan, execution)
+    if plan.prior_steps != Plan.prior_steps:
+        raise ValueError("prior_steps is for priors that are learnt on the spot")
+    if name is not None:
+        if Path(name).suffix not in ("", ".json"):
+            weighted = hasattr(task.Options, "weights")
+            hint = "; weights are given as such (--weights)" if weighted else ""
+            raise ValueError(f"{name}: a prior over continuous policies is a .json file{hint}")
+        if not Path(name).is_file():
+            known = f"choose {', '.join(task.priors)}, or " if task.priors else ""
+            raise FileNotFoundError(f"there is no prior {name!r}: {known}give a file")
+        return prior_from(name), environments
+    if isinstance(task.prior, GaussianPrior):
+        return task.prior, environments
+    if not isinstance(task.prior, DiagonalGaussian):
+        raise ValueError(
+            f"the task {task.name} has neither policies nor a prior: give --policies or --prior "
+            "a file, or the task an attribute of that name"
+        )
+    return GaussianPrior(task.prior, f"that of the task {task.name}"), environments
+
+
+def prior_from(file: str | Path) -> GaussianPrior:
+    """A Gaussian prior from a JSON file, with its origin."""
+    record = read_json(Path(file))
+    gaussian = DiagonalGaussian.from_record(record, f"prior in {file}")
+    return GaussianPrior(gaussian, str(record.get("origin", f"from {file}")))
+
+
+# ---- afterwards ---------------------------------------------------------------------------------
+
+
+def _estimated(
+    task: Task, run: Run[Any], environments: Environments, execution: Execution
+) -> Run[Any]:
+    """The run with an estimate of the true cost, on new environments, in its certificate.
+
+    Retries are not allowed here: the estimate would be conditioned on success.
+    """
+    how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
+    try:
+        cost = estimate_true_cost(task, run, environments, how)
+    except RolloutError as error:
+        raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
+    estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
+    return replace(run, certificate=replace(run.certificate, test_estimate=estimate))

@@ -1,0 +1,136 @@
+"""Frozen networks from images to features, with weights from a file."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.robots.grasping.extras import needed, one_thread
+from pacbayes_control.robots.grasping.weights import Tensors, read_weights
+
+SHIPPED = "pretrained.safetensors"
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The content of a file of weights."""
+
+    network: Any  # torch's, with its weights
+    others: Tensors  # the file's other tensors that are used
+    words: dict[str, str]
+    digest: str
+
+
+class FileExtractor:
+    """An extractor whose weights are in a file, which is read when it is first needed.
+
+    A copy in another process reads the file again, and refuses one that has changed.
+    """
+
+    name: ClassVar[str]
+    size: ClassVar[int]  # features of an image
+    side: ClassVar[int | None] = None  # pixels along an image; None if images are resized
+    others: ClassVar[tuple[str, ...]] = ()  # names of tensors in the file beside the network's
+    right_file: ClassVar[str]  # for errors: the file that should have been given
+    weights: Path | None  # None: the file that ships with the library
+
+    def build(self) -> Any:
+        """The network in torch, with its layers named as in the file."""
+        raise NotImplementedError
+
+    def digest_parts(self, network: Tensors) -> list[tuple[str, NDArray]]:
+        """The network's tensors in the order of the digest, each with a word before it."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        if self.weights is not None:  # the same file in every process
+            object.__setattr__(self, "weights", Path(self.weights).absolute())
+
+    def __getstate__(self) -> dict[str, Any]:  # without the network; a copy checks the digest
+        return {"weights": self.weights, "_known": self.digest}
+
+    @property
+    def file(self) -> Path:
+        """The file of the weights."""
+        return self.weights or Path(__file__).with_name(SHIPPED)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the network's tensors, in hexadecimal: the same from every format of file."""
+        return self._content.digest
+
+    def features(self, images: NDArray) -> NDArray[np.float32]:
+        """(images, size), from images (images, 3, height, width) in [0, 1].
+
+        Each image goes through the network alone and on one thread, so that its features are the
+        same to the bit in any batch. On another kind of processor the last bits may differ.
+        """
+        images = np.asarray(images)
+        self._check_images(images)
+        torch, network = needed("torch", f"the extractor {self.name}"), self._content.network
+        features = np.empty((len(images), self.size), np.float32)
+        with one_thread(), torch.inference_mode():
+            for image, row in zip(images, features, strict=True):
+                tensor = torch.from_numpy(np.array(image, np.float32, order="C"))
+                row[:] = network(tensor[None]).flatten().numpy()
+        return features
+
+    @cached_property
+    def _content(self) -> _Content:
+        """The file, read once: the numbers that are checked are those that are used."""
+        torch = needed("torch", f"the extractor {self.name}")
+        tensors, words = read_weights(self.file)
+        with torch.device("meta"):  # which takes no memory and no random numbers
+            network = self.build()
+        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+        found = {name: self._found(tensors, name, shape) for name, shape in shapes.items()}
+        sha = hashlib.sha256()
+        for word, tensor in self.digest_parts(found):
+            sha.update(word.encode() + tensor.tobytes())
+        digest, known = sha.hexdigest(), self.__dict__.get("_known")
+        if known not in (None, digest):
+            raise ValueError(
+                f"{self.file} is not what it was: its weights have the digest {digest[:16]}…, and "
+                f"{known[:16]}… before: restore the file"
+            )
+        weights = {name: torch.from_numpy(tensor) for name, tensor in found.items()}
+        network.load_state_dict(weights, assign=True)
+        others = {name: tensors[name] for name in self.others if name in tensors}
+        return _Content(network.eval().requires_grad_(False), others, words, digest)
+
+    def _found(self, tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        tensor = tensors.get(name)
+        if tensor is None or tensor.shape != shape or tensor.dtype.kind != "f":
+            found = "missing" if tensor is None else f"of shape {tensor.shape} and {tensor.dtype}"
+            raise ValueError(
+                f"{self.file.name}: tensor {name} is {found}, but {self.name} needs shape {shape} "
+                f"and float32: give {self.right_file}"
+            )
+        return np.array(tensor, "<f4", order="C")
+
+    def _check_images(self, images: NDArray) -> None:
+        sides = images.shape[2:] if self.side is None else (self.side, self.side)
+        if images.ndim != 4 or images.shape[1:] != (3, *sides) or 0 in sides:
+            wanted = "height, width" if self.side is None else f"{self.side}, {self.side}"
+            raise ValueError(
+                f"images have the shape {images.shape}: {self.name} takes (n, 3, {wanted}), with "
+                "the colours on axis 1"
+            )
+        if images.dtype.kind != "f":
+            raise ValueError(
+                f"images are of type {images.dtype}: {self.name} takes float32 in [0, 1], so "
+                "divide by 255"
+            )
+        inside = (images >= 0) & (images <= 1)  # NaN is not
+        if not inside.all():
+            where = tuple(int(i) for i in np.argwhere(~inside)[0])
+            raise ValueError(
+                f"image {where[0]} has the value {images[where]:g} at {where[1:]}, outside [0, 1]: "
+                "rescale the images"
+            )

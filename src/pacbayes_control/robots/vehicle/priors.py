@@ -1,0 +1,80 @@
+"""Priors over the vehicle's continuous policies, by name, and how the shipped one was learnt.
+
+paper      around the paper's linear policy
+elsewhere  learnt on obstacle fields of another distribution: independent of these environments
+split      learnt on a share of the environments, which the bound then does not count
+imitation  imitates the paper's linear policy on obstacle fields of another distribution
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.learn import GaussianPrior, Plan, imitate, pretrain_prior, set_aside
+from pacbayes_control.learn.priors import PRETRAINING, Pretraining
+from pacbayes_control.robots.planar.obstacles import Reshuffled
+from pacbayes_control.robots.planar.policies import Gains, Network, ray_angles, reactive_gains
+from pacbayes_control.robots.vehicle.policies import network_start, paper_prior
+from pacbayes_control.robots.vehicle.pretrained import ELSEWHERE, NETWORK, pretrained
+from pacbayes_control.rollouts import Execution
+from pacbayes_control.tasks import Environments
+
+if TYPE_CHECKING:
+    from pacbayes_control.robots.vehicle.simulator import Vehicle
+
+WIDTH = 0.25  # of a learnt prior, relative to its search: near the mean, costs vary little
+STEPS = 4000  # of the search for the prior that ships with the library
+
+
+def learn_prior(
+    task: Vehicle, name: str, environments: Environments, plan: Plan, execution: Execution
+) -> tuple[GaussianPrior, Environments]:
+    """A prior by its name, and the environments that are left for the bound to count."""
+    shipped = name == "elsewhere" and task.controller == NETWORK
+    if plan.prior_steps != Plan.prior_steps and (shipped or name not in ("elsewhere", "split")):
+        raise ValueError(
+            f"prior_steps = {plan.prior_steps} has no effect: the prior {name} is not searched for"
+        )
+    if name == "paper":
+        return GaussianPrior(paper_prior(), "the paper's, around x0 = 2.5, y0 = 10"), environments
+    if shipped:
+        return GaussianPrior(*pretrained()), environments
+    start = _start(task, plan.seed)
+    elsewhere = replace(task, obstacles=ELSEWHERE)
+    if name == "imitation":
+        return _imitation(task, elsewhere, start, plan.seed), environments
+    how = Pretraining(replace(PRETRAINING, steps=plan.prior_steps), width=WIDTH, seed=plan.seed)
+    kept = execution.keeping("prior")
+    if name == "elsewhere":
+        return pretrain_prior(elsewhere, start, how, kept), environments
+    part, rest = set_aside(environments, plan.share)
+    words = f"learnt on {len(part)} of the environments, which the bound does not count"
+    reshuffled = replace(task, obstacles=Reshuffled(part))
+    return pretrain_prior(reshuffled, start, replace(how, origin=words), kept), rest
+
+
+def pretrain(
+    task: Vehicle, steps: int = STEPS, seed: int = 0, execution: Execution | None = None
+) -> GaussianPrior:
+    """Learn the prior that ships with the library: networks, on another distribution of fields."""
+    how = Pretraining(replace(PRETRAINING, steps=steps), width=WIDTH, seed=seed)
+    elsewhere = replace(task, controller=NETWORK, obstacles=ELSEWHERE)
+    return pretrain_prior(elsewhere, network_start(NETWORK, seed), how, execution)
+
+
+def _imitation(
+    task: Vehicle, elsewhere: Vehicle, start: DiagonalGaussian, seed: int
+) -> GaussianPrior:
+    recorded = elsewhere.environments(10, stream="expert", seed=seed)
+    expert = replace(elsewhere, controller=Gains())
+    observations, actions = expert.recordings(reactive_gains(2.5, 10, ray_angles()), recorded)
+    return imitate(task.respond, observations, actions, start, [recorded])
+
+
+def _start(task: Vehicle, seed: int) -> DiagonalGaussian:
+    """Mean and variances at the start of a search for a prior."""
+    if isinstance(task.controller, Network):
+        return network_start(task.controller, seed)
+    return DiagonalGaussian(paper_prior().mean, 0.25, "start")

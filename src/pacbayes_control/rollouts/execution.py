@@ -1,0 +1,72 @@
+"""Where and how rollouts are run, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
+
+
+class Progress(NamedTuple):
+    """How much of some work is done."""
+
+    title: str
+    done: int
+    total: int
+    remark: str = ""  # such as the bound so far
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where rollouts are run, where they are kept, and how progress is reported.
+
+    Costs are the same, bit for bit, for every execution. Retries and changes of the code are
+    counted in `costs.incidents`, and a certificate states them.
+    """
+
+    # Any concurrent.futures.Executor, a Dask client, or a number of workers: threads if the task
+    # `releases_gil`, processes otherwise. None: this process.
+    workers: Workers = None
+    # A folder for finished rollouts; for a search, the prefix of the names of its files. If the
+    # process is killed, the same call continues from there.
+    store: str | Path | None = None
+    progress: Callable[[Progress], None] | None = None
+    warning: Callable[[str], None] | None = None  # is called with lines that a user should read
+    # How often a rollout that failed may be run again and still count; for failures of machines,
+    # not of the task.
+    retries: int = 0
+    # Continue although the task's code has changed, in a way that does not change the costs of
+    # finished rollouts.
+    allow_code_change: bool = False
+    title: str = field(default="rollouts", repr=False)  # name of the work, for `progress`
+
+    def tell(self, done: int, total: int, remark: str = "") -> None:
+        """Report progress."""
+        if self.progress:
+            self.progress(Progress(self.title, done, total, remark))
+
+    def warn(self, line: str | None) -> None:
+        """Report a warning, if there is one."""
+        if line and self.warning:
+            self.warning(line)
+
+    def counting_on(self, before: int, total: int) -> Execution:
+        """The same execution for a part of the work, which reports the progress of all of it."""
+        tell = self.progress
+        if tell is None:
+            return self
+        return replace(
+            self, progress=lambda now: tell(now._replace(done=before + now.done, total=total))
+        )
+
+    def file(self, part: str) -> Path | None:
+        """A file or folder beside the store, for one part of the work."""
+        return Path(f"{self.store}.{part}") if self.store is not None else None
+
+    def keeping(self, part: str) -> Execution:
+        """The same execution with that file or folder as its store."""
+        return replace(self, store=self.file(part))

@@ -1,0 +1,121 @@
+"""Types of values read from JSON, and files that are written without loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacbayes_control.certify.files import (
+    check_record,
+    existing_file,
+    has_type,
+    hash_file,
+    locked,
+    seal,
+    sha256,
+    write_atomic,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, int),
+        (1, float),
+        (-2.5, float),
+        (None, str | None),
+        ("a", str),
+        (True, bool),
+        ({"a": 1.5, "b": 2}, Mapping[str, float]),
+        ([], list[int]),
+        ([1, 2], Sequence[int]),
+        ((1, 2), list[int]),
+        (["a", 1], tuple[str, int]),
+        ([[1, 2, 3], []], tuple[tuple[int, ...], tuple[int, ...]]),
+        (object(), Any),
+    ],
+)
+def test_a_value_of_the_annotated_type_is_accepted(value: Any, kind: Any):
+    assert has_type(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, int),
+        (True, float),
+        (1.0, int),
+        (math.nan, float),
+        (math.inf, float),
+        (10**400, int),
+        ("1", float),
+        (None, int),
+        (0, None | str),
+        ([1], dict[str, int]),
+        ({"a": "1"}, dict[str, int]),
+        ("ab", list[str]),
+        ([1, "2"], list[int]),
+        (["a"], tuple[str, int]),
+        (["a", 1, 2], tuple[str, int]),
+        ([1, "a"], tuple[str, int]),
+        (1, tuple[int, ...]),
+    ],
+)
+def test_a_value_of_another_type_is_refused(value: Any, kind: Any):
+    assert not has_type(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({}, "^point has other fields than expected, such as “x”$"),
+        ([1], "^point has other fields than expected, such as “x”$"),
+        ({"x": 1, "y": 2, "z\x1b": 3}, r"such as “z\\x1b”$"),
+        ({"x": 1, "y": "2"}, r"^bad point\.y: expected int \| None$"),
+        ({"x": "1", "y": 2}, r"^bad point\.x: expected float$"),
+    ],
+)
+def test_a_record_with_other_fields_or_types_is_refused(record: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        check_record(record, {"x": float, "y": int | None}, "point")
+
+
+def test_the_old_content_stays_until_the_new_one_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "a.json"
+    write_atomic(path, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    write_atomic(path, b"new")
+    assert hash_file(path) == sha256(b"new")
+
+
+def test_a_locked_file_is_not_locked_twice(tmp_path: Path):
+    path = tmp_path / "a.json"
+    refused = pytest.raises(ValueError, match="is being written by another process: try again, or")
+    with locked(path), refused, locked(path):
+        pass
+    with locked(path):  # it is free again
+        assert [file.name for file in tmp_path.iterdir()] == [".a.json.lock"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_seal_depends_on_every_entry_but_itself():
+    record = {"a": 1, "b": [2, 3]}
+    assert seal(record) == seal(record | {"seal": "x"}) != seal(record | {"a": 2})
+
+
+def test_a_folder_is_no_file(tmp_path: Path):
+    with pytest.raises(ValueError, match="is a folder: give a file"):
+        existing_file(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        existing_file(tmp_path / "none")
