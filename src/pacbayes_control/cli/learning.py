@@ -129,21 +129,20 @@ def task_command(name: str) -> Any:
     from pacbayes_control.learn import Plan, SearchSettings
     from pacbayes_control.tasks.loading import found
 
-    target = found(name)
-    made: type[Task] = target if isinstance(target, type) else type(target)
+    target = found(name)  # a class of tasks with options, or a task
     own = name not in installed_tasks()
-    shown = {None, *made.learns, *(("own",) if own else ())}
-    groups: dict[str, tuple[type, dict[str, Option]]] = {
-        f"Options of {name}": (made.Options or _Nothing, options_of(made.Options or _Nothing)),
-        "Plan": (Plan, {n: o for n, o in options_of(Plan).items() if o.space in shown}),
+    shown = {None, *target.learns, *(("own",) if own else ())}
+    groups = {
+        f"Options of {name}": options_of(target.Options) if target.Options else {},
+        "Plan": {n: o for n, o in options_of(Plan).items() if o.space in shown},
+        "Search": {n: replace(o, default=None) for n, o in options_of(SearchSettings).items()},
+        "Execution": dict(options_of(ExecutionOptions)),
     }
-    if "continuous" in made.learns:  # the task has its own defaults for these
-        found_in = options_of(SearchSettings).items()
-        groups["Search"] = (SearchSettings, {n: replace(o, default=None) for n, o in found_in})
-    hidden = {"workers"} if made.uses_all_cores else set()
-    execution = {n: o for n, o in options_of(ExecutionOptions).items() if n not in hidden}
-    groups["Execution"] = (ExecutionOptions, execution)
-    fields = {n: (title, o) for title, (_, found) in groups.items() for n, o in found.items()}
+    if "continuous" not in target.learns:
+        del groups["Search"]
+    if target.uses_all_cores:
+        del groups["Execution"]["workers"]
+    fields = {n: (title, o) for title, known in groups.items() for n, o in known.items()}
 
     def call(**values: Any) -> None:
         if values.pop("fields"):
@@ -151,21 +150,13 @@ def task_command(name: str) -> Any:
             return
         where = Target(values.pop("out_folder"), values.pop("force"), values.pop("json_file"))
         given = _given(fields, values)
-        by_group = {
-            title: {n: given[n] for n in known if n in given}
-            for title, (_, known) in groups.items()
-        }
+        by_group = {t: {n: given[n] for n in known if n in given} for t, known in groups.items()}
         _learn_named(name, target, by_group, where)
 
     parameters = [parameter_of(o, title) for title, o in fields.values() if not o.rare]
     rare = [option for _, option in fields.values() if option.rare]
     moved = {o.name: f"write --set {o.name}={'true' if o.kind is bool else 'VALUE'}" for o in rare}
     return as_command(name, call, [*parameters, *_common()], _words(name, own), moved)
-
-
-@dataclass(frozen=True)
-class _Nothing:
-    """Options of a task without options."""
 
 
 def _common() -> list[Parameter]:

@@ -114,6 +114,8 @@ def options_of(record: type) -> dict[str, Option]:
 def from_values(record: type[R], values: Mapping[str, Any]) -> R:
     """A record from untrusted values; the error names the first wrong one."""
     known = options_of(record)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{values!r} must be values by the names of fields: {', '.join(known)}")
     for name in values:
         if name not in known:
             raise ValueError(f"there is no field {name!r}: choose from {', '.join(known)}")

@@ -50,6 +50,8 @@ def recorded_task(costs: Costs) -> Task:
         raise ValueError(f"the task of the run cannot be made again: {error}") from error
     told = (origin["task"], origin.get("policy_class"), costs.noise or "")
     if told != (task.environments(1, "check").task, task.policy_class, task.noise_kind):
+        if "settings" not in origin:
+            raise ValueError("the run does not record the settings of its task")
         raise ValueError(f"the run's record contradicts itself: it is of another {task.name}")
     return task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.labels import Grid, Labels
 from pacbayes_control.robots.grasping.models import mujoco
 from pacbayes_control.robots.grasping.objects import Procedural
+from pacbayes_control.robots.grasping.options import GraspingOptions
 from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
@@ -355,3 +357,49 @@ def test_the_task_passes_the_conformance_checks(monkeypatch: pytest.MonkeyPatch)
     checks = check_task(BLIND, policies(BLIND, 3), environments=4, seconds=0.1)
     assert [f"{check.name}: {check.detail}" for check in checks if not check.passed] == []
     assert len(checks) > 8
+
+
+# ---- records ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        GraspingOptions(),
+        GraspingOptions(robot="arm", head="paper", surrogate="distance"),
+    ],
+    ids=["usual", "paper"],
+)
+def test_a_task_is_made_again_from_its_settings(options: GraspingOptions):
+    task = Grasping.from_options(options)
+    settings = json.loads(json.dumps(task.settings))
+    again = Grasping.from_settings(settings)
+    assert again == task
+    assert repr(again) == repr(task)
+    assert again.policy_class == task.policy_class
+
+
+def test_a_task_that_no_option_describes_has_no_settings():
+    usual = Grasping.from_options(GraspingOptions())
+    assert Grasping().settings is None
+    assert replace(usual, tabletop=Tabletop(mass=(0.1, 0.2))).settings is None
+    assert replace(usual, robot=Gripper(Hand(force=5.0))).settings is None
+    network: Any = usual.controller
+    assert replace(usual, controller=replace(network, hidden=(8, 8))).settings is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"robot": "gripper"},
+        {"robot": "crane", "head": "circle", "surrogate": "table"},
+        {"robot": "arm", "head": "circle", "surrogate": "table", "weights": "/etc/passwd"},
+        {"robot": "arm", "head": "circle", "surrogate": "table", "meshes": "/"},
+        {"robot": ["arm"], "head": "circle", "surrogate": "table"},
+    ],
+    ids=str,
+)
+def test_a_strangers_record_is_checked_and_reads_no_file(settings: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        Grasping.from_settings(settings)

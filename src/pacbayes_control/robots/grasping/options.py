@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.grasping.arm import Arm
@@ -22,6 +22,9 @@ from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.grasping.task import Grasping
+
+
+ROBOTS = {"gripper": Gripper, "arm": Arm}
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,23 @@ def grasping_task(made: type[Grasping], options: GraspingOptions) -> Grasping:
     controller = GraspNetwork(eyes, head=options.head)
     repr(controller)  # reads the weights: an error now, not after the labels
     tabletop = Tabletop(_mesh_folder(options)) if options.meshes else Tabletop()
-    robot = Arm() if options.robot == "arm" else Gripper()
-    return made(controller, tabletop, robot, Surrogate(options.surrogate))
+    return made(controller, tabletop, ROBOTS[options.robot](), Surrogate(options.surrogate))
+
+
+def full(options: GraspingOptions) -> dict[str, Any]:
+    """The options that name no file, for records."""
+    return {name: getattr(options, name) for name in ("robot", "head", "surrogate")}
+
+
+def settings_of(task: Grasping) -> dict[str, Any] | None:
+    """The options that a task was made from; None if it was made in another way."""
+    network, robot = task.controller, "arm" if isinstance(task.robot, Arm) else "gripper"
+    if not isinstance(network, GraspNetwork) or network.head not in ("circle", "paper"):
+        return None
+    usual = (GraspNetwork(Compact(), head=network.head), Tabletop(), ROBOTS[robot]())
+    if (network, task.tabletop, task.robot) != usual:
+        return None
+    return {"robot": robot, "head": network.head, "surrogate": task.surrogate_cost.kind}
 
 
 def _mesh_folder(options: GraspingOptions) -> MeshFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -13,12 +14,18 @@ from pacbayes_control.robots.grasping.camera import View
 from pacbayes_control.robots.grasping.environments import BLOCK, Tabletop
 from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.labels import Labels
-from pacbayes_control.robots.grasping.options import GraspingOptions, grasping_task
+from pacbayes_control.robots.grasping.options import (
+    GraspingOptions,
+    full,
+    grasping_task,
+    settings_of,
+)
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
+from pacbayes_control.tasks.options import from_values
 from pacbayes_control.tasks.user_task import check_parameters
 from pacbayes_control.tasks.words import one_line
 
@@ -177,6 +184,19 @@ class Grasping(Task):
     def from_options(cls, options: GraspingOptions) -> Self:
         """The robot, the objects and the network that were chosen."""
         return grasping_task(cls, options)  # type: ignore[return-value]
+
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """The options that make it; None if it rests on files, or on parts that no option names."""
+        return settings_of(self)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The task of a stranger's record, which may not name a file of this machine."""
+        options = from_values(GraspingOptions, settings)
+        if options.meshes or options.weights or dict(settings) != full(options):
+            raise ValueError("the record does not describe a task of grasping")
+        return cls.from_options(options)
 
     # ---- training -------------------------------------------------------------------------------
 
