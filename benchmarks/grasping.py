@@ -11,11 +11,11 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from bullet_grasping import bullet_endings
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
 from pacbayes_control.report.console import say
 from pacbayes_control.robots.grasping.arm import Arm
-from pacbayes_control.robots.grasping.bullet import bullet_endings
 from pacbayes_control.robots.grasping.simulator import LIFTED
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.rollouts import Execution

@@ -10,11 +10,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from bullet_vehicle import bullet_costs
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json
 from pacbayes_control.report.console import progress_bars
 from pacbayes_control.robots import Vehicle
-from pacbayes_control.robots.vehicle.bullet import bullet_costs
 from pacbayes_control.rollouts import Execution, mean_costs
 
 

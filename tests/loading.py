@@ -12,11 +12,14 @@ import cloudpickle
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
+SHARED = ("measuring", "bullet", "bullet_vehicle", "bullet_grasping")  # that scripts import
+
+
 def load(name: str) -> Any:
-    """A benchmark, or `measuring`, which they import; each is loaded once."""
-    if name != "measuring":
-        load("measuring")
-    own = name if name == "measuring" else f"benchmark_{name}"  # of no other module
+    """A benchmark, or one of the modules that they share; each is loaded once."""
+    for other in SHARED[: SHARED.index(name)] if name in SHARED else SHARED:
+        load(other)
+    own = name if name in SHARED else f"benchmark_{name}"  # of no other module
     if own not in sys.modules:
         spec = spec_from_file_location(own, BENCHMARKS / f"{name}.py")
         assert spec is not None

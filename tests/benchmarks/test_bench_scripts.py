@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from commands import complaint
-from loading import BENCHMARKS, load
+from loading import BENCHMARKS, SHARED, load
 from pacbayes_control.report import console
 
 Result = subprocess.CompletedProcess[str]
 Script = Callable[..., Result]
 
-NAMES = sorted(file.stem for file in BENCHMARKS.glob("*.py") if file.stem != "measuring")
+NAMES = sorted(file.stem for file in BENCHMARKS.glob("*.py") if file.stem not in SHARED)
 RECORD: dict[str, Any] = {
     "rollouts_per_second": 1_234_567.8,
     "ratio": 12.3456,

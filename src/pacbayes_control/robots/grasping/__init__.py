@@ -3,7 +3,6 @@
 shapes, objects,          convex parts; objects drawn from families, or from a folder of meshes
 meshes, decomposition
 models, gripper, arm,     the physics: an object on a table, two robots, and the ending of a grasp;
-simulator, bullet         the same in PyBullet
 camera, environments      objects at rest, and their depth images
 policy, extractors,       from an image to a grasp: a network's layers over a frozen extractor
 compact, vgg, weights

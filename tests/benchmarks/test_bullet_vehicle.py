@@ -5,9 +5,11 @@ import sys
 import numpy as np
 import pytest
 
+from loading import load
 from pacbayes_control.robots import Vehicle
-from pacbayes_control.robots.vehicle.bullet import bullet_costs
 from sizes import sized
+
+bullet_costs = load("bullet_vehicle").bullet_costs
 
 ENVIRONMENTS, POLICIES = sized((30, 6), full=(100, 12))
 
@@ -68,7 +70,7 @@ def test_bullet_does_not_depend_on_what_ran_before():
 
 
 def test_without_pybullet_the_line_to_install_it_is_given(monkeypatch):
-    monkeypatch.setattr("pacbayes_control.robots.bullet.find_spec", lambda _: None)
+    monkeypatch.setattr("bullet.find_spec", lambda _: None)
     task = Vehicle()
     environments = task.environments(1, stream="bullet")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pacbayes-control\[pybullet\]'"):

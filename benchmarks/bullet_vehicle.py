@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.bullet import pybullet
+from bullet import pybullet
 from pacbayes_control.robots.vehicle.simulator import Vehicle
 from pacbayes_control.tasks.environments import Environments
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pacbayes_control.robots.grasping.bullet import bullet_endings
+from loading import load
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.gripper import Hand
 from pacbayes_control.robots.grasping.shapes import (
@@ -20,6 +20,8 @@ from pacbayes_control.robots.grasping.shapes import (
 )
 from pacbayes_control.robots.grasping.simulator import COLLIDED, LIFTED, MISSED, RISE, Simulator
 from pacbayes_control.tasks.environments import Arrays
+
+bullet_endings = load("bullet_grasping").bullet_endings
 
 pytestmark = pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="PyBullet has no wheels beyond Python 3.11"
@@ -137,7 +139,7 @@ def test_grasps_that_do_not_match_the_rows_are_refused():
 
 
 def test_without_pybullet_the_line_to_install_it_is_given(monkeypatch):
-    monkeypatch.setattr("pacbayes_control.robots.bullet.find_spec", lambda _: None)
+    monkeypatch.setattr("bullet.find_spec", lambda _: None)
     tabletop, arrays = at_rest(BOX)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pacbayes-control\[pybullet\]'"):
         bullet_endings(tabletop, arrays, [0], np.array([[ACROSS]]))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.bullet import pybullet
+from bullet import pybullet
 from pacbayes_control.robots.grasping import shapes, simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.gripper import PALM, Hand, seen_from
