@@ -1,4 +1,4 @@
-"""What the benchmarks share: time, memory, the tables that they print, and how they are run."""
+"""Shared by the benchmarks: time, memory, the tables that they print, and how they are run."""
 
 from __future__ import annotations
 

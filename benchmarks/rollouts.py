@@ -1,4 +1,4 @@
-"""What `evaluate` adds to the rollouts themselves, and what a second process takes away."""
+"""Time that `evaluate` adds to the rollouts themselves, and that a second process saves."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def draw(rng: np.random.Generator) -> dict[str, float]:
 def busy(
     policy: NDArray, environment: Mapping[str, Any], rng: np.random.Generator, loops: int
 ) -> float:
-    """A rollout that is a certain amount of work, whatever the machine."""
+    """A rollout that is a certain amount of work, on any machine."""
     level, x = float(environment["level"]), rng.random()
     for _ in range(loops):
         x = 3.7 * x * (1 - x)

@@ -25,7 +25,7 @@ app = typer.Typer()  # `pbc rover`
 
 @dataclass(frozen=True)
 class RoverOptions:
-    """What a user may choose: each field is an option of `pbc learn rover`."""
+    """Each field is an option of `pbc learn rover`."""
 
     rock: float = option(0.4, "Radius of the rock, in m.")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from commands import complaint
 from pacbayes_control.cli.commands import app
 from pacbayes_control.cli.learning import task_command
 
@@ -70,3 +71,21 @@ def test_fields_are_listed_with_their_types_and_defaults(quick: Any):
         assert field in words
     assert "kl | kl-maurer | pinsker | quadratic | lambda | robust-pinsker" in words
     assert "│ delta " not in words  # which is an option
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("fly", "runs/x"), "write pbc swing fly"),
+        (("identify", "swing", "log.csv"), "write pbc swing identify"),
+        (("pretrain", "vehicle"), "write pbc grasping pretrain or pbc vehicle pretrain"),
+        (("bench", "vehicle"), "write .venv/bin/python benchmarks/NAME.py"),
+        (("monitor", "--bound", 0.1), "write --promise 0.1"),
+        (("learn", "vehicle", "--family"), "write --set family=true"),
+        (("learn", "vehicle", "--prior-steps", 3), "write --set prior_steps=VALUE"),
+        (("learn", "swing", "--scheduler", "x"), "write --set scheduler=VALUE"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_a_spelling_of_before_says_how_it_is_written_now(quick: Any, old: tuple, new: str):
+    assert new in complaint(quick(*old))

@@ -59,6 +59,8 @@ class Commands(TyperGroup):
         moved = [f"pbc {r.name} {cmd_name}" for r in robots if cmd_name in r.list_commands(ctx)]
         if moved:
             raise ValueError(f"{cmd_name} is a robot's own: write {' or '.join(moved)}")
+        if cmd_name == "bench":
+            raise ValueError("benchmarks are scripts: write .venv/bin/python benchmarks/NAME.py")
         return None
 
 

@@ -199,8 +199,7 @@ def prior_for(
         raise ValueError("prior_steps is for priors that are learnt on the spot")
     if name is not None:
         if Path(name).suffix not in ("", ".json"):
-            weighted = hasattr(task.Options, "weights")
-            hint = "; weights are given as such (--weights)" if weighted else ""
+            hint = f"; {task.prior_hint}" if task.prior_hint else ""
             raise ValueError(f"{name}: a prior over continuous policies is a .json file{hint}")
         if not Path(name).is_file():
             known = f"choose {', '.join(task.priors)}, or " if task.priors else ""

@@ -42,6 +42,7 @@ class Task:
     policy_class: str | None = None  # the meaning of a row of parameters, for records
     prior: Any = None  # a DiagonalGaussian or GaussianPrior, if there are infinitely many
     priors: Sequence[str] = ()  # names of others that `learn_prior` makes, the default first
+    prior_hint: str = ""  # what to do with a file that is not a prior, for an error
 
     # ---- how it is learnt by name ---------------------------------------------------------------
 

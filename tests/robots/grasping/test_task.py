@@ -346,7 +346,7 @@ def test_what_a_run_is_for_is_told_by_eyes_widths_and_robot():
 @pytest.mark.parametrize("name", ["robot", "controller"])
 def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
     wrong: Any = {name: "arm"}
-    with pytest.raises(TypeError, match=f"{name} = 'arm' is none"):
+    with pytest.raises(TypeError, match=f"{name} = 'arm' has no (world|offsets): see robots"):
         Grasping(**wrong)
 
 

@@ -1,4 +1,4 @@
-"""What learning to grasp needs: labels of objects, and priors over a network's layers."""
+"""Labels of objects, and priors over a network's layers, to learn grasping with."""
 
 from __future__ import annotations
 

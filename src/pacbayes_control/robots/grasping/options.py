@@ -1,4 +1,4 @@
-"""What a user may choose of grasping, and the task that it makes."""
+"""Options of grasping, and the task that they make."""
 
 from __future__ import annotations
 

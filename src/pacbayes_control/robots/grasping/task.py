@@ -54,6 +54,7 @@ class Grasping(Task):
     learns = ("continuous",)
     test_environments = 1000
     priors = ("elsewhere", "paper")
+    prior_hint = "weights are given as such (--weights)"
     Options = GraspingOptions
     no_replay = (
         "A grasp is a motion in space, and what this page replays are paths in a plane: the "
@@ -86,7 +87,7 @@ class Grasping(Task):
             ("controller", self.controller, "offsets"),
         ):
             if not hasattr(value, needs):
-                raise TypeError(f"{name} = {value!r} is none: see pacbayes_control.robots.grasping")
+                raise TypeError(f"{name} = {value!r} has no {needs}: see robots.grasping")
 
     name = "grasping"
 
@@ -101,7 +102,7 @@ class Grasping(Task):
 
     @property
     def cost_rule(self) -> str:
-        """What a rollout costs, in a line for records."""
+        """How a rollout is scored, in one line."""
         return (
             "0 where the object is lifted more than 2 cm, held by both fingers, clear of the table "
             "and at rest, 1 otherwise"
@@ -123,12 +124,12 @@ class Grasping(Task):
 
     @property
     def data_used(self) -> tuple[EnvironmentRange, ...]:
-        """The objects that the network's extractor was trained on, whatever the prior is."""
+        """The objects that the network's extractor was trained on, with any prior."""
         return self.controller.extractor.seen if isinstance(self.controller, GraspNetwork) else ()
 
     @property
     def policy_class(self) -> str:
-        """What a row of parameters means, on which robot: a certificate holds for no other."""
+        """The meaning of a row of parameters, and the robot: a certificate holds for no other."""
         return f"{self.controller!r} by {self.robot!r}"
 
     def check_policies(self, policies: NDArray) -> None:
@@ -161,7 +162,7 @@ class Grasping(Task):
         return self.grasps(np.asarray(policy)[None], observation.heights, observation.centroid)[0]
 
     def look(self, environments: Environments) -> list[View]:
-        """What the camera sees of each object: observations for `act`."""
+        """Camera images of each object: observations for `act`."""
         arrays = environments.arrays()
         fields = zip(
             *(arrays[name] for name in ("heights", "mask", "centroid", "top")), strict=True
@@ -243,7 +244,7 @@ class Grasping(Task):
         return gradients(network, policies, self.features(environments), goal)
 
     def features(self, environments: Environments) -> NDArray[np.float32]:
-        """What the extractor sees of each object; (environments, features)."""
+        """Features of each object by the extractor; (environments, features)."""
         network: Any = self.controller
         key = (network.extractor.digest, environments.task, environments.range)
         found = _known.get(key)
@@ -255,7 +256,7 @@ class Grasping(Task):
         return found
 
     def trainable(self) -> tuple[GraspNetwork, Labels]:
-        """The network and the labels to train it with; an error where there are none."""
+        """The network and the labels to train it with; an error if one of them is missing."""
         network = self._network()
         if self.labels is None:
             raise ValueError("a network is trained on labelled objects: give the task labels")

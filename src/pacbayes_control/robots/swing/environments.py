@@ -23,7 +23,7 @@ class Net:
 
     @property
     def view(self) -> tuple[float, float, float, float]:
-        """What pictures show: left, right, bottom, top in m."""
+        """The part that pictures show: left, right, bottom, top in m."""
         return (-self.half_width - 0.3, self.half_width + 0.3, -0.3, self.length + 0.3)
 
     @property
@@ -45,5 +45,5 @@ class Net:
 
     @property
     def open_areas(self) -> NDArray[np.float64]:
-        """What the net encloses, (1, 4)."""
+        """The area inside the net, (1, 4)."""
         return np.array([[-self.half_width, self.half_width, 0, self.length]])

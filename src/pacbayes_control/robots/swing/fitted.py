@@ -64,7 +64,7 @@ def _positive(model: IdentifiedModel, name: str) -> Estimate:
 
 
 def read_model(file: str | Path) -> IdentifiedModel:
-    """What `pbc swing identify --json FILE` wrote."""
+    """Read a file that `pbc swing identify --json FILE` wrote."""
     path = Path(file)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model at {path}: make one with pbc swing identify")

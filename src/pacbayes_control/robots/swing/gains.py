@@ -1,4 +1,4 @@
-"""What is not known about the Swing's gains, taken seriously: drawn anew, or the worst of them."""
+"""Uncertain gains of the Swing: drawn anew in each rollout, or the worst of a set."""
 
 from __future__ import annotations
 

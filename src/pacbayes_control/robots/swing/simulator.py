@@ -38,7 +38,7 @@ CYLINDERS = ObstacleField(fewest=3, most=6, x=(-3.5, 3.5), y=(5.0, 13.0), radius
 
 @dataclass(frozen=True)
 class SwingOptions:
-    """What a user may choose of the drone."""
+    """Options of the drone."""
 
     model: Path | None = option(
         None, "Gains and speed as `pbc swing identify --json` fitted them.", metavar="FILE"
@@ -62,8 +62,8 @@ class Swing(Planar):
     landing, and 0 otherwise.
 
     `uncertainty` says what is not known about the gains and the speed: see `DrawnGains` and
-    `WorstGains`. Commands are held within the limits of the task's own k_u, since whoever flies
-    knows no other: a drone whose k_u is larger turns further.
+    `WorstGains`. Commands are held within the limits of the task's own k_u, since no other
+    is known in flight: a drone whose k_u is larger turns further.
 
     >>> task = Swing()
     >>> task.costs(task.policies, task.environments(4, stream="example")).shape
@@ -138,7 +138,7 @@ class Swing(Planar):
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """What `move` needs."""
+        """The constants of `move`."""
         share = -np.expm1(-self.k_p * self.time_step)
         length = self.speed * self.time_step
         command = (self.largest_control, self.resolution)
@@ -167,7 +167,7 @@ class Swing(Planar):
 
     @property
     def cost_rule(self) -> str:
-        """What a rollout costs, in a line for records."""
+        """How a rollout is scored, in one line."""
         doubt = self.uncertainty
         worst = len(self._drones(doubt)) if isinstance(doubt, WorstGains) else 0
         return (
@@ -188,7 +188,7 @@ class Swing(Planar):
 
     @property
     def noise_kind(self) -> str:
-        """What is random in a rollout; empty where nothing is."""
+        """The randomness of a rollout, in words; empty if there is none."""
         kinds = [super().noise_kind] if super().noise_kind else []
         if isinstance(self.uncertainty, DrawnGains):
             u = self.uncertainty
@@ -246,7 +246,7 @@ class Swing(Planar):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        """Which drone, for whoever reads a promise about it."""
+        """Which drone a certificate is about, in one line."""
         own = f"k_u = {self.k_u:.4g} rad, k_p = {self.k_p:.4g} 1/s, {self.speed:.4g} m/s"
         doubt = self.uncertainty
         if isinstance(doubt, DrawnGains):
