@@ -43,6 +43,7 @@ def pbc(installed: Path, quick: Pbc, monkeypatch: pytest.MonkeyPatch) -> Pbc:
 def test_a_robot_of_another_package_is_learnt_shown_and_reproduced_by_name(
     pbc: Pbc, tmp_path: Path
 ):
+    assert "keeps every promise" in pbc("check", "rover", "--environments", 4).stdout
     words = pbc("learn", "rover", "--help").stdout
     assert "--rock" in words
     assert "Radius of the rock, in m." in words
