@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ def read_npy(path: Path) -> NDArray:
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file; the old content stays until the new one is complete."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f".{uuid4().hex}.part")
     try:
         unfinished.write_bytes(content)
         os.replace(unfinished, path)

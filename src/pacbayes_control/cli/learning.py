@@ -225,8 +225,9 @@ def _show_fields(fields: Mapping[str, Option]) -> None:
 def _learn_named(name: str, target: Any, given: dict[str, dict[str, Any]], where: Target) -> None:
     """Make the task, the plan and the execution from the given values, and learn."""
     from pacbayes_control.cli.executing import ExecutionOptions
-    from pacbayes_control.learn import Plan, SearchSettings
-    from pacbayes_control.learn.planned import STEPS
+    from pacbayes_control.learn import Plan
+    from pacbayes_control.learn.planned import usual_search
+    from pacbayes_control.tasks.loading import with_options
 
     where.check(name, [])
     own, plan_values, search, how = (
@@ -234,14 +235,10 @@ def _learn_named(name: str, target: Any, given: dict[str, dict[str, Any]], where
     )
     plan = from_values(Plan, plan_values)
     execution = from_values(ExecutionOptions, how)
-    task, options = target, {}
-    if isinstance(target, type):
-        chosen = from_values(target.Options, own) if target.Options else None
-        task = target.from_options(chosen) if chosen is not None else target()
-        options = plain(chosen) if chosen is not None else {}
+    task = with_options(target, name, own)
+    options = plain(from_values(target.Options, own)) if own else {}
     if search:
-        usual = task.search_from(plan.prior or next(iter(task.priors), None))
-        plan = replace(plan, search=replace(usual or SearchSettings(steps=STEPS), **search))
+        plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
     _learn(task, replace(plan, task=name, options=options), execution, where)
 
 

@@ -48,12 +48,12 @@ BallOption = Annotated[
     ),
 ]
 MOST = 1_000_000_000  # largest number of environments, trials or rollouts
-Draws = Annotated[
+DrawsOption = Annotated[
     int,
     typer.Option(
         min=1,
         max=MOST,
-        help="Draws of the training set; tables: of the largest, and more of smaller ones.",
+        help="DrawsOption of the training set; tables: of the largest, and more of smaller ones.",
     ),
 ]
 TestEnvironments = Annotated[

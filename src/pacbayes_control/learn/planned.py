@@ -143,8 +143,13 @@ def _with_search(task: Task, plan: Plan) -> Plan:
     """The plan with its search settings filled in, so that a run can be repeated from its plan."""
     if plan.search is not None or plan.certify == "one":
         return plan
-    usual = task.search_from(plan.prior or next(iter(task.priors), None))
-    return replace(plan, search=usual or SearchSettings(steps=STEPS))
+    return replace(plan, search=usual_search(task, plan.prior))
+
+
+def usual_search(task: Task, prior: str | None) -> SearchSettings:
+    """How to search from a prior, where nothing else is said: as the task does, or as we do."""
+    usual = task.search_from(prior or next(iter(task.priors), None))
+    return usual or SearchSettings(steps=STEPS)
 
 
 def _learn_continuous(

@@ -31,16 +31,16 @@ def load_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
     >>> load_task("pacbayes_control.tasks.demo:Stopping").name
     'stopping'
     """
-    made = found(name)
-    if not isinstance(made, type) or not issubclass(made, Task):
-        if options:
-            raise ValueError(f"the task {name} has no options: {', '.join(options)}")
-        return as_task(made)
-    if made.Options is None and not options:
-        return _called(made, name)
-    if made.Options is None:
-        raise ValueError(f"the task {name} has no options: {', '.join(options or ())}")
-    return made.from_options(from_values(made.Options, options or {}))
+    return with_options(found(name), name, options or {})
+
+
+def with_options(made: Any, name: str, options: Mapping[str, Any]) -> Task:
+    """The task that `found` has found under a name, with its options."""
+    if isinstance(made, type) and made.Options is not None:
+        return made.from_options(from_values(made.Options, options))
+    if options:
+        raise ValueError(f"the task {name} has no options: {', '.join(options)}")
+    return _called(made, name) if isinstance(made, type) else made
 
 
 def found(text: str) -> Any:

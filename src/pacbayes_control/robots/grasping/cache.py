@@ -9,10 +9,10 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import unquote
-from uuid import uuid4
 
 import numpy as np
 
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.robots.grasping.shapes import Floats
 
 
@@ -48,23 +48,13 @@ def content_digest(mesh: Path) -> str:
     return sha.hexdigest()
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file so that a reader finds the old content or the new one, and never a part."""
-    unfinished = file.with_name(f".{uuid4().hex}.part")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, file)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def write_hulls(file: Path, hulls: list[Floats]) -> None:
     """Keep the corners of hulls, each (corners, 3), in a file of the cache."""
     stream = BytesIO()
     np.savez(stream, corners=np.concatenate(hulls), counts=np.array([len(h) for h in hulls]))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, stream.getvalue())
+        write_atomic(file, stream.getvalue())
     except OSError as error:
         raise OSError(
             f"{file.parent} cannot keep hulls: {error.strerror or error}: give another folder as "

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.cache import write_whole
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.robots.grasping.extras import needed
 
 SAFETENSORS = ".safetensors"
@@ -82,7 +82,7 @@ def write_weights(
         name: np.asarray(tensor, tensor.dtype.newbyteorder("<"), order="C")
         for name, tensor in tensors.items()
     }
-    write_whole(path, _sorted_header(library.save(plain, dict(words or {}))))
+    write_atomic(path, _sorted_header(library.save(plain, dict(words or {}))))
 
 
 def _from_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from pacbayes_control.certify.run import Run
-from pacbayes_control.cli.options import Draws, Seed, TestEnvironments
+from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
 from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.learn.repeated import Spread, Tally, over_draws
 from pacbayes_control.report.console import progress_bars, say, show
@@ -224,7 +224,7 @@ def show_swing(result: Flown) -> None:
 def reproduce_swing(
     folder: Path,
     *,
-    draws: Draws = 10,
+    draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:

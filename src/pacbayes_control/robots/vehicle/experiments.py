@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes_control.certify.text import round_up
-from pacbayes_control.cli.options import Draws, Seed, TestEnvironments
+from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.planar.pictures import draw_rollouts
@@ -18,7 +18,7 @@ from pacbayes_control.rollouts import Execution, evaluate
 def reproduce_table1(
     folder: Path,
     *,
-    draws: Draws = 10,
+    draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def reproduce_table1(
 def reproduce_table2(
     folder: Path,
     *,
-    draws: Draws = 10,
+    draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def reproduce_table2(
 def reproduce_continuous(
     folder: Path,
     *,
-    draws: Draws = 10,
+    draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:
