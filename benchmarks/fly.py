@@ -19,12 +19,11 @@ import typer
 from measuring import conclude, main
 from pacbayes_control.cli.options import JsonFile, check_json
 from pacbayes_control.robots.swing import Swing
-from pacbayes_control.robots.swing.flight.channel import reap
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.log import FlightRecorder
 from pacbayes_control.robots.swing.flight.loop import fly_once
-from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.stages import place_of, simulated_stage
+from pacbayes_control.robots.swing.flight.processes import reap
+from pacbayes_control.robots.swing.flight.stages import Pilot, place_of, simulated_stage
 from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
 
 

@@ -13,13 +13,11 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots.swing import Swing
-from pacbayes_control.robots.swing.flight.faults import Fault
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.log import FlightRecord, FlightRecorder
 from pacbayes_control.robots.swing.flight.loop import fly_once
-from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.stages import Stage, place_of, virtual_stage
-from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
+from pacbayes_control.robots.swing.flight.stages import Pilot, Stage, place_of, virtual_stage
+from pacbayes_control.robots.swing.flight.world import Fault, Physics, WorldSetup
 from pacbayes_control.rollouts.evaluation import origin_of
 from pacbayes_control.tasks.task import noise_of
 

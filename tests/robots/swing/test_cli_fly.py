@@ -23,10 +23,9 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.swing import Net, Swing
 from pacbayes_control.robots.swing.flight import stages
-from pacbayes_control.robots.swing.flight.clock import VirtualClock
-from pacbayes_control.robots.swing.flight.faults import Fault
 from pacbayes_control.robots.swing.flight.obstacles import read_obstacles
-from pacbayes_control.robots.swing.flight.world import WorldSetup
+from pacbayes_control.robots.swing.flight.simulated import VirtualClock
+from pacbayes_control.robots.swing.flight.world import Fault, WorldSetup
 from polling import wait_until
 
 Result = subprocess.CompletedProcess[str]
@@ -383,7 +382,7 @@ def test_a_real_flight_without_a_tracker_stays_on_the_ground(
 ):
     """The three seconds pass at once."""
     clock = VirtualClock()
-    monkeypatch.setattr(stages, "RealClock", lambda: clock)
+    monkeypatch.setattr(stages.simulated, "RealClock", lambda: clock)
     monkeypatch.setattr(stages.UdpTracker, "wait", lambda _, seconds: clock.sleep(seconds))
     monkeypatch.setattr("pacbayes_control.robots.swing.flight.parrot.pyparrot_swing", lambda: None)
     arguments = ("--drone", ADDRESS, "--tracker", "udp://127.0.0.1:50607", "--yes")

@@ -159,8 +159,8 @@ def _without_effect(real: bool, draw: bool) -> dict[str, str]:
 
 def _check_flights(asked: FlyOptions) -> None:
     """An error for hardware, obstacles or faults that do not go together."""
-    from pacbayes_control.robots.swing.flight.faults import PROCESS_FAULTS, Fault
     from pacbayes_control.robots.swing.flight.tracking import parse_address
+    from pacbayes_control.robots.swing.flight.world import PROCESS_FAULTS, Fault
 
     if asked.real:
         if asked.drone == SIMULATED:

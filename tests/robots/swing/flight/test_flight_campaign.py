@@ -25,8 +25,7 @@ from pacbayes_control.robots.swing.flight.obstacles import (
     read_obstacles,
     write_obstacles,
 )
-from pacbayes_control.robots.swing.flight.pilot import draw_pilot
-from pacbayes_control.robots.swing.flight.stages import drawn_obstacles, flight_seed
+from pacbayes_control.robots.swing.flight.stages import draw_pilot, drawn_obstacles, flight_seed
 from pacbayes_control.robots.swing.flight.world import Physics
 
 

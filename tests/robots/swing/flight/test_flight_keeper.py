@@ -23,8 +23,6 @@ import pytest
 
 from aloft import CALM, TASK, read_record, received
 from pacbayes_control.robots.swing.flight import keeper, kept_drone
-from pacbayes_control.robots.swing.flight.channel import Channel, ChannelClosed, ChannelFull
-from pacbayes_control.robots.swing.flight.clock import VirtualClock
 from pacbayes_control.robots.swing.flight.driver import Driver
 from pacbayes_control.robots.swing.flight.drones import (
     LANDING_TIMEOUT,
@@ -32,13 +30,13 @@ from pacbayes_control.robots.swing.flight.drones import (
     DroneError,
     open_drone,
 )
-from pacbayes_control.robots.swing.flight.faults import Fault
 from pacbayes_control.robots.swing.flight.keeper import Keeper
 from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
-from pacbayes_control.robots.swing.flight.simulated import WorldProcess
+from pacbayes_control.robots.swing.flight.processes import Channel, ChannelClosed, ChannelFull
+from pacbayes_control.robots.swing.flight.simulated import VirtualClock, WorldProcess
 from pacbayes_control.robots.swing.flight.stages import place_of
 from pacbayes_control.robots.swing.flight.tracking import UdpTracker
-from pacbayes_control.robots.swing.flight.world import Physics, WorldSetup
+from pacbayes_control.robots.swing.flight.world import Fault, Physics, WorldSetup
 from polling import wait_until, wait_until_gone
 from sizes import sized
 
@@ -399,7 +397,7 @@ def test_a_keeper_whose_driver_does_not_start_goes_on_trying(monkeypatch: pytest
         raise OSError("no more processes")
 
     monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=clock.now, sleep=clock.sleep))
-    monkeypatch.setattr(keeper, "start_process", failing)
+    monkeypatch.setattr(keeper.processes, "start_process", failing)
     ours, theirs = (Channel(end) for end in Pipe())
     made = Keeper(theirs, {}, flying=True)
     assert made.call_driver({"number": -1, "do": "land"}) is False

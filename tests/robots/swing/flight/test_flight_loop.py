@@ -17,13 +17,8 @@ import numpy as np
 import pytest
 
 from aloft import CALM, GOOD, TASK, WALL, flown, pilot, received, stage
+from pacbayes_control.robots.swing.flight.checks import Stop, Watch
 from pacbayes_control.robots.swing.flight.drones import DroneError
-from pacbayes_control.robots.swing.flight.faults import (
-    LOOP_FAULTS,
-    PROCESS_FAULTS,
-    WORLD_FAULTS,
-    Fault,
-)
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.log import (
     COLUMNS,
@@ -31,11 +26,16 @@ from pacbayes_control.robots.swing.flight.log import (
     FlightRecord,
     FlightRecorder,
 )
-from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.stages import Stage
+from pacbayes_control.robots.swing.flight.stages import Pilot, Stage
 from pacbayes_control.robots.swing.flight.tracking import Pose
-from pacbayes_control.robots.swing.flight.watching import Stop, Watch
-from pacbayes_control.robots.swing.flight.world import Physics, World
+from pacbayes_control.robots.swing.flight.world import (
+    LOOP_FAULTS,
+    PROCESS_FAULTS,
+    WORLD_FAULTS,
+    Fault,
+    Physics,
+    World,
+)
 from pacbayes_control.robots.swing.identification.logs import read_log
 
 TEN_HZ = FlightLimits(TASK.steps, TASK.time_step)

@@ -15,16 +15,14 @@ import numpy as np
 import pytest
 
 from aloft import CALM, TASK, pilot, read_record, received, stage
-from pacbayes_control.robots.swing.flight import channel
-from pacbayes_control.robots.swing.flight.clock import RealClock, VirtualClock
-from pacbayes_control.robots.swing.flight.faults import Fault
+from pacbayes_control.robots.swing.flight import processes
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.loop import fly_once
-from pacbayes_control.robots.swing.flight.priority import raised_priority
-from pacbayes_control.robots.swing.flight.simulated import WorldProcess
+from pacbayes_control.robots.swing.flight.processes import raised_priority
+from pacbayes_control.robots.swing.flight.simulated import RealClock, VirtualClock, WorldProcess
 from pacbayes_control.robots.swing.flight.stages import place_of, simulated_stage
 from pacbayes_control.robots.swing.flight.tracking import UdpTracker
-from pacbayes_control.robots.swing.flight.world import Physics, Place, World, WorldSetup
+from pacbayes_control.robots.swing.flight.world import Fault, Physics, Place, World, WorldSetup
 from polling import wait_until
 from sizes import sized
 
@@ -116,7 +114,7 @@ def test_a_world_process_ends_soon_after_its_parent(
     )
     begin = subprocess.Popen
     monkeypatch.setattr(
-        channel.subprocess,
+        processes.subprocess,
         "Popen",
         lambda words, **options: begin([sys.executable, "-c", soon, *words[-2:]], **options),
     )
@@ -163,9 +161,8 @@ def test_a_keeper_killed_in_flight(tmp_path: Path):
 
 
 def test_virtual_time_does_not_drift():
-    clock = VirtualClock()
     seen: list[float] = []
-    clock.follow(seen.append)
+    clock = VirtualClock(seen.append)
     for _ in range(3):
         clock.sleep(0.1)
     clock.sleep(-1)

@@ -1,13 +1,13 @@
 """A certified policy flown: a pose in, a yaw command out, ten times a second.
 
 loop        one flight, from the checks before take-off to the landing
-preflight   these checks
-watching    checks of each tracked frame: lost tracking, a jump, a contact, the fence
-pace        checks of the speed and of the deadlines
+checks      before take-off, of each tracked frame (lost tracking, a jump, a contact, the fence), of
+            the speed and of the deadlines
 limits      the limits of a flight, in one place
-pilot       the policy of a flight, drawn from the posterior, and its simulated sensor
 log         the files of a flight: a row for each step, and a summary
 campaign    flights in a folder, their outcomes, and the monitor of these
+session     the flights of one command
+stages      the setting of a flight: policy, tracker, drone and clock, and faults of the loop
 obstacles   the obstacles of a flight, read, checked and written
 tracking    poses from any tracker, by UDP
 drones      the interface of a drone
@@ -15,13 +15,9 @@ parrot      the Parrot Swing, through PyParrot
 kept_drone  a drone in another process, as the loop uses it
 keeper      that process, which lands the drone when no other process does
 driver      a third process, the only one that talks to the drone, and may hang
-channel     messages between them
+processes   how these are started, their messages, their priority
 simulated   a simulated drone and tracker, in another process or in virtual time
-world       their physics
-faults      faults that can be rehearsed
-clock       real and virtual time
-priority    protection from delays: priority, signals, the garbage collector
-stages      where a flight takes place: tracker, drone and clock
+world       their physics, and the faults that can be rehearsed
 
 The drone is told to land after any failure. An error in the loop: the loop lands it. The loop late,
 stopped or killed: the keeper lands it. The driver hanging or failing: the keeper replaces it and

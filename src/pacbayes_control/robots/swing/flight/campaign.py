@@ -37,8 +37,12 @@ from pacbayes_control.robots.swing.flight.log import (
 )
 from pacbayes_control.robots.swing.flight.loop import fly_once
 from pacbayes_control.robots.swing.flight.obstacles import same_obstacles
-from pacbayes_control.robots.swing.flight.pilot import draw_pilot
-from pacbayes_control.robots.swing.flight.stages import Stage, drawn_obstacles, flight_seed
+from pacbayes_control.robots.swing.flight.stages import (
+    Stage,
+    draw_pilot,
+    drawn_obstacles,
+    flight_seed,
+)
 from pacbayes_control.robots.swing.simulator import Swing
 
 HEADER = ("flight", "cost", "end", "reason")

@@ -9,16 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pacbayes_control.robots.swing.flight.channel import Channel, ChannelClosed, connect_to_parent
-from pacbayes_control.robots.swing.flight.drones import (
-    LANDING_TIMEOUT,
-    RETRY_PAUSE,
-    Drone,
-    DroneError,
-    describe_error,
-    open_drone,
-)
-from pacbayes_control.robots.swing.flight.priority import raise_priority
+from pacbayes_control.robots.swing.flight import drones
+from pacbayes_control.robots.swing.flight.drones import Drone, DroneError
+from pacbayes_control.robots.swing.flight.processes import Channel, ChannelClosed, connect_to_parent
 
 
 class Driver:
@@ -50,7 +43,7 @@ class Driver:
             if self.drone is not None and request["do"] in ("battery", "hold", "steer"):
                 reply["battery"] = self.drone.battery()
         except BaseException as error:
-            reply |= {"ok": False, "error": describe_error(error)}
+            reply |= {"ok": False, "error": drones.describe_error(error)}
         reply["time"] = time.monotonic()
         return reply
 
@@ -82,16 +75,16 @@ class Driver:
 
     def land_until_acknowledged(self) -> None:
         """Repeat the landing command, and connect again after each failure."""
-        until = time.monotonic() + LANDING_TIMEOUT
+        until = time.monotonic() + drones.LANDING_TIMEOUT
         while self.flying and time.monotonic() < until:
             try:
                 self.perform("land", None)
             except BaseException:
-                time.sleep(RETRY_PAUSE)
+                time.sleep(drones.RETRY_PAUSE)
                 try:
                     self.perform("connect", None)
                 except BaseException:
-                    time.sleep(RETRY_PAUSE)
+                    time.sleep(drones.RETRY_PAUSE)
 
     def disconnect(self) -> None:
         """Disconnect, and ignore any error."""
@@ -106,8 +99,7 @@ class Driver:
 def main() -> None:
     """Run the process."""
     keeper, spec = connect_to_parent()
-    raise_priority()
-    Driver(keeper, lambda: open_drone(spec["drone"]), spec["flying"]).run()
+    Driver(keeper, lambda: drones.open_drone(spec["drone"]), spec["flying"]).run()
 
 
 if __name__ == "__main__":

@@ -36,35 +36,27 @@ class Drone(Protocol):
 
     def connect(self) -> None:
         """Connect, or connect again after a failure."""
-        ...
 
     def battery(self) -> float:
         """Charge of the battery, in percent, as last reported."""
-        ...
 
     def take_off(self) -> None:
         """Rise to about a metre, and hover."""
-        ...
 
     def hold(self) -> None:
         """Command nothing, but show that the loop is running."""
-        ...
 
     def steer(self, yaw_percent: float) -> None:
         """Fly forward, with this percentage of the full yaw; positive is counter-clockwise."""
-        ...
 
     def sent(self) -> list[tuple[int, float]]:
         """Newly sent calls of `steer`: their numbers, from 0, and when each was sent."""
-        ...
 
     def land(self) -> bool:
         """Command to land; whether that is acknowledged. To be called until it is."""
-        ...
 
     def disconnect(self) -> None:
         """Disconnect from a drone that stands on the ground; never raises."""
-        ...
 
 
 def open_drone(spec: Mapping[str, Any]) -> Drone:

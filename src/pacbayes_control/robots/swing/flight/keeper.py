@@ -15,18 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pacbayes_control.robots.swing.flight.channel import (
-    Channel,
-    ChannelClosed,
-    ChannelFull,
-    connect_to_parent,
-    kill_session,
-    reap,
-    start_process,
-    wait_for_messages,
-)
+from pacbayes_control.robots.swing.flight import processes
 from pacbayes_control.robots.swing.flight.drones import CALL_LIMITS, LANDING_TIMEOUT, RETRY_PAUSE
-from pacbayes_control.robots.swing.flight.priority import raise_priority
+from pacbayes_control.robots.swing.flight.processes import Channel, ChannelClosed, ChannelFull
 
 HEARTBEAT = 0.3  # s between signs of life to the loop
 STALE_LIMIT = 3.0  # s that the driver of an earlier keeper has to end by itself
@@ -77,7 +68,8 @@ class Keeper:
     def receive(self) -> None:
         """Receive messages of the loop and the driver, or wait a little."""
         channels = [self.loop, *([self.driver] if self.driver else [])]
-        for channel in wait_for_messages(channels, 0.02 if self.flying or self.pending else 0.2):
+        pause = 0.02 if self.flying or self.pending else 0.2
+        for channel in processes.wait_for_messages(channels, pause):
             if channel is self.loop:
                 self.receive_from_loop()
             elif channel is self.driver:
@@ -180,15 +172,15 @@ class Keeper:
     def start_driver(self) -> None:
         """Start a driver; it must know whether the drone flies, in case it outlives the keeper."""
         spec = {"drone": self.spec, "flying": self.flying}
-        self.process, self.driver = start_process("driver", spec)
+        self.process, self.driver = processes.start_process("driver", spec)
         self.tell_loop({"driver": self.process.pid})
 
     def kill_driver(self) -> None:
         """End the driver and its child processes: a call that hangs ends in no other way."""
         process, driver, self.process, self.driver = self.process, self.driver, None, None
         if driver is not None and process is not None:
-            kill_session(process.pid)
-            reap(process)
+            processes.kill_session(process.pid)
+            processes.reap(process)
             driver.close()
 
     # ---- landing --------------------------------------------------------------------------------
@@ -267,7 +259,7 @@ class Keeper:
                 command = Path(f"/proc/{self.stale}/cmdline").read_bytes()
                 # Another process may have its number by now.
                 if b"pacbayes_control.robots.swing.flight.driver" in command:
-                    kill_session(self.stale)
+                    processes.kill_session(self.stale)
             self.stale = None
 
     def disconnect(self) -> None:
@@ -280,14 +272,13 @@ class Keeper:
         try:
             process.wait(CALL_LIMITS["disconnect"])
         except subprocess.TimeoutExpired:
-            kill_session(process.pid)
-            reap(process)
+            processes.kill_session(process.pid)
+            processes.reap(process)
 
 
 def main() -> None:
     """Run the process."""
-    loop, spec = connect_to_parent()
-    raise_priority()
+    loop, spec = processes.connect_to_parent()
     keeper = Keeper(loop, **spec)
     try:
         keeper.run()

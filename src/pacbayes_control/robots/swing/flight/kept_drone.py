@@ -7,13 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pacbayes_control.robots.swing.flight.channel import (
-    Channel,
-    ChannelClosed,
-    reap,
-    start_process,
-)
+from pacbayes_control.robots.swing.flight import processes
 from pacbayes_control.robots.swing.flight.drones import DroneError
+from pacbayes_control.robots.swing.flight.processes import Channel, ChannelClosed
 
 GROUND_TIMEOUT = 60.0  # s to wait for an answer before take-off
 END_TIMEOUT = 15.0  # s that a keeper with a drone on the ground may take to end
@@ -148,10 +144,10 @@ class KeptDrone:
                 self.process.wait(END_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                reap(self.process)
+                processes.reap(self.process)
         spec = {"drone": self.spec, "silence": self.silence, "flying": self.flying}
         stale = self.driver if self.flying else None
-        self.process, self.keeper = start_process("keeper", spec | {"stale": stale})
+        self.process, self.keeper = processes.start_process("keeper", spec | {"stale": stale})
         self._failure, self._landing_since, self._landed = None, None, False
         self._unanswered.clear()
         self._last_heard = time.monotonic() + START_TIMEOUT

@@ -56,7 +56,7 @@ class FlightRecord:
     """
 
     cost: int | None
-    end: str  # kind of end, see `watching.OUTCOMES`
+    end: str  # kind of end, see `checks.OUTCOMES`
     reason: str  # in words
     fault: bool  # whether it ended otherwise than by the policy in its environment
     steps: int  # control steps that were flown

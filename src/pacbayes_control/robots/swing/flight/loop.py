@@ -9,25 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacbayes_control.robots.swing.flight import checks, processes
+from pacbayes_control.robots.swing.flight.checks import OUTCOMES, Stop, as_stop
 from pacbayes_control.robots.swing.flight.drones import describe_error
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.log import Deadlines, FlightRecord, FlightRecorder
-from pacbayes_control.robots.swing.flight.pace import (
-    DeadlineCheck,
-    check_moving,
-    check_speed,
-    flown_speed,
-)
-from pacbayes_control.robots.swing.flight.pilot import Pilot
-from pacbayes_control.robots.swing.flight.preflight import POLICY_FAILURES, check_ready
-from pacbayes_control.robots.swing.flight.priority import (
-    garbage_collection_paused,
-    raised_priority,
-    signals_recorded,
-)
-from pacbayes_control.robots.swing.flight.stages import Stage
+from pacbayes_control.robots.swing.flight.stages import Pilot, Stage
 from pacbayes_control.robots.swing.flight.tracking import Pose
-from pacbayes_control.robots.swing.flight.watching import OUTCOMES, Stop, Watch, as_stop
 
 HOLD = 0.1  # s between two signs of life where there is nothing to command
 REPEAT = 2.0  # s after which an acknowledged landing command is repeated to a drone in the air
@@ -54,10 +42,10 @@ def fly_once(
     field = np.ascontiguousarray(obstacles, float).reshape(-1, 3)  # else it is compiled again
     limits = limits or FlightLimits(pilot.task.steps, pilot.task.time_step)
     attempt = _Attempt(pilot, field, stage, limits, recorder or FlightRecorder())
-    priority = raised_priority() if stage.clock.real else nullcontext("normal")
+    priority = processes.raised_priority() if stage.clock.real else nullcontext("normal")
     with (
-        signals_recorded() as attempt.signals,
-        garbage_collection_paused(),
+        processes.signals_recorded() as attempt.signals,
+        processes.garbage_collection_paused(),
         priority as attempt.priority,
     ):
         return attempt.fly()
@@ -77,25 +65,25 @@ class _Attempt:
         self.pilot, self.obstacles, self.stage = pilot, obstacles, stage
         self.tracker, self.drone, self.clock, _ = stage
         self.limits, self.recorder = limits, recorder
-        self.watch = Watch(pilot, obstacles, limits)
+        self.watch = checks.Watch(pilot, obstacles, limits)
         self.signals: list[str] = []  # names of received signals
         self.steps = 0
         self.path: list[Pose] = []  # at each command, and after the last
-        self.deadlines = DeadlineCheck(limits, self._event)
+        self.deadlines = checks.DeadlineCheck(limits, self._event)
         self.acknowledged = False
         self.priority = "normal"
 
     def fly(self) -> FlightRecord:
         """Fly from the checks to the landing."""
         try:
-            check_ready(self.stage, self.watch, self._sleep)
+            checks.check_ready(self.stage, self.watch, self._sleep)
             self._event(f"ready, battery {self.drone.battery():.0f} %")
             self._check_signals()
         except BaseException as error:
             stop = as_stop(error)
             self._event(f"not flown: {stop.words}")
             self._disconnect()
-            return self._finish(stop, counts=stop.kind in POLICY_FAILURES)
+            return self._finish(stop, counts=stop.kind in checks.POLICY_FAILURES)
         stop = Stop("completed", "all steps were flown")
         try:
             self.recorder.take_off(self.clock.now())
@@ -145,7 +133,7 @@ class _Attempt:
             self._sleep(due - self.clock.now())
             pose = self._look()
             self.path.append(pose)
-            check_moving(self.path, self.pilot.task.speed, limits)
+            checks.check_moving(self.path, self.pilot.task.speed, limits)
             yaw_percent = self.pilot.steer(pose, self.obstacles)
             self.deadlines.due.append(due)
             self.drone.steer(yaw_percent)
@@ -162,7 +150,7 @@ class _Attempt:
         # The last command lasts for a period, as every other.
         self._sleep(first + limits.steps * limits.period - self.clock.now())
         self.path.append(self._look())
-        check_speed(self.path, self.pilot.task.speed, limits)
+        checks.check_speed(self.path, self.pilot.task.speed, limits)
 
     def _look(self) -> Pose:
         """The pose to act on, after all checks that could end the flight."""
@@ -275,7 +263,7 @@ class _Attempt:
             landing_acknowledged=self.acknowledged,
             landed=watch.on_the_ground,
             clearance=watch.nearest if math.isfinite(watch.nearest) else None,
-            speed=flown_speed(self.path, limits),
+            speed=checks.flown_speed(self.path, limits),
             gap=watch.gap,
             deadlines=Deadlines.of(self.deadlines.lateness, limits.deadline, self.priority),
             frames=dict(self.tracker.counts),

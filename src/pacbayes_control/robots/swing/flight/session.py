@@ -19,13 +19,13 @@ from pacbayes_control.report.console import say
 from pacbayes_control.report.terminal import show_report
 from pacbayes_control.robots.swing.flight import parrot, stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
-from pacbayes_control.robots.swing.flight.faults import Fault
 from pacbayes_control.robots.swing.flight.log import FlightRecord
 from pacbayes_control.robots.swing.flight.obstacles import (
     read_obstacle_files,
     write_obstacles,
 )
 from pacbayes_control.robots.swing.flight.tracking import parse_address
+from pacbayes_control.robots.swing.flight.world import Fault
 from pacbayes_control.robots.swing.simulator import Swing
 
 

@@ -12,22 +12,15 @@ import secrets
 import select
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from pacbayes_control.robots.swing.flight.channel import (
-    Channel,
-    ChannelClosed,
-    connect_to_parent,
-    reap,
-    start_process,
-)
-from pacbayes_control.robots.swing.flight.clock import Clock, RealClock, VirtualClock
+from pacbayes_control.robots.swing.flight import processes
 from pacbayes_control.robots.swing.flight.drones import DroneError
-from pacbayes_control.robots.swing.flight.priority import raise_priority
 from pacbayes_control.robots.swing.flight.tracking import FrameReader, Pose
 from pacbayes_control.robots.swing.flight.world import STEP, World, WorldSetup
 
@@ -36,29 +29,52 @@ ON_THE_GROUND = 3.0  # s that a world runs on after its parent process, with the
 IN_THE_AIR = 120.0  # s that it runs on in any case
 
 
-class Link(Protocol):
-    """A connection to a simulated drone."""
+class RealClock:
+    """The system's monotonic clock, which every process on the machine shares."""
 
-    hang: float  # s that a hanging call lasts
+    real = True
 
-    @property
-    def clock(self) -> Clock:
-        """The time of the world."""
-        ...
+    def now(self) -> float:
+        """The time."""
+        return time.monotonic()
 
-    def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Send a command; its answer, or None without one."""
-        ...
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(max(seconds, 0.0))
 
-    def close(self) -> None:
-        """Close the connection."""
-        ...
+
+class VirtualClock:
+    """A time that passes only in `sleep`, and then calls a function with the new time.
+
+    >>> clock = VirtualClock()
+    >>> clock.sleep(600)
+    >>> clock.now()
+    600.0
+    """
+
+    real = False
+
+    def __init__(self, follower: Callable[[float], None] | None = None) -> None:
+        self._now, self._follower = 0.0, follower
+
+    def now(self) -> float:
+        """The time."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, and tell the follower."""
+        self._now += max(seconds, 0.0)
+        if self._follower:
+            self._follower(self._now)
+
+
+Clock = RealClock | VirtualClock  # a time that never goes back, in s from an arbitrary zero
 
 
 class SimulatedDrone:
     """The simulated Swing: each command is acknowledged, or fails."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: VirtualLink | UdpLink) -> None:
         self.link = link
         self.session = ""
         self._percent = 0.0
@@ -142,7 +158,6 @@ class VirtualTracker(FrameReader):
     def __init__(self, world: World, clock: VirtualClock) -> None:
         super().__init__()
         self.world, self.clock = world, clock
-        clock.follow(world.advance)
 
     def start(self) -> None:
         """Forget earlier frames."""
@@ -198,10 +213,10 @@ class WorldProcess:
     def __init__(self, setup: WorldSetup, tracker_port: int, record: Path) -> None:
         """Start it. record: a file to which it adds a line for each command that arrives."""
         spec = {"world": asdict(setup), "tracker": tracker_port, "record": str(record)}
-        self.process, self.channel = start_process("simulated", spec)
+        self.process, self.channel = processes.start_process("simulated", spec)
         try:
             answer = self.channel.receive(None)
-        except ChannelClosed:
+        except processes.ChannelClosed:
             self.close()
             raise OSError("the simulated world could not be started") from None
         assert answer is not None
@@ -210,11 +225,11 @@ class WorldProcess:
     def close(self) -> None:
         """End it."""
         self.process.kill()
-        reap(self.process)
+        processes.reap(self.process)
         self.channel.close()
 
 
-def serve(parent: Channel, spec: dict[str, Any]) -> None:
+def serve(parent: processes.Channel, spec: dict[str, Any]) -> None:
     """Run the world in real time, until its parent process has ended and the drone has landed."""
     commands = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     frames = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -268,10 +283,8 @@ def _answer_datagram(commands: socket.socket, world: World, answered: dict[Any, 
 
 
 def main() -> None:
-    """Run the process."""
-    parent, spec = connect_to_parent()
-    raise_priority()  # it replaces a tracker and a drone, which have their own computers
-    serve(parent, spec)
+    """Run the process; it replaces a tracker and a drone, which have their own computers."""
+    serve(*processes.connect_to_parent())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import socket
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 LARGEST_DATAGRAM = 512  # bytes
 LARGEST_NUMBER = 1e6  # m, rad or s: a larger number is an error
@@ -38,24 +38,6 @@ class Pose:
     z: float  # m, above the ground
     yaw: float  # rad
     sender_time: float = 0.0  # s by the tracker's clock
-
-
-class Tracker(Protocol):
-    """A source of poses."""
-
-    counts: Counter[str]  # of datagrams since the start, by kind
-
-    def start(self) -> None:
-        """Forget earlier frames, and begin."""
-        ...
-
-    def poses(self) -> list[Pose]:
-        """New poses since the last call, in order; does not wait."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Wait for a datagram, at most so long: this is how the loop sleeps."""
-        ...
 
 
 def parse_frame(datagram: bytes, at: float) -> Pose | None:

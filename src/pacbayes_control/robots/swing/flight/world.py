@@ -13,15 +13,60 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
-
-from pacbayes_control.robots.swing.flight.faults import Fault
+from typing import Any, NamedTuple
 
 Sink = Callable[[dict[str, Any]], None]  # takes each entry of the record
 
 STEP = 0.005  # s of physics, 200 a second
 FRAME = 0.01  # s between two frames of the tracker
+# Faults of the simulated world.
+WORLD_FAULTS = {
+    "tracker-silent": "no more frames come",
+    "tracker-jumps": "all frames are shifted by 1.5 m",
+    "tracker-frozen": "the same pose comes again and again",
+    "tracker-garbage": "datagrams come that are not frames",
+    "drone-raises": "every call of the driver raises",
+    "drone-hangs": "no call of the driver returns",
+    "drone-disconnects": "the drone is out of reach until the next connection",
+    "wind": "a wind of 4 m/s from the left",
+    "battery-low": "the battery falls to 5 %",
+}
+# Faults of the loop and of its keeper.
+LOOP_FAULTS = {
+    "loop-late": "the loop stands still for 0.35 s",
+    "loop-raises": "an error within the loop",
+    "terminated": "the loop's process gets SIGTERM",
+    "killed": "the loop's process gets SIGKILL",
+    "keeper-killed": "the keeper's process gets SIGKILL",
+}
+PROCESS_FAULTS = ("killed", "keeper-killed")
 GARBAGE = (b"", b"\xff\xfe\x00", b"{", b"[1, 2]", b'{"x": NaN}', b"null", b"9" * 600)
+
+
+class Fault(NamedTuple):
+    """A fault, and how many seconds after the take-off command it begins."""
+
+    name: str
+    seconds: float
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """Read NAME@SECONDS.
+
+        >>> Fault.parse("tracker-silent@2.5")
+        Fault(name='tracker-silent', seconds=2.5)
+        """
+        name, _, when = text.partition("@")
+        if name not in WORLD_FAULTS | LOOP_FAULTS:
+            known = ", ".join(WORLD_FAULTS | LOOP_FAULTS)
+            raise ValueError(f"fault {name!r} is unknown: choose from {known}")
+        try:
+            seconds = float(when)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"fault {text!r} needs a time: give seconds, as {name}@2.5")
+        return cls(name, seconds)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,34 @@
-"""Messages between the processes of a flight: JSON in frames, never a pickle."""
+"""The processes of a flight: their start, their messages, and protection from delays.
+
+Messages are JSON in frames, never a pickle.
+
+Beside a few processes that only compute, one that sleeps until a deadline wakes up to 0.1 s late.
+With a real-time priority it is a few ms at most. That needs root, CAP_SYS_NICE or a limit of
+`rtprio` for the user (/etc/security/limits.conf); without it, a flight runs as any other process.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 LARGEST_MESSAGE = 1 << 16  # bytes
 KILL_TIMEOUT = 1.0  # s to wait for a process that was killed
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+# ---- messages -----------------------------------------------------------------------------------
 
 
 class ChannelClosed(Exception):  # noqa: N818 - a state of the other end, not an error of this one
@@ -66,6 +79,9 @@ def wait_for_messages(channels: list[Channel], timeout: float) -> list[Channel]:
     return [channel for channel in channels if channel.connection in ready]
 
 
+# ---- processes ----------------------------------------------------------------------------------
+
+
 def start_process(module: str, spec: Mapping[str, Any]) -> tuple[subprocess.Popen[bytes], Channel]:
     """Start a module of this package as a process, and a channel to it.
 
@@ -95,13 +111,14 @@ def start_process(module: str, spec: Mapping[str, Any]) -> tuple[subprocess.Pope
 
 
 def connect_to_parent() -> tuple[Channel, dict[str, Any]]:
-    """In a process of `start_process`: the channel and the record.
+    """In a process of `start_process`, which gets priority: the channel and the record.
 
     Signals that end a process do not end this one: it ends when its channel closes and the drone
     is on the ground. (SIGKILL does end it, and then the other end sees the channel close.)
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    raise_priority()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     return Channel(Connection(descriptor)), json.loads(sys.argv[2])
@@ -117,3 +134,74 @@ def reap(process: subprocess.Popen[bytes]) -> None:
     """Wait for a process that was killed; not for long, since one in a system call may not end."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(KILL_TIMEOUT)
+
+
+# ---- delays -------------------------------------------------------------------------------------
+
+
+def raise_priority(inherited: bool = True) -> str:
+    """Ask for priority, also for child processes; returns "real-time", "nice" or "normal"."""
+    try:
+        policy = os.SCHED_RR if inherited else os.SCHED_RR | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(0, policy, os.sched_param(1))
+        return "real-time"
+    except (OSError, AttributeError):  # not allowed, or not on this system
+        pass
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+        return "nice"
+    except (OSError, AttributeError):
+        return "normal"
+
+
+@contextmanager
+def raised_priority() -> Iterator[str]:
+    """Priority within the context, for this thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield "normal"
+        return
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    given = raise_priority(inherited=False)
+    try:
+        yield given
+    finally:
+        with suppress(OSError, AttributeError):
+            if given == "real-time":
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            elif given == "nice":
+                os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+@contextmanager
+def signals_recorded() -> Iterator[list[str]]:
+    """Record SIGTERM, SIGINT and SIGHUP in a list; they do not end the process."""
+    received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # signals go to the main thread
+        return
+
+    def record(number: int, _: object) -> None:
+        received.append(signal.Signals(number).name)
+
+    before = {}
+    try:
+        for number in ENDING_SIGNALS:
+            before[number] = signal.signal(number, record)
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Keep the garbage collector from pausing this process."""
+    enabled = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+        gc.unfreeze()
