@@ -154,12 +154,25 @@ def read_npy(path: Path) -> NDArray:
         raise ValueError(f"{path} is corrupt: it is not a NumPy array") from None
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file; the old content stays until the new one is complete."""
+def write_atomic(path: Path, content: bytes, durable: bool = False, mode: int = 0o666) -> None:
+    """Write a file; the old content stays until the new one is complete.
+
+    durable: whether to sync the file and its name to the disk. mode: its permissions, for `umask`.
+    """
     unfinished = path.with_name(f".{uuid4().hex}.part")
     try:
-        unfinished.write_bytes(content)
+        with open(unfinished, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(unfinished, path)
+        if durable:
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -135,7 +135,7 @@ def fly(asked: FlyOptions) -> None:
     record = {
         "folder": str(folder),
         "seed": seed,
-        "flights": [flight.to_dict() for flight in flown],
+        "flights": [asdict(flight) for flight in flown],
         "monitor": report.to_dict() if report else None,
     }
     write_json(json_file, record)

@@ -11,10 +11,11 @@ secret             of real flights: the seed of their policies and environments
 from __future__ import annotations
 
 import csv
-import os
+import io
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +23,19 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify import files
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.tables.columns import read_outcomes
 from pacbayes_control.deploy.monitor import Monitor, Report
 from pacbayes_control.deploy.monitor.state import certificate_digest
+from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
-from pacbayes_control.robots.swing.flight.log import (
-    FlightRecord,
-    FlightRecorder,
-    sync_folder,
-    write_durably,
-    write_summary,
-)
+from pacbayes_control.robots.swing.flight.log import FlightRecord, FlightRecorder, write_summary
 from pacbayes_control.robots.swing.flight.loop import fly_once
 from pacbayes_control.robots.swing.flight.obstacles import same_obstacles
-from pacbayes_control.robots.swing.flight.stages import (
-    Stage,
-    draw_pilot,
-    drawn_obstacles,
-    flight_seed,
-)
 from pacbayes_control.robots.swing.simulator import Swing
 
-HEADER = ("flight", "cost", "end", "reason")
+HEADER = b"flight,cost,end,reason\n"
 KILLED = "the process ended in flight"
 RESTORE = "restore it, or report these flights and begin another folder"
 
@@ -73,16 +63,18 @@ class FlightCampaign:
     def _open(self) -> None:
         certificate, state = self.run.certificate, self.folder / "monitor.json"
         self.digest = certificate_digest(certificate)
-        self.summaries = {number: self._summary(number) for number in self._numbers()}
-        for number, summary in self.summaries.items():
-            self._check_kind(number, summary)
+        names = [re.fullmatch(r"flight-(\d+)\..*", path.name) for path in self.folder.iterdir()]
+        numbers = sorted({int(name[1]) for name in names if name})  # of flights that left a file
+        self.summaries = {number: self._summary(number) for number in numbers}
         self.secret = None if self.simulated else self._secret()
         self.monitor = Monitor.load(state, certificate) if state.exists() else Monitor(certificate)
         self.outcomes = self.folder / "outcomes.csv"
-        self.counted = self._counted()  # numbers of the flights that are trials
+        self.counted: list[int] = []  # numbers of the flights that are trials
+        if self.outcomes.is_file():
+            with self.outcomes.open(encoding="utf-8", newline="") as file:
+                self.counted = [int(row["flight"]) for row in csv.DictReader(file)]
         self.lost: list[int] = []  # flights whose process ended while they flew
-        self._count_lost()
-        self._update_monitor()
+        self._count_new()
 
     def __enter__(self) -> FlightCampaign:
         return self
@@ -96,22 +88,16 @@ class FlightCampaign:
 
     # ---- the folder -----------------------------------------------------------------------------
 
-    def _numbers(self) -> list[int]:
-        """Numbers of flights that have left a file."""
-        matches = [re.fullmatch(r"flight-(\d+)\..*", path.name) for path in self.folder.iterdir()]
-        return sorted({int(match[1]) for match in matches if match})
-
     def stem(self, number: int) -> Path:
         """The path of a flight's files, without suffix."""
         return self.folder / f"flight-{number:04d}"
 
     def _summary(self, number: int) -> dict[str, Any]:
+        """The summary of a flight; an error where it is of another kind, or of another run."""
         path = self.stem(number).with_suffix(".json")
-        record = read_json(path) if path.is_file() else {}
-        return record if isinstance(record, dict) else {}
-
-    def _check_kind(self, number: int, summary: Mapping[str, Any]) -> None:
-        """An error where real flights would be counted with simulated ones, or two runs mixed."""
+        summary = files.read_json(path) if path.is_file() else {}
+        if not isinstance(summary, dict):
+            return {}
         if summary.get("certificate", self.digest) != self.digest:
             raise ValueError(
                 f"{self.folder} holds flights of another certificate: give another --out"
@@ -122,6 +108,7 @@ class FlightCampaign:
                 f"flight {number} in {self.folder} is {kinds[1]}, and these are {kinds[0]}: give "
                 "another --out"
             )
+        return summary
 
     @property
     def next(self) -> int:
@@ -146,7 +133,7 @@ class FlightCampaign:
         if self.summaries:
             raise ValueError(f"{path} is missing, and flights are drawn with it: {RESTORE}")
         secret = secrets.randbits(63)
-        write_durably(path, f"{secret}\n", mode=0o600)
+        files.write_atomic(path, f"{secret}\n".encode(), durable=True, mode=0o600)
         return secret
 
     def policy_seed(self, seed: int | None) -> int:
@@ -156,15 +143,15 @@ class FlightCampaign:
         the trials so far, so that giving up before take-off does not lead to another policy.
         """
         if self.secret is None:
-            return flight_seed(seed or 0, self.next)
+            return stages.flight_seed(seed or 0, self.next)
         if seed is not None:
             raise ValueError("a seed is for simulated flights: real ones are unpredictable")
-        return flight_seed(self.secret, self.trials + 1)
+        return stages.flight_seed(self.secret, self.trials + 1)
 
     def draw_environment(self, task: Swing) -> NDArray[np.float64]:
         """The obstacles of the next real flight, to be set up; the same until it is a trial."""
         assert self.secret is not None
-        return drawn_obstacles(task, self.secret, self.trials + 1)
+        return stages.drawn_obstacles(task, self.secret, self.trials + 1)
 
     def check_new(self, obstacles: NDArray, name: str) -> None:
         """An error for obstacles of an earlier flight: an environment counts once."""
@@ -182,7 +169,7 @@ class FlightCampaign:
         self,
         task: Swing,
         obstacles: NDArray,
-        stage: Stage,
+        stage: stages.Stage,
         seed: int | None,
         *,
         limits: FlightLimits | None = None,
@@ -203,7 +190,7 @@ class FlightCampaign:
         """
         number = self.next
         policy_seed = self.policy_seed(seed)
-        pilot = draw_pilot(self.run, task, policy_seed)
+        pilot = stages.draw_pilot(self.run, task, policy_seed)
         limits = limits or FlightLimits(task.steps, task.time_step)
         about = {
             "flight": number,
@@ -229,57 +216,43 @@ class FlightCampaign:
             flight = fly_once(pilot, obstacles, stage, limits, recorder)
         finally:
             recorder.close()
-        self.summaries[number] = {**recorder.about, "cost": flight.cost}
-        if flight.cost is not None and not rehearsed:
-            self._count(number, flight.cost, flight.end, flight.reason)
-            self._update_monitor()
+        self.summaries[number] = {**recorder.about, "state": "ended", **asdict(flight)}
+        self._count_new()
         return flight
 
-    def _count_lost(self) -> None:
-        """Count flights whose process was killed, in flight or before it wrote the outcome.
+    def _count_new(self) -> None:
+        """Add the trials that are not in the table yet, and have the monitor observe them.
 
-        To leave out an outcome would be to select the outcomes.
+        A flight whose process was killed is a trial too, whether it was in flight or had not yet
+        added its outcome: to leave out an outcome would be to select the outcomes.
         """
+        counted = set(self.counted)
         for number, summary in self.summaries.items():
-            if number in self.counted:
+            if number in counted:
                 continue
             if summary.get("state") == "in flight":
                 summary |= {"state": "ended", "end": "killed", "reason": KILLED, "cost": 1}
                 summary |= {"fault": True}
                 write_summary(self.stem(number), summary)
                 self.lost.append(number)
-            if summary.get("rehearsed"):
-                continue
-            if summary.get("state") == "ended" and summary.get("cost") is not None:
-                self._count(number, summary["cost"], summary["end"], summary["reason"])
-
-    def _counted(self) -> list[int]:
-        if not self.outcomes.is_file():
-            return []
-        with self.outcomes.open(encoding="utf-8", newline="") as file:
-            return [int(row["flight"]) for row in csv.DictReader(file)]
-
-    def _count(self, number: int, cost: int, end: str, reason: str) -> None:
-        """Add an outcome to the table, and sync it to the disk."""
-        new = not self.outcomes.exists()
-        with self.outcomes.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if new:
-                writer.writerow(HEADER)
-            writer.writerow((number, cost, end, reason))
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(self.folder)
-        self.counted.append(number)
-
-    def _update_monitor(self) -> None:
-        """Have the monitor observe the new outcomes of the table."""
+            ended = summary.get("state") == "ended" and summary.get("cost") is not None
+            if ended and not summary.get("rehearsed"):
+                self._add_outcome(number, summary)
         if not self.counted:
             return
         before, costs = self.monitor.trials, read_outcomes(self.outcomes, "cost")
         self.monitor.observe_file(self.outcomes.name, costs, "grown")
         if self.monitor.trials > before:
             self.monitor.save(self.folder / "monitor.json")
+
+    def _add_outcome(self, number: int, summary: Mapping[str, Any]) -> None:
+        """Add an outcome to the table, and sync it to the disk."""
+        known = self.outcomes.read_bytes() if self.outcomes.exists() else HEADER
+        values = (number, summary["cost"], summary["end"], summary["reason"])
+        row = io.StringIO()
+        csv.writer(row, lineterminator="\n").writerow(values)
+        files.write_atomic(self.outcomes, known + row.getvalue().encode(), durable=True)
+        self.counted.append(number)
 
     def report(self) -> Report | None:
         """The monitor's verdict; None before the first trial."""

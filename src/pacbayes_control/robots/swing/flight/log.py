@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.certify.text import json_text
 
 # `pbc swing identify` reads the first five.
@@ -68,11 +68,6 @@ class FlightRecord:
     gap: float = 0.0  # s, the longest time without a frame, from take-off to the ground
     frames: dict[str, int] = field(default_factory=dict)  # of the tracker, by kind
     events: list[tuple[float, str]] = field(default_factory=list)  # s from take-off, event
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        events = [list(event) for event in self.events]
-        return {**vars(self), "deadlines": vars(self.deadlines), "events": events}
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """How the flight ended, in one line; `summary`: with the policy, once it is known."""
@@ -144,7 +139,7 @@ class FlightRecorder:
         self.close()
         if flight.cost is not None:
             self.about |= self.drawn
-        self._summarise({"state": "ended", **flight.to_dict()})
+        self._summarise({"state": "ended", **asdict(flight)})
 
     def close(self) -> None:
         """Close the file of rows."""
@@ -163,27 +158,5 @@ class FlightRecorder:
 
 
 def write_summary(stem: Path, record: Mapping[str, Any]) -> None:
-    """Write the summary of a flight."""
-    write_durably(stem.with_suffix(".json"), json_text(record) + "\n")
-
-
-def write_durably(path: Path, text: str, mode: int = 0o666) -> None:
-    """Write a file and sync it to the disk; an old one stays until the new one is complete."""
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to the disk: only then a new file is sure to be found."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Write the summary of a flight, and sync it to the disk."""
+    write_atomic(stem.with_suffix(".json"), f"{json_text(record)}\n".encode(), durable=True)
