@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,6 +76,11 @@ class FlyOptions:
         """Whether a real drone flies."""
         return self.drone != SIMULATED or self.tracker != SIMULATED
 
+    @property
+    def real_drone(self) -> dict[str, Any]:
+        """The drone of real flights, as `open_drone` takes it."""
+        return {"kind": "swing", "address": self.drone, "pitch": self.pitch}
+
 
 @takes_record
 def fly(asked: FlyOptions) -> None:
@@ -99,8 +104,7 @@ def fly(asked: FlyOptions) -> None:
         show_outcomes,
     )
 
-    run, draw, json_file = run_folder(asked.run), asked.draw, asked.json_file
-    real, fault = asked.real, asked.fault or []
+    run, draw, json_file, real = run_folder(asked.run), asked.draw, asked.json_file, asked.real
     check_json(json_file, run)
     check_writable(draw, run)
     refuse_set(asked, _without_effect(real, draw is not None))
@@ -117,19 +121,8 @@ def fly(asked: FlyOptions) -> None:
     with FlightCampaign(folder, loaded, simulated=not real) as campaign:
         for number in campaign.lost:
             say(f"Flight {number} is a failure: its process ended in flight.")
-        hardware = {"kind": "swing", "address": asked.drone, "pitch": asked.pitch} if real else {}
-        session = FlightSession(
-            campaign,
-            task,
-            seed=seed,
-            virtual=asked.virtual,
-            faults=tuple(fault),
-            tracker=asked.tracker,
-            drone=hardware,
-            confirm=real and not asked.yes,
-        )
-        flown = session.fly(session.environments(asked.obstacles or [], asked.flights))
-        report = show_outcomes(campaign, rehearsed=bool(fault))
+        flown = FlightSession(asked, campaign, task, seed).fly()
+        report = show_outcomes(campaign, rehearsed=bool(asked.fault))
         added = f"{len(flown)} flight{'s' if len(flown) > 1 else ''} added"
         say(f"{folder}: {added}, {campaign.next - 1} in all.")
     record = {

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,12 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.report.console import say
 from pacbayes_control.report.terminal import show_report
-from pacbayes_control.robots.swing.flight import parrot, stages
+from pacbayes_control.robots.swing.flight import obstacles, parrot, stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.flight.obstacles import (
-    read_obstacle_files,
-    write_obstacles,
-)
 from pacbayes_control.robots.swing.flight.tracking import parse_address
 from pacbayes_control.robots.swing.flight.world import Fault
+from pacbayes_control.robots.swing.flying import FlyOptions
 from pacbayes_control.robots.swing.simulator import Swing
 
 
@@ -33,62 +29,59 @@ from pacbayes_control.robots.swing.simulator import Swing
 class FlightSession:
     """Flights of one command, in the folder of a campaign."""
 
+    asked: FlyOptions
     campaign: FlightCampaign
     task: Swing
-    seed: int | None = None  # of simulated flights
-    virtual: bool = False  # simulated in virtual time
-    faults: tuple[str, ...] = ()  # to rehearse, as NAME@SECONDS
-    tracker: str = ""  # of real flights: udp://HOST:PORT
-    drone: Mapping[str, Any] = field(default_factory=dict)  # of real flights, as `open_drone` takes
-    confirm: bool = False  # whether to ask an operator before each flight
+    seed: int | None  # of simulated flights
 
-    def environments(self, files: list[Path], flights: int) -> list[NDArray[np.float64]]:
+    def environments(self) -> list[NDArray[np.float64]]:
         """The obstacles of each flight: from its file, or drawn."""
+        files, first = self.asked.obstacles or [], self.campaign.next
         if not files:
-            numbers = range(self.campaign.next, self.campaign.next + flights)
+            numbers = range(first, first + self.asked.flights)
             return [stages.drawn_obstacles(self.task, self.seed or 0, n) for n in numbers]
-        found = read_obstacle_files(files, self.task, certified=bool(self.drone))
-        for file, obstacles in zip(files, found, strict=True):
-            self.campaign.check_new(obstacles, file.name)
+        found = obstacles.read_obstacle_files(files, self.task, certified=self.asked.real)
+        for file, cylinders in zip(files, found, strict=True):
+            self.campaign.check_new(cylinders, file.name)
         return found
 
-    def fly(self, environments: list[NDArray[np.float64]]) -> list[FlightRecord]:
+    def fly(self) -> list[FlightRecord]:
         """Fly once in each; the last flight is one that was terminated, or a real one's fault."""
-        if self.drone:
+        environments, real, drone = self.environments(), self.asked.real, self.asked.real_drone
+        if real:
             parrot.pyparrot_swing()  # an error that says how to install it, before the question
         flown: list[FlightRecord] = []
-        for i, obstacles in enumerate(environments):
+        for i, cylinders in enumerate(environments):
             number = self.campaign.next
-            if self.confirm:
+            if real and not self.asked.yes:
                 name = f"Flight {number} ({i + 1} of {len(environments)})"
-                self._ask_operator(name, len(obstacles))
-            hardware = {"tracker": self.tracker, **self.drone} if self.drone else {}
-            with self._stage(obstacles) as stage:
+                self._ask_operator(name, len(cylinders))
+            with self._stage(cylinders) as stage:
                 flight = self.campaign.fly(
                     self.task,
-                    obstacles,
+                    cylinders,
                     stage,
                     self.seed,
-                    rehearsed=self.faults,
-                    hardware=hardware,
+                    rehearsed=self.asked.fault or (),
+                    hardware={"tracker": self.asked.tracker, **drone} if real else {},
                 )
             flown.append(flight)
             say(f"Flight {number}: {flight.sentence(self.campaign.summaries[number])}")
-            if flight.end == "terminated" or (self.drone and flight.fault):
+            if flight.end == "terminated" or (real and flight.fault):
                 break
         if left := len(environments) - len(flown):
             say(f"{left} more {'was' if left == 1 else 'were'} requested and not flown.")
         return flown
 
-    def _stage(self, obstacles: NDArray[np.float64]) -> AbstractContextManager[stages.Stage]:
+    def _stage(self, cylinders: NDArray[np.float64]) -> AbstractContextManager[stages.Stage]:
         """Where the next flight takes place."""
-        if self.drone:
-            return stages.real_stage(parse_address(self.tracker), self.drone)
+        if self.asked.real:
+            return stages.real_stage(parse_address(self.asked.tracker), self.asked.real_drone)
         number = self.campaign.next
-        faults = tuple(Fault.parse(text) for text in self.faults)
+        faults = tuple(Fault.parse(text) for text in self.asked.fault or ())
         seed = stages.flight_seed(self.seed or 0, number)
-        setup = stages.world_setup(self.task, obstacles, seed, faults)
-        if self.virtual:
+        setup = stages.world_setup(self.task, cylinders, seed, faults)
+        if self.asked.virtual:
             return nullcontext(stages.virtual_stage(setup))
         return stages.simulated_stage(setup, self.campaign.stem(number).with_suffix(".world"))
 
@@ -98,9 +91,9 @@ class FlightSession:
             raise ValueError("a real flight waits for an operator: use a terminal, or give --yes")
         task, arena = self.task, self.task.arena
         typer.confirm(
-            f"{flight} of {self.drone['address']} among {cylinders} cylinders, as in the file: "
+            f"{flight} of {self.asked.drone} among {cylinders} cylinders, as in the file: "
             f"{task.steps} commands in {task.steps * task.time_step:g} s at {task.speed:g} m/s, "
-            f"with a pitch of {self.drone['pitch']} %. It lands if it leaves "
+            f"with a pitch of {self.asked.pitch} %. It lands if it leaves "
             f"x = ±{arena.half_width:g}, y = 0 to {arena.length:g} m: does the net stand there, "
             "is the drone at the start, the area clear, and everyone behind the net?",
             abort=True,
@@ -111,11 +104,11 @@ class FlightSession:
 def draw_environment(file: Path, folder: Path, run: Run[Any], task: Swing) -> dict[str, Any]:
     """Write the obstacles of the next real flight of a folder to a file."""
     with FlightCampaign(folder, run, simulated=False) as campaign:
-        obstacles, trial = campaign.draw_environment(task), campaign.trials + 1
-        write_obstacles(file, obstacles)
-    say(f"{file}: {len(obstacles)} cylinders for trial {trial} of {folder}.")
+        cylinders, trial = campaign.draw_environment(task), campaign.trials + 1
+        obstacles.write_obstacles(file, cylinders)
+    say(f"{file}: {len(cylinders)} cylinders for trial {trial} of {folder}.")
     record = {"folder": str(folder), "file": str(file), "trial": trial}
-    return {**record, "obstacles": obstacles.tolist()}
+    return {**record, "obstacles": cylinders.tolist()}
 
 
 def show_outcomes(campaign: FlightCampaign, rehearsed: bool) -> Report | None:
