@@ -124,14 +124,6 @@ def test_the_change_to_a_plane_is_repeated_until_it_is_acknowledged(swing: Parro
     assert swing._plane
 
 
-def test_a_quadricopter_is_not_asked_to_become_a_plane(air: None):  # noqa: ARG001
-    drone = ParrotSwing(ADDRESS, mode="quadricopter")
-    drone.connect()
-    drone.take_off()
-    drone.steer(3)
-    assert names() == ["connect", "take_off", "steer"]
-
-
 def test_nothing_is_printed(swing: ParrotSwing, capfd: pytest.CaptureFixture[str]):
     swing.connect()
     swing.take_off()
@@ -280,9 +272,7 @@ def test_a_yaw_that_is_no_number_is_not_sent(swing: ParrotSwing):
     assert names() == []
 
 
-def test_options_that_no_swing_has_are_refused():
-    with pytest.raises(ValueError, match="choose from quadricopter, plane_forward"):
-        ParrotSwing(ADDRESS, mode="helicopter")
+def test_a_pitch_that_no_swing_has_is_refused():
     with pytest.raises(ValueError, match="a pitch of 300 %"):
         ParrotSwing(ADDRESS, pitch=300)
 

@@ -25,17 +25,17 @@ import io
 import math
 import struct
 import warnings
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pacbayes_control.robots.swing.flight.drones import DroneError
 
-Mode = Literal["quadricopter", "plane_forward"]
-Gear = Literal["gear_1", "gear_2", "gear_3"]
-
 INSTALL = "pip install 'pacbayes-control[swing]'"
+ATTEMPTS = 3  # to connect
+GEAR = "gear_1"  # of the plane
 AT_ONCE = 100  # notifications that are read before a command
 REPEAT, GIVE_UP = 3, 9  # commands after which the plane mode is requested again, or given up
 
@@ -44,7 +44,7 @@ def pyparrot_swing() -> Any:
     """PyParrot's class of a Swing; an error says how to install it."""
     if find_spec("pyparrot") is None:
         raise ModuleNotFoundError(f"flying a Swing needs PyParrot: {INSTALL}")
-    with _quietly(), warnings.catch_warnings():
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it compares literals with `is`
         try:
             module = import_module("pyparrot.Minidrone")
@@ -56,35 +56,19 @@ def pyparrot_swing() -> Any:
 
 
 class ParrotSwing:
-    """A Swing over Bluetooth. A call that returns was acknowledged by the drone.
+    """A Swing over Bluetooth, which flies as a plane. A call that returns was acknowledged by it.
 
     Except for steering, which the drone does not acknowledge: there the radio has sent the command.
     """
 
-    def __init__(
-        self,
-        address: str,
-        pitch: int = 50,
-        mode: Mode = "plane_forward",
-        gear: Gear = "gear_1",
-        attempts: int = 3,
-    ) -> None:
-        """A drone by its Bluetooth address.
+    def __init__(self, address: str, pitch: int = 50) -> None:
+        """A drone by its Bluetooth address, such as e0:14:d0:63:3d:d0.
 
-        Args:
-            address: such as e0:14:d0:63:3d:d0
-            pitch: percent of the full pitch at which it flies 2 m/s, to be found for each drone
-            mode: as a plane, or as a quadricopter, which tilts to fly
-            gear: of the plane
-            attempts: to connect
+        pitch: percent of the full pitch at which it flies 2 m/s, to be found for each drone
         """
-        modes, gears = get_args(Mode), get_args(Gear)
-        if mode not in modes or gear not in gears:
-            raise ValueError(f"{mode}, {gear}: choose from {', '.join((*modes, *gears))}")
         if not -100 <= pitch <= 100:
             raise ValueError(f"a pitch of {pitch} % is outside [-100, 100]")
-        self.address, self.pitch, self.mode, self.gear = address, pitch, mode, gear
-        self.attempts = attempts
+        self.address, self.pitch = address, pitch
         self.swing: Any = None
         self._flying = False
         self._plane = False  # whether the plane mode was acknowledged
@@ -93,51 +77,55 @@ class ParrotSwing:
 
     def connect(self) -> None:
         """Connect, and send nothing else: the purpose may be to land."""
-        with _quietly():
-            self.swing = pyparrot_swing()(self.address)
-            self.swing.sensors.battery = self.swing.sensors.flying_state = None
-            if not self.swing.connect(self.attempts + 1):
+        self.swing = pyparrot_swing()(self.address)
+        with self._connected() as swing:
+            swing.sensors.battery = swing.sensors.flying_state = None
+            if not swing.connect(ATTEMPTS + 1):
                 raise DroneError(f"no connection to {self.address}: is the drone on, and in reach?")
-            self._acknowledgements.listen(self.swing.drone_connection)
+            self._acknowledgements.listen(swing.drone_connection)
 
     def battery(self) -> float:
         """Percent, as the drone last reported; requested if it never has."""
-        swing = self._connected()
-        if swing.sensors.battery is None and not self._flying:
-            with _quietly():
+        with self._connected() as swing:
+            if swing.sensors.battery is None and not self._flying:
                 self._check_acknowledged(swing.ask_for_state_update(), "to report its state")
                 for _ in range(20):
                     if swing.sensors.battery is None:
                         swing.smart_sleep(0.1)
-        if swing.sensors.battery is None:
-            raise DroneError("the drone does not report its battery")
-        return float(swing.sensors.battery)
+            if swing.sensors.battery is None:
+                raise DroneError("the drone does not report its battery")
+            return float(swing.sensors.battery)
 
     def take_off(self) -> None:
         """Rise, and hover at about a metre."""
-        self._flying, self._plane, self._steered = True, self.mode != "plane_forward", 0
-        with _quietly():
-            swing = self._connected()
+        self._flying, self._plane, self._steered = True, False, 0
+        with self._connected() as swing:
             self._check_acknowledged(swing.takeoff(), "to take off")
-            if not self._plane:
-                found = self._enum("PlaneGearBox", self.gear)
-                answer = swing.drone_connection.send_enum_command_packet_ack(*found)
-                self._check_acknowledged(answer, "to change its gear")
+            command = self._enum("PlaneGearBox", GEAR)
+            answer = swing.drone_connection.send_enum_command_packet_ack(*command)
+            self._check_acknowledged(answer, "to change its gear")
 
     def hold(self) -> None:
         """Receive notifications for a moment: the drone's battery and state."""
-        with _quietly():
-            self._connected().smart_sleep(0.01)
+        with self._connected() as swing:
+            swing.smart_sleep(0.01)
 
     def steer(self, yaw_percent: float) -> None:
-        """Fly forward, and turn; as a plane from the first call on."""
+        """Fly forward, and turn; as a plane from the first call on.
+
+        The command for the motors is sent once, as BLEConnection.send_pcmd_command makes it.
+        """
         self._flying = True
         if not math.isfinite(yaw_percent):
             raise DroneError(f"a yaw of {yaw_percent} % is not finite")
-        with _quietly():
+        with self._connected() as swing:
             if not self._plane:
                 self._request_plane()
-            self._send(max(-100, min(100, round(-yaw_percent))))
+            command = swing.command_parser.get_command_tuple("minidrone", "Piloting", "PCMD")
+            yaw = max(-100, min(100, round(-yaw_percent)))
+            # flag: use roll and pitch; roll, pitch, yaw, climb; a time that is not used
+            values = (1, 0, self.pitch, yaw, 0, 0)
+            self._write("SEND_NO_ACK", "DATA_NO_ACK", "<BBBBHBbbbbI", *command, *values)
             self._steered += 1
 
     def sent(self) -> list[tuple[int, float]]:
@@ -147,13 +135,12 @@ class ParrotSwing:
     def land(self) -> bool:
         """Land; whether the drone has acknowledged this command, or reports that it lands.
 
-        A drone that answers otherwise is told again. A plane is then told to hover first; also over
-        a connection that did not take off, since another connection has failed to land it.
+        A drone that answers otherwise is told again, after it was told to hover; also over a
+        connection that did not take off, since another connection has failed to land it.
         """
-        with _quietly():
-            swing = self._connected()
+        with self._connected() as swing:
             for attempt in range(2):
-                if self.mode == "plane_forward" and (attempt or not self._flying):
+                if attempt or not self._flying:
                     self._request_mode("quadricopter")
                 self._acknowledgements.drain()
                 answered = swing.land()
@@ -167,17 +154,20 @@ class ParrotSwing:
 
     def disconnect(self) -> None:
         """Disconnect."""
-        swing, self.swing = self.swing, None
-        if swing is not None:
-            with _quietly():
+        if self.swing is not None:
+            with self._connected() as swing:
+                self.swing = None
                 swing.disconnect()
 
     # ---- PyParrot -------------------------------------------------------------------------------
 
-    def _connected(self) -> Any:
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """PyParrot's drone, whose output is discarded."""
         if self.swing is None:
             raise DroneError("the drone is not connected")
-        return self.swing
+        with redirect_stdout(io.StringIO()):
+            yield self.swing
 
     def _check_acknowledged(self, answer: Any, what: str) -> None:
         if answer is not True:
@@ -185,37 +175,28 @@ class ParrotSwing:
 
     def _enum(self, command: str, value: str) -> Any:
         """A command of PyParrot's tables, and the number of one of its values."""
-        parser = self._connected().command_parser
+        parser = self.swing.command_parser
         return parser.get_command_tuple_with_enum("minidrone", "Piloting", command, value)
 
     def _request_plane(self) -> None:
         """Request the plane mode until it is acknowledged, without waiting."""
-        connection = self._connected().drone_connection
-        if self._steered > 0 and connection.command_received["SEND_WITH_ACK"]:
+        received = self.swing.drone_connection.command_received
+        if self._steered > 0 and received["SEND_WITH_ACK"]:
             self._plane = True
             return
-        if self._steered >= GIVE_UP:
-            raise DroneError("the drone was asked to fly as a plane and did not acknowledge it")
+        self._check_acknowledged(self._steered < GIVE_UP, "to fly as a plane")
         if self._steered % REPEAT == 0:
-            connection.command_received["SEND_WITH_ACK"] = False
+            received["SEND_WITH_ACK"] = False
             self._request_mode("plane_forward")
 
-    def _request_mode(self, mode: Mode) -> None:
+    def _request_mode(self, mode: str) -> None:
         """Request a flying mode, without waiting for the acknowledgement."""
         command, value = self._enum("FlyingMode", mode)
         self._write("SEND_WITH_ACK", "DATA_WITH_ACK", "<BBBBBBI", *command, 0, value)
 
-    def _send(self, yaw: int) -> None:
-        """Send one command for the motors, once, as BLEConnection.send_pcmd_command makes it."""
-        parser = self._connected().command_parser
-        command = parser.get_command_tuple("minidrone", "Piloting", "PCMD")
-        # flag: use roll and pitch; roll, pitch, yaw, climb; a time that is not used
-        values = (1, 0, self.pitch, yaw, 0, 0)
-        self._write("SEND_NO_ACK", "DATA_NO_ACK", "<BBBBHBbbbbI", *command, *values)
-
     def _write(self, channel: str, kind: str, layout: str, *values: int) -> None:
         """Write a packet with the next number of its channel; raises where PyParrot would hang."""
-        connection = self._connected().drone_connection
+        connection = self.swing.drone_connection
         counters = connection.characteristic_send_counter
         counters[channel] = (counters[channel] + 1) % 256
         packet = struct.pack(layout, connection.data_types[kind], counters[channel], *values)
@@ -256,8 +237,3 @@ class Acknowledgements:
     def has_last_packet(self) -> bool:
         """Whether the last packet was acknowledged."""
         return self.last == self.connection.characteristic_send_counter["SEND_WITH_ACK"]
-
-
-def _quietly() -> redirect_stdout[io.StringIO]:
-    """Discard the output of a library."""
-    return redirect_stdout(io.StringIO())
