@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
 from math import ceil
 
@@ -46,13 +45,10 @@ def flights_figure(result: Flown) -> Figure:
         axis.set_title(f"{number}" if good else f"{number}: {flight.end}", fontsize=8)
         axis.set_xticks([])
         axis.set_yticks([])
-    figure.legend(handles=_legend(), loc="outside upper center", ncols=3, frameon=False, fontsize=9)
-    return figure
-
-
-def _legend() -> Sequence[Line2D]:
-    return [
+    handles = [
         Line2D([], [], color=BLUE, label="flown and landed"),
         Line2D([], [], color=ORANGE, marker="x", mew=2, label="failed"),
         Line2D([], [], color=GREY, marker="o", ls="", label="cylinder"),
     ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    return figure

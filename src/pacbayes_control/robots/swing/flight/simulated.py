@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import select
 import socket
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from pacbayes_control.robots.swing.flight.drones import DroneError
 from pacbayes_control.robots.swing.flight.tracking import FrameReader, Pose
 from pacbayes_control.robots.swing.flight.world import STEP, World, WorldSetup
 
-ATTEMPTS, ANSWER = 3, 0.15  # datagrams sent for a command, and s to wait for each answer
+ANSWER = 0.45  # s to wait for the answer to a command
 ON_THE_GROUND = 3.0  # s that a world runs on after its parent process, with the drone on the ground
 IN_THE_AIR = 120.0  # s that it runs on in any case
 
@@ -145,7 +144,7 @@ class VirtualLink:
         """Send the world a command; a drone out of reach takes the time of a timeout."""
         reply = self.world.answer(request)
         if reply is None:
-            self.clock.sleep(ATTEMPTS * ANSWER)
+            self.clock.sleep(ANSWER)
         return reply
 
     def close(self) -> None:
@@ -182,25 +181,21 @@ class UdpLink:
     def __init__(self, port: int) -> None:
         self.clock = RealClock()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(ANSWER)
         self.socket.connect(("127.0.0.1", port))
         self.number = 0
 
     def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Send a command until it is answered, a few times."""
+        """Send a command, and wait for its answer: within a machine no datagram gets lost."""
         self.number += 1
-        datagram = json.dumps({**request, "number": self.number}).encode()
-        for _ in range(ATTEMPTS):
-            try:
-                self.socket.send(datagram)
-                until = time.monotonic() + ANSWER
-                while (left := until - time.monotonic()) > 0:
-                    if select.select([self.socket], [], [], left)[0]:
-                        reply = json.loads(self.socket.recv(1 << 12))
-                        if reply.get("number") == self.number:
-                            return reply
-            except OSError:  # no process listens there
-                time.sleep(ANSWER)
-        return None
+        try:
+            self.socket.send(json.dumps({**request, "number": self.number}).encode())
+            while True:
+                reply = json.loads(self.socket.recv(1 << 12))
+                if reply.get("number") == self.number:  # not a late answer to an earlier command
+                    return reply
+        except OSError:  # it takes too long, or no process listens there
+            return None
 
     def close(self) -> None:
         """Close the socket."""
@@ -235,14 +230,10 @@ def serve(parent: processes.Channel, spec: dict[str, Any]) -> None:
     frames = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with commands, frames, Path(spec["record"]).open("a", encoding="utf-8") as file:
         commands.bind(("127.0.0.1", 0))
-
-        def write_entry(entry: dict[str, Any]) -> None:
-            file.write(json.dumps(entry) + "\n")
-            file.flush()
-
-        world = World(WorldSetup.from_record(spec["world"]), write_entry)
+        setup = WorldSetup.from_record(spec["world"])
+        world = World(setup, lambda entry: print(json.dumps(entry), file=file, flush=True))
         parent.send({"port": commands.getsockname()[1]})
-        began, answered, alone_since = time.monotonic(), {}, None
+        began, alone_since = time.monotonic(), None
         watched: list[Any] = [commands, parent.connection]
         while True:
             now = time.monotonic()
@@ -259,23 +250,18 @@ def serve(parent: processes.Channel, spec: dict[str, Any]) -> None:
                 watched, alone_since = [commands], now
             if commands in ready:
                 world.advance(time.monotonic() - began)
-                if _answer_datagram(commands, world, answered) and alone_since is not None:
+                if _answer_datagram(commands, world) and alone_since is not None:
                     alone_since = now
 
 
-def _answer_datagram(commands: socket.socket, world: World, answered: dict[Any, Any]) -> bool:
-    """Answer one datagram. One that is repeated, because its answer was late, is executed once."""
+def _answer_datagram(commands: socket.socket, world: World) -> bool:
+    """Answer one datagram; whether it was a command."""
     try:
         datagram, sender = commands.recvfrom(1 << 12)
         request = json.loads(datagram)
     except (OSError, ValueError):
         return False
-    key = sender, request.get("number")
-    if key not in answered:
-        if len(answered) > 1000:
-            answered.clear()
-        answered[key] = world.answer(request)
-    reply = answered[key]
+    reply = world.answer(request)
     if reply is not None:
         with suppress(OSError):
             commands.sendto(json.dumps({**reply, "number": request.get("number")}).encode(), sender)

@@ -53,20 +53,15 @@ def parse_frame(datagram: bytes, at: float) -> Pose | None:
         record = json.loads(datagram)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or type(record.get("frame")) is not int:
-        return None
-    if not 0 <= record["frame"] < 2**63:
+    frame = record.get("frame") if isinstance(record, dict) else None
+    if type(frame) is not int or not 0 <= frame < 2**63:
         return None
     values = [record.get(name) for name in ("x", "y", "z", "yaw", "time")]
-    if not all(_is_number(value) for value in values):
+    # True, False, NaN and infinity are not numbers of a sensible size.
+    if not all(type(value) in (int, float) and abs(value) <= LARGEST_NUMBER for value in values):
         return None
-    x, y, z, yaw, sent = map(float, values)  # type: ignore[arg-type]
-    return Pose(at, record["frame"], x, y, z, yaw, sent)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number of a sensible size; True and False are not."""
-    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
+    x, y, z, yaw, sent = map(float, values)
+    return Pose(at, frame, x, y, z, yaw, sent)
 
 
 class FrameReader:
@@ -95,10 +90,8 @@ class FrameReader:
         if last is not None and pose.frame <= last.frame:
             self.counts["out of order"] += 1
             return None
-        self.last = pose
-        if last is not None and (pose.x, pose.y, pose.z, pose.yaw) == (
-            *(last.x, last.y, last.z, last.yaw),
-        ):
+        self.last, where = pose, (pose.x, pose.y, pose.z, pose.yaw)
+        if last is not None and where == (last.x, last.y, last.z, last.yaw):
             self.counts["repeated"] += 1
             return None
         self.counts["frames"] += 1
