@@ -23,8 +23,8 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.swing import Net, Swing
 from pacbayes_control.robots.swing.flight import stages
-from pacbayes_control.robots.swing.flight.obstacles import read_obstacles
 from pacbayes_control.robots.swing.flight.simulated import VirtualClock
+from pacbayes_control.robots.swing.flight.stages import read_obstacles
 from pacbayes_control.robots.swing.flight.world import Fault, WorldSetup
 from polling import wait_until
 

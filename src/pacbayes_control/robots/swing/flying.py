@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    JsonFile,
-    beside,
-    check_json,
-    check_writable,
-    refuse_set,
-    run_folder,
-    verified,
-    write_json,
-)
 
 SIMULATED = "simulated"
 ADDRESS = re.compile(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
@@ -69,7 +60,7 @@ class FlyOptions:
         typer.Option("--out", metavar="FOLDER", help="Logs and outcomes; default RUN.flights."),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a real flight.")] = False
-    json_file: JsonFile = None
+    json_file: options.JsonFile = None
 
     @property
     def real(self) -> bool:
@@ -94,45 +85,26 @@ def fly(asked: FlyOptions) -> None:
 
     Example: pbc swing fly runs/swing --flights 5 --virtual
     """
-    from pacbayes_control.report.console import say
     from pacbayes_control.robots.swing.fitted import recorded_swing
-    from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
+    from pacbayes_control.robots.swing.flight import session
     from pacbayes_control.robots.swing.flight.limits import check_flyable
-    from pacbayes_control.robots.swing.flight.session import (
-        FlightSession,
-        draw_environment,
-        show_outcomes,
-    )
 
-    run, draw, json_file, real = run_folder(asked.run), asked.draw, asked.json_file, asked.real
-    check_json(json_file, run)
-    check_writable(draw, run)
-    refuse_set(asked, _without_effect(real, draw is not None))
+    run, draw, json_file = options.run_folder(asked.run), asked.draw, asked.json_file
+    options.check_json(json_file, run)
+    options.check_writable(draw, run)
+    options.refuse_set(asked, _without_effect(asked.real, draw is not None))
     _check_flights(asked)
-    folder = asked.out_folder or beside(run, ".flights")
+    folder = asked.out_folder or options.beside(run, ".flights")
     _check_apart(folder, run, json_file, draw)
-    loaded = verified(run, json_file)
+    loaded = options.verified(run, json_file)
     task = recorded_swing(loaded)
-    check_flyable(task, real or draw is not None)
+    check_flyable(task, asked.real or draw is not None)
     if draw:
-        write_json(json_file, draw_environment(draw, folder, loaded, task))
+        options.write_json(json_file, session.draw_environment(draw, folder, loaded, task))
         return
-    seed = asked.seed if real else asked.seed or 0
-    with FlightCampaign(folder, loaded, simulated=not real) as campaign:
-        for number in campaign.lost:
-            say(f"Flight {number} is a failure: its process ended in flight.")
-        flown = FlightSession(asked, campaign, task, seed).fly()
-        report = show_outcomes(campaign, rehearsed=bool(asked.fault))
-        added = f"{len(flown)} flight{'s' if len(flown) > 1 else ''} added"
-        say(f"{folder}: {added}, {campaign.next - 1} in all.")
-    record = {
-        "folder": str(folder),
-        "seed": seed,
-        "flights": [asdict(flight) for flight in flown],
-        "monitor": report.to_dict() if report else None,
-    }
-    write_json(json_file, record)
-    if any(flight.fault for flight in flown):
+    record = session.fly_all(asked, folder, loaded, task)
+    options.write_json(json_file, record)
+    if any(flight["fault"] for flight in record["flights"]):
         raise typer.Exit(1)
 
 

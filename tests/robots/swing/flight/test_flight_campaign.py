@@ -20,12 +20,14 @@ from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
-from pacbayes_control.robots.swing.flight.obstacles import (
+from pacbayes_control.robots.swing.flight.stages import (
     check_certified,
+    draw_pilot,
+    drawn_obstacles,
+    flight_seed,
     read_obstacles,
     write_obstacles,
 )
-from pacbayes_control.robots.swing.flight.stages import draw_pilot, drawn_obstacles, flight_seed
 from pacbayes_control.robots.swing.flight.world import Physics
 
 

@@ -7,8 +7,7 @@ limits      the limits of a flight, in one place
 log         the files of a flight: a row for each step, and a summary
 campaign    flights in a folder, their outcomes, and the monitor of these
 session     the flights of one command
-stages      the setting of a flight: policy, tracker, drone and clock, and faults of the loop
-obstacles   the obstacles of a flight, read, checked and written
+stages      the setting of a flight: policy, obstacles, tracker, drone, clock, faults of the loop
 tracking    poses from any tracker, by UDP
 drones      the interface of a drone
 parrot      the Parrot Swing, through PyParrot

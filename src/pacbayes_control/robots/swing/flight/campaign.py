@@ -32,7 +32,6 @@ from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.limits import FlightLimits
 from pacbayes_control.robots.swing.flight.log import FlightRecord, FlightRecorder, write_summary
 from pacbayes_control.robots.swing.flight.loop import fly_once
-from pacbayes_control.robots.swing.flight.obstacles import same_obstacles
 from pacbayes_control.robots.swing.simulator import Swing
 
 HEADER = b"flight,cost,end,reason\n"
@@ -157,7 +156,7 @@ class FlightCampaign:
         """An error for obstacles of an earlier flight: an environment counts once."""
         for number, summary in self.summaries.items():
             known = np.array(summary.get("obstacles", []), float)
-            if summary.get("cost") is not None and same_obstacles(known, obstacles):
+            if summary.get("cost") is not None and stages.same_obstacles(known, obstacles):
                 raise ValueError(
                     f"{name} has the obstacles of flight {number}: the certificate is about new "
                     "environments, and each counts once"
@@ -200,7 +199,7 @@ class FlightCampaign:
             "seed": seed,
             "obstacles": np.asarray(obstacles, float).tolist(),
             "obstacles_drawn": self.secret is None
-            or same_obstacles(obstacles, self.draw_environment(task)),
+            or stages.same_obstacles(obstacles, self.draw_environment(task)),
             "hardware": dict(hardware or {}),
             "settings": limits.to_dict(),
         }

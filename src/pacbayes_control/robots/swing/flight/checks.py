@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -119,18 +119,15 @@ class Watch:
         self.nearest = min(self.nearest, float(clearances[least]))
         if not clearances[least] > 0 and not self.contact:  # NaN is a contact too
             x, y = points[least].tolist()
-            what = self._nearest_surface(replace(pose, x=x, y=y))
+            gaps = [math.hypot(x - a, y - b) - radius for a, b, radius in self.obstacles]
+            at_net = self._distance_to_net(x, y) <= min(gaps, default=math.inf)
+            what = "the net" if at_net else "a cylinder"
             self.contact = f"touched {what} at x = {x:.2f}, y = {y:.2f} m"
 
-    def _nearest_surface(self, pose: Pose) -> str:
-        gaps = [math.hypot(pose.x - x, pose.y - y) - r for x, y, r in self.obstacles]
-        near_net = self._distance_to_net(pose) <= min(gaps, default=math.inf)
-        return "the net" if near_net else "a cylinder"
-
-    def _distance_to_net(self, pose: Pose) -> float:
+    def _distance_to_net(self, x: float, y: float) -> float:
         """In m, negative beyond the net."""
         arena = self.pilot.task.arena
-        return min(arena.half_width - abs(pose.x), pose.y, arena.length - pose.y)
+        return min(arena.half_width - abs(x), y, arena.length - y)
 
     def age(self, now: float) -> float:
         """Seconds since the last frame."""
@@ -150,7 +147,7 @@ class Watch:
             raise self.contact_stop()
         if pose is None or max(self.age(now), self.gap) > limits.pose_age:
             raise Stop("tracking lost", f"no new pose for {limits.pose_age:g} s")
-        inside = self._distance_to_net(pose) - self.pilot.task.robot_radius
+        inside = self._distance_to_net(pose.x, pose.y) - self.pilot.task.robot_radius
         if inside <= limits.fence_margin:
             raise Stop("geofence", f"{inside:.2f} m from the net at y = {pose.y:.2f} m")
         if pose.z - self.ground > limits.ceiling:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pacbayes_control.robots.swing.flight import drones
@@ -90,10 +91,8 @@ class Driver:
         """Disconnect, and ignore any error."""
         drone, self.drone = self.drone, None
         if drone is not None:
-            try:
+            with suppress(BaseException):
                 drone.disconnect()
-            except BaseException:
-                return
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ import typer
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
-from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.report.console import say
 from pacbayes_control.report.terminal import show_report
-from pacbayes_control.robots.swing.flight import obstacles, parrot, stages
+from pacbayes_control.robots.swing.flight import parrot, stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
 from pacbayes_control.robots.swing.flight.tracking import parse_address
@@ -40,9 +39,9 @@ class FlightSession:
         if not files:
             numbers = range(first, first + self.asked.flights)
             return [stages.drawn_obstacles(self.task, self.seed or 0, n) for n in numbers]
-        found = obstacles.read_obstacle_files(files, self.task, certified=self.asked.real)
-        for file, cylinders in zip(files, found, strict=True):
-            self.campaign.check_new(cylinders, file.name)
+        found = stages.read_obstacle_files(files, self.task, certified=self.asked.real)
+        for file, obstacles in zip(files, found, strict=True):
+            self.campaign.check_new(obstacles, file.name)
         return found
 
     def fly(self) -> list[FlightRecord]:
@@ -51,15 +50,15 @@ class FlightSession:
         if real:
             parrot.pyparrot_swing()  # an error that says how to install it, before the question
         flown: list[FlightRecord] = []
-        for i, cylinders in enumerate(environments):
+        for i, obstacles in enumerate(environments):
             number = self.campaign.next
             if real and not self.asked.yes:
                 name = f"Flight {number} ({i + 1} of {len(environments)})"
-                self._ask_operator(name, len(cylinders))
-            with self._stage(cylinders) as stage:
+                self._ask_operator(name, len(obstacles))
+            with self._stage(obstacles) as stage:
                 flight = self.campaign.fly(
                     self.task,
-                    cylinders,
+                    obstacles,
                     stage,
                     self.seed,
                     rehearsed=self.asked.fault or (),
@@ -73,14 +72,14 @@ class FlightSession:
             say(f"{left} more {'was' if left == 1 else 'were'} requested and not flown.")
         return flown
 
-    def _stage(self, cylinders: NDArray[np.float64]) -> AbstractContextManager[stages.Stage]:
+    def _stage(self, obstacles: NDArray[np.float64]) -> AbstractContextManager[stages.Stage]:
         """Where the next flight takes place."""
         if self.asked.real:
             return stages.real_stage(parse_address(self.asked.tracker), self.asked.real_drone)
         number = self.campaign.next
         faults = tuple(Fault.parse(text) for text in self.asked.fault or ())
         seed = stages.flight_seed(self.seed or 0, number)
-        setup = stages.world_setup(self.task, cylinders, seed, faults)
+        setup = stages.world_setup(self.task, obstacles, seed, faults)
         if self.asked.virtual:
             return nullcontext(stages.virtual_stage(setup))
         return stages.simulated_stage(setup, self.campaign.stem(number).with_suffix(".world"))
@@ -101,24 +100,36 @@ class FlightSession:
         )
 
 
+def fly_all(asked: FlyOptions, folder: Path, run: Run[Any], task: Swing) -> dict[str, Any]:
+    """Fly, and show the monitor's report on all outcomes of the folder; returns both for JSON."""
+    seed = asked.seed if asked.real else asked.seed or 0
+    with FlightCampaign(folder, run, simulated=not asked.real) as campaign:
+        for number in campaign.lost:
+            say(f"Flight {number} is a failure: its process ended in flight.")
+        flown = FlightSession(asked, campaign, task, seed).fly()
+        report = campaign.report()
+        say("")
+        if asked.fault:
+            say("These were rehearsals: they are logged, and not counted.")
+        if report is None:
+            say("There is no outcome to test yet.")
+        else:
+            show_report(report, drawn_afresh=run.certificate.policy is None)
+        added = f"{len(flown)} flight{'s' if len(flown) > 1 else ''} added"
+        say(f"{folder}: {added}, {campaign.next - 1} in all.")
+    return {
+        "folder": str(folder),
+        "seed": seed,
+        "flights": [asdict(flight) for flight in flown],
+        "monitor": report.to_dict() if report else None,
+    }
+
+
 def draw_environment(file: Path, folder: Path, run: Run[Any], task: Swing) -> dict[str, Any]:
     """Write the obstacles of the next real flight of a folder to a file."""
     with FlightCampaign(folder, run, simulated=False) as campaign:
-        cylinders, trial = campaign.draw_environment(task), campaign.trials + 1
-        obstacles.write_obstacles(file, cylinders)
-    say(f"{file}: {len(cylinders)} cylinders for trial {trial} of {folder}.")
+        obstacles, trial = campaign.draw_environment(task), campaign.trials + 1
+        stages.write_obstacles(file, obstacles)
+    say(f"{file}: {len(obstacles)} cylinders for trial {trial} of {folder}.")
     record = {"folder": str(folder), "file": str(file), "trial": trial}
-    return {**record, "obstacles": cylinders.tolist()}
-
-
-def show_outcomes(campaign: FlightCampaign, rehearsed: bool) -> Report | None:
-    """Show the monitor's report on all outcomes of a folder; returns it."""
-    report = campaign.report()
-    say("")
-    if rehearsed:
-        say("These were rehearsals: they are logged, and not counted.")
-    if report is None:
-        say("There is no outcome to test yet.")
-    else:
-        show_report(report, drawn_afresh=campaign.run.certificate.policy is None)
-    return report
+    return {**record, "obstacles": obstacles.tolist()}
