@@ -86,29 +86,22 @@ class FlightRecord:
         return "; ".join(words) + "."
 
 
+@dataclass
 class FlightRecorder:
     """Writes the two files of a flight as it goes on; without a path, keeps only the events."""
 
-    def __init__(
-        self,
-        stem: Path | None = None,
-        about: Mapping[str, Any] | None = None,
-        drawn: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Begin.
+    stem: Path | None = None  # the path without suffix, of files that must not exist yet
+    about: dict[str, Any] = field(default_factory=dict)  # entries of the summary
+    # Entries about the policy, written only at take-off: an operator who knew the policy before
+    # could decide by it whether to fly.
+    drawn: dict[str, Any] = field(default_factory=dict)
+    began: float | None = None  # when take-off was commanded
 
-        Args:
-            stem: the path without suffix, of files that must not exist yet
-            about: entries of the summary
-            drawn: entries about the policy, written only at take-off: an operator who knew the
-                policy before could decide by it whether to fly
-        """
-        self.stem, self.about, self.drawn = stem, dict(about or {}), dict(drawn or {})
-        self.began: float | None = None  # when take-off was commanded
+    def __post_init__(self) -> None:
         self._events: list[tuple[float, str]] = []
         self._file: TextIO | None = None
-        if stem is not None:
-            self._file = stem.with_suffix(".csv").open("x", encoding="utf-8", newline="")
+        if self.stem is not None:
+            self._file = self.stem.with_suffix(".csv").open("x", encoding="utf-8", newline="")
             self._write(COLUMNS)
             self._summarise({"state": "on the ground"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,9 +39,9 @@ def fly_once(
 
     obstacles: (n, 3) as x, y, radius in m. limits: by default with the task's steps and period.
     """
-    field = np.ascontiguousarray(obstacles, float).reshape(-1, 3)  # else it is compiled again
+    cylinders = np.ascontiguousarray(obstacles, float).reshape(-1, 3)  # else it is compiled again
     limits = limits or FlightLimits(pilot.task.steps, pilot.task.time_step)
-    attempt = _Attempt(pilot, field, stage, limits, recorder or FlightRecorder())
+    attempt = _Attempt(pilot, cylinders, stage, limits, recorder or FlightRecorder())
     priority = processes.raised_priority() if stage.clock.real else nullcontext("normal")
     with (
         processes.signals_recorded() as attempt.signals,
@@ -51,27 +51,25 @@ def fly_once(
         return attempt.fly()
 
 
+@dataclass
 class _Attempt:
     """A flight under way."""
 
-    def __init__(
-        self,
-        pilot: Pilot,
-        obstacles: NDArray[np.float64],
-        stage: Stage,
-        limits: FlightLimits,
-        recorder: FlightRecorder,
-    ) -> None:
-        self.pilot, self.obstacles, self.stage = pilot, obstacles, stage
-        self.tracker, self.drone, self.clock, _ = stage
-        self.limits, self.recorder = limits, recorder
-        self.watch = checks.Watch(pilot, obstacles, limits)
-        self.signals: list[str] = []  # names of received signals
-        self.steps = 0
-        self.path: list[Pose] = []  # at each command, and after the last
-        self.deadlines = checks.DeadlineCheck(limits, self._event)
-        self.acknowledged = False
-        self.priority = "normal"
+    pilot: Pilot
+    obstacles: NDArray[np.float64]  # (n, 3) as x, y, radius in m
+    stage: Stage
+    limits: FlightLimits
+    recorder: FlightRecorder
+    signals: list[str] = field(default_factory=list)  # names of received signals
+    priority: str = "normal"
+    steps: int = 0
+    path: list[Pose] = field(default_factory=list)  # at each command, and after the last
+    acknowledged: bool = False  # the landing
+
+    def __post_init__(self) -> None:
+        self.tracker, self.drone, self.clock, _ = self.stage
+        self.watch = checks.Watch(self.pilot, self.obstacles, self.limits)
+        self.deadlines = checks.DeadlineCheck(self.limits, self._event)
 
     def fly(self) -> FlightRecord:
         """Fly from the checks to the landing."""

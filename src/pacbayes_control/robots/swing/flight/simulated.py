@@ -241,7 +241,8 @@ def serve(parent: processes.Channel, spec: dict[str, Any]) -> None:
             for _, datagram in world.arrived():
                 with suppress(OSError):  # no process listens
                     frames.sendto(datagram, ("127.0.0.1", spec["tracker"]))
-            limit = ON_THE_GROUND if world.quiet else IN_THE_AIR
+            landed = world.phase == "ground" and not world.underway
+            limit = ON_THE_GROUND if landed else IN_THE_AIR
             if alone_since is not None and now - alone_since > limit:
                 return
             due = began + (world.steps + 1) * STEP

@@ -56,7 +56,7 @@ def parse_frame(datagram: bytes, at: float) -> Pose | None:
     frame = record.get("frame") if isinstance(record, dict) else None
     if type(frame) is not int or not 0 <= frame < 2**63:
         return None
-    values = [record.get(name) for name in ("x", "y", "z", "yaw", "time")]
+    values: list[Any] = [record.get(name) for name in ("x", "y", "z", "yaw", "time")]
     # True, False, NaN and infinity are not numbers of a sensible size.
     if not all(type(value) in (int, float) and abs(value) <= LARGEST_NUMBER for value in values):
         return None
@@ -121,15 +121,11 @@ class UdpTracker(FrameReader):
                 f"cannot listen for a tracker at {host}:{port} ({reason}): give an address of this "
                 "machine and a free port"
             ) from None
+        self.port: int = self.socket.getsockname()[1]
         self._poll = select.poll()  # `select` fails for descriptors from 1024 on
         self._poll.register(self.socket, select.POLLIN)
         self._sender: Any = None
         self._empty = time.monotonic()
-
-    @property
-    def port(self) -> int:
-        """The port that it listens at."""
-        return self.socket.getsockname()[1]
 
     def start(self) -> None:
         """Forget earlier frames, and listen to the first sender."""

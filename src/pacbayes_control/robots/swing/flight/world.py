@@ -288,8 +288,3 @@ class World:
         self.record.append(entry)
         if self.sink:
             self.sink(entry)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether the drone stands on the ground and no command is under way."""
-        return self.phase == "ground" and not self.underway
