@@ -39,6 +39,7 @@ class Drone(Protocol):
 
     def battery(self) -> float:
         """Charge of the battery, in percent, as last reported."""
+        ...
 
     def take_off(self) -> None:
         """Rise to about a metre, and hover."""
@@ -51,9 +52,11 @@ class Drone(Protocol):
 
     def sent(self) -> list[tuple[int, float]]:
         """Newly sent calls of `steer`: their numbers, from 0, and when each was sent."""
+        ...
 
     def land(self) -> bool:
         """Command to land; whether that is acknowledged. To be called until it is."""
+        ...
 
     def disconnect(self) -> None:
         """Disconnect from a drone that stands on the ground; never raises."""
