@@ -104,8 +104,7 @@ class _Attempt:
 
     def _climb(self) -> None:
         """Hold until the tracker shows the drone at its altitude."""
-        limits = self.limits
-        looked = self.clock.now()
+        limits, looked = self.limits, self.clock.now()
         until = looked + limits.climb_time
         while True:
             behind = self.clock.now() - looked - HOLD

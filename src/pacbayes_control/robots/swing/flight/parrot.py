@@ -73,7 +73,6 @@ class ParrotSwing:
         self._flying = False
         self._plane = False  # whether the plane mode was acknowledged
         self._steered = 0
-        self._acknowledgements = Acknowledgements()
 
     def connect(self) -> None:
         """Connect, and send nothing else: the purpose may be to land."""
@@ -82,7 +81,7 @@ class ParrotSwing:
             swing.sensors.battery = swing.sensors.flying_state = None
             if not swing.connect(ATTEMPTS + 1):
                 raise DroneError(f"no connection to {self.address}: is the drone on, and in reach?")
-            self._acknowledgements.listen(swing.drone_connection)
+            self._acknowledgements = Acknowledgements(swing.drone_connection)
 
     def battery(self) -> float:
         """Percent, as the drone last reported; requested if it never has."""
@@ -209,14 +208,10 @@ class Acknowledgements:
     An acknowledgement is its kind, its own number, and that of the packet.
     """
 
-    def __init__(self) -> None:
-        self.connection: Any = None
-        self.inner: Any = None
-        self.last: int | None = None
-
-    def listen(self, connection: Any) -> None:
+    def __init__(self, connection: Any) -> None:
         """Insert this listener before PyParrot's own."""
         self.connection, self.inner = connection, connection.drone_connection.delegate
+        self.last: int | None = None
         connection.drone_connection.setDelegate(self)
 
     def handleNotification(self, handle: int, data: bytes) -> None:  # noqa: N802 - bluepy's name

@@ -101,10 +101,11 @@ class Place:
     robot_radius: float
     obstacles: tuple[tuple[float, float, float], ...]  # cylinders as x, y, radius
 
-    def clearance(self, x: float, y: float) -> float:
-        """Metres from a point to the nearest cylinder or to the net."""
+    def touched(self, x: float, y: float) -> bool:
+        """Whether a drone at a point touches a cylinder or the net."""
         inside = min(self.half_width - abs(x), y, self.length - y)
-        return min([inside, *(math.hypot(x - a, y - b) - r for a, b, r in self.obstacles)])
+        gaps = [math.hypot(x - a, y - b) - radius for a, b, radius in self.obstacles]
+        return min([inside, *gaps]) <= self.robot_radius
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,7 @@ class World:
         else:
             self.z -= (p.descent if self.phase == "landing" else 3.0) * STEP
         self.battery -= 0.02 * STEP
-        if self.phase != "crashed" and self.place.clearance(self.x, self.y) <= (
-            self.place.robot_radius
-        ):
+        if self.phase != "crashed" and self.place.touched(self.x, self.y):
             self.phase, self.speed = "crashed", 0.0
             self.note("contact")
         if self.z <= 0 and self.phase in ("landing", "crashed"):
