@@ -21,14 +21,7 @@ from pacbayes_control.robots.swing.flight import simulated
 from pacbayes_control.robots.swing.flight.drones import Drone
 from pacbayes_control.robots.swing.flight.kept_drone import KeptDrone
 from pacbayes_control.robots.swing.flight.tracking import Pose, UdpTracker
-from pacbayes_control.robots.swing.flight.world import (
-    LOOP_FAULTS,
-    Fault,
-    Physics,
-    Place,
-    World,
-    WorldSetup,
-)
+from pacbayes_control.robots.swing.flight.world import Fault, Physics, Place, World, WorldSetup
 from pacbayes_control.robots.swing.identification.logs import read_columns
 from pacbayes_control.robots.swing.simulator import Swing
 from pacbayes_control.tasks.environments import generator
@@ -253,15 +246,14 @@ def real_stage(address: tuple[str, int], drone: Mapping[str, Any]) -> Iterator[S
 
 
 def _rehearsed(drone: Drone, faults: Sequence[Fault], clock: simulated.Clock) -> Drone:
-    of_loop = [fault for fault in faults if fault.name in LOOP_FAULTS]
-    return RehearsedDrone(drone, of_loop, clock) if of_loop else drone
+    return RehearsedDrone(drone, faults, clock) if faults else drone
 
 
 class RehearsedDrone:
-    """A drone at whose calls faults of the loop happen."""
+    """A drone at whose calls faults of the loop happen; the world has its own."""
 
-    def __init__(self, drone: Drone, faults: list[Fault], clock: simulated.Clock) -> None:
-        self.drone, self.waiting, self.clock = drone, faults, clock
+    def __init__(self, drone: Drone, faults: Sequence[Fault], clock: simulated.Clock) -> None:
+        self.drone, self.waiting, self.clock = drone, list(faults), clock
         self.began: float | None = None
         self.connect, self.battery, self.sent = drone.connect, drone.battery, drone.sent
         self.land, self.disconnect = drone.land, drone.disconnect

@@ -19,27 +19,18 @@ Sink = Callable[[dict[str, Any]], None]  # takes each entry of the record
 
 STEP = 0.005  # s of physics, 200 a second
 FRAME = 0.01  # s between two frames of the tracker
-# Faults of the simulated world.
-WORLD_FAULTS = {
-    "tracker-silent": "no more frames come",
-    "tracker-jumps": "all frames are shifted by 1.5 m",
-    "tracker-frozen": "the same pose comes again and again",
-    "tracker-garbage": "datagrams come that are not frames",
-    "drone-raises": "every call of the driver raises",
-    "drone-hangs": "no call of the driver returns",
-    "drone-disconnects": "the drone is out of reach until the next connection",
-    "wind": "a wind of 4 m/s from the left",
-    "battery-low": "the battery falls to 5 %",
-}
-# Faults of the loop and of its keeper.
-LOOP_FAULTS = {
-    "loop-late": "the loop stands still for 0.35 s",
-    "loop-raises": "an error within the loop",
-    "terminated": "the loop's process gets SIGTERM",
-    "killed": "the loop's process gets SIGKILL",
-    "keeper-killed": "the keeper's process gets SIGKILL",
-}
+# Faults of the simulated world: no more frames come; all are shifted by 1.5 m; the same pose comes
+# again and again; datagrams come that are not frames; every call of the driver raises, or hangs;
+# the drone is out of reach until the next connection; a wind of 4 m/s blows from the left; the
+# battery falls to 5 %.
+WORLD_FAULTS = (
+    *("tracker-silent", "tracker-jumps", "tracker-frozen", "tracker-garbage"),
+    *("drone-raises", "drone-hangs", "drone-disconnects", "wind", "battery-low"),
+)
+# Faults of the loop and of its keeper: the loop stands still for 0.35 s; an error within it; its
+# process gets SIGTERM, or SIGKILL; the keeper's process gets SIGKILL.
 PROCESS_FAULTS = ("killed", "keeper-killed")
+LOOP_FAULTS = ("loop-late", "loop-raises", "terminated", *PROCESS_FAULTS)
 GARBAGE = (b"", b"\xff\xfe\x00", b"{", b"[1, 2]", b'{"x": NaN}', b"null", b"9" * 600)
 
 
@@ -57,8 +48,8 @@ class Fault(NamedTuple):
         Fault(name='tracker-silent', seconds=2.5)
         """
         name, _, when = text.partition("@")
-        if name not in WORLD_FAULTS | LOOP_FAULTS:
-            known = ", ".join(WORLD_FAULTS | LOOP_FAULTS)
+        if name not in WORLD_FAULTS + LOOP_FAULTS:
+            known = ", ".join(WORLD_FAULTS + LOOP_FAULTS)
             raise ValueError(f"fault {name!r} is unknown: choose from {known}")
         try:
             seconds = float(when)
@@ -143,7 +134,8 @@ class World:
         self.commanded = -math.inf  # when the drone was last steered
         self.took_off: float | None = None
         self.underway: deque[tuple[float, str, float]] = deque()  # when, what, value
-        self.sessions: dict[str, str] = {}  # the trouble of each connection, or ""
+        # The answer to every command of a connection in trouble, None for silence; {} without.
+        self.sessions: dict[str, dict[str, Any] | None] = {}
         self.frames: deque[tuple[float, bytes]] = deque()  # when it arrives, the datagram
         self.last_pose: dict[str, float] | None = None
 
@@ -241,14 +233,10 @@ class World:
         """
         session, what = str(request.get("session")), request.get("do")
         if what == "connect":
-            self.sessions.setdefault(session, "")
-        trouble = self.sessions.get(session, "not connected")
-        if trouble == "silent":
-            return None
-        if trouble == "hangs":
-            return {"hang": True}
-        if trouble:
-            return {"error": trouble}
+            self.sessions.setdefault(session, {})
+        trouble = self.sessions.get(session, {"error": "not connected"})
+        if trouble != {}:
+            return trouble
         if what in ("take_off", "steer", "land"):
             value = float(request.get("value") or 0.0)
             self.underway.append((self.time + self.physics.latency, what, value))
@@ -270,9 +258,9 @@ class World:
         if self._has_fault("battery-low"):
             self.battery = min(self.battery, 5.0)
         troubles = {
-            "drone-raises": "the motors report an error",
-            "drone-hangs": "hangs",
-            "drone-disconnects": "silent",
+            "drone-raises": {"error": "the motors report an error"},
+            "drone-hangs": {"hang": True},
+            "drone-disconnects": None,
         }
         for name, trouble in troubles.items():
             if self._has_fault(name):
