@@ -47,13 +47,14 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
     target = radius * (1 + WIDENING)
     low, last = np.zeros(u.shape), rest * (1 - 1e-13)  # beyond the last, q is returned as 1
     high = last.copy()
-    inside = chosen.between_bernoullis(p, rest, last) >= target
-    for _ in range(120):  # to relative precision also for the smallest bounds
-        middle = (low + high) / 2
-        reached = chosen.between_bernoullis(p, rest, middle) >= target
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        if not np.any(high - low > 1e-14 * high):
-            break
+    with np.errstate(all="ignore"):
+        inside = chosen.between_bernoullis(p, rest, last) >= target
+        for _ in range(120):  # to relative precision also for the smallest bounds
+            middle = (low + high) / 2
+            reached = chosen.between_bernoullis(p, rest, middle) >= target
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+            if not np.any(high - low > 1e-14 * high):
+                break
     q = np.where(inside, np.nextafter(p + (high + 4e-16), 2), 1.0)
     if math.isinf(chosen.growth):  # D' has no mass where D has none, so a cost of zero stays zero
         q = np.where(u == 0, 0.0, q)

@@ -14,9 +14,12 @@ from typing import Any, Protocol, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.divergences import named_divergence
+from pacbayes_control.bounds.divergences import (
+    checked_counts,
+    divergence_of_samples,
+    named_divergence,
+)
 from pacbayes_control.bounds.shift import checked_radius
-from pacbayes_control.bounds.two_samples import checked_counts, divergence_of_samples
 from pacbayes_control.certify.files import check_record
 from pacbayes_control.certify.text import round_down
 
