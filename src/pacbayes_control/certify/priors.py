@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.certify.costs import Costs, distinct_rows, row_digest
+from pacbayes_control.certify.costs import Costs, row_digest
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import quoted
 
@@ -80,7 +80,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     if not shared:
         return ""
     if named:
-        site = next(s for s in costs.sites if row_digest("n", s.casefold().encode()) in shared)
+        site = next(s for s in costs.sites if row_digest("n", s) in shared)
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
@@ -94,7 +94,7 @@ def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
     fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
     if len(np.unique(costs.values[fractions])) < 20:  # coarse grades repeat by chance
         return False
-    digests = {row_digest("v", row) for row in distinct_rows(costs.values[fractions])}
+    digests = {row_digest("v", row) for row in costs.values[fractions]}
     return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
 
