@@ -100,6 +100,8 @@ def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
 
 def with_costs_used(posterior: Categorical, prior: Categorical, costs: Costs) -> Categorical:
     """The posterior, with a record that it depends on the data of its prior and on these costs."""
-    ranges = [costs.range] if costs.range else []
-    known = None if prior.seen is None else (*prior.seen, *ranges, *costs.policies_seen)
-    return posterior.with_data_used(known, prior.rows.union(costs.listed_rows))
+    seen, rows = None, posterior.rows | prior.rows | costs.listed_rows
+    if posterior.seen is not None and prior.seen is not None:
+        mine = [costs.range] if costs.range else []
+        seen = (*posterior.seen, *prior.seen, *mine, *costs.policies_seen)
+    return Categorical(posterior.probabilities, seen=seen, rows=rows)
