@@ -194,12 +194,12 @@ class Certificate:
 
     def _sentence(self, quote: Callable[[str], str]) -> str:
         confidence = f"With confidence {confidence_percent(self.delta)}"
+        parameters = f"{self.parameters} parameters"
         if self.method == "single-draw":
-            who = f"the one policy drawn from the posterior over {self.parameters} parameters"
-        elif self.policy is None and self.policies is None:
-            who = f"a policy drawn afresh from the posterior over {self.parameters} parameters"
+            who = f"the one policy drawn from the posterior over {parameters}"
         elif self.policy is None:
-            who = f"a policy drawn afresh from the posterior over {self.policies} policies"
+            many = parameters if self.policies is None else f"{self.policies} policies"
+            who = f"a policy drawn afresh from the posterior over {many}"
         else:
             name = f"“{self.policy_name}”" if quote is str else quoted(self.policy_name or "")
             who = f"policy {self.policy if self.policy_name is None else name}"
@@ -210,8 +210,19 @@ class Certificate:
         noise = ""
         if self.noise:
             noise = f", averaged over noise drawn independently of the policy ({quote(self.noise)})"
+        source = f"the {self.environments} it was {self.purpose}"
+        if self.ball is None:
+            source = f"drawn like {source}"
+        elif self.ball.samples is None:
+            source = f"from any distribution D′ with {self.ball}, where D is that of {source}"
+        else:
+            shifted = self.ball.samples[0]
+            source = (
+                f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
+                f"nothing but how often each of {len(shifted)} cells occurs"
+            )
         incidents = "".join(f"; {words}" for words in self.incident_words)
-        return f"{confidence}, {who} {what} {self._source()}{noise}{incidents}."
+        return f"{confidence}, {who} {what} {source}{noise}{incidents}."
 
     @property
     def incident_words(self) -> list[str]:
@@ -225,19 +236,6 @@ class Certificate:
         if self.policies == 1 and self.format >= 4:
             return "tested on"
         return "certified on" if self.set_aside else "learnt from"
-
-    def _source(self) -> str:
-        """The distribution of the new environments, in words."""
-        training = f"the {self.environments} it was {self.purpose}"
-        if self.ball is None:
-            return f"drawn like {training}"
-        if self.ball.samples is None:
-            return f"from any distribution D′ with {self.ball}, where D is that of {training}"
-        shifted = self.ball.samples[0]
-        return (
-            f"drawn like the shifted sample of {sum(shifted)}, if it differs from {training} in "
-            f"nothing but how often each of {len(shifted)} cells occurs"
-        )
 
     def __str__(self) -> str:
         return self.sentence

@@ -58,11 +58,25 @@ class Basis(Generic[D]):
     provenance: Provenance
 
     def certificate(self, **fields: Any) -> Certificate:
-        """A certificate of these fields, and of those that every method has."""
+        """A certificate of these fields, and of those that every method has.
+
+        An error if all policies depend on environments that the bound counts. So it is if a part
+        that they share, such as a feature extractor, was learnt from them.
+        """
         costs, prior, posterior = self.costs, self.prior, self.posterior
         if not 0 <= fields["bound"] <= 1:
             raise ArithmeticError(f"{fields['method']} gave {fields['bound']}: please report this")
-        check_policies_unseen(costs)
+        for other in costs.policies_seen:
+            if costs.range is None:
+                raise ValueError(
+                    "the policies depend on environments, and the costs do not record theirs"
+                )
+            if costs.range.overlaps(other):
+                raise ValueError(
+                    f"a part of every policy was learnt from some of these environments (stream "
+                    f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only "
+                    "others"
+                )
         return Certificate(
             delta=self.budget.total,
             environments=costs.environments,
@@ -126,8 +140,10 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
         raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
     empirical_cost = min(1.0, float(costs.means.mean()))
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
-    kl = posterior.kl(prior)
-    kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(_kl_terms(posterior, prior))))
+    kl, ratio = posterior.kl(prior), posterior.variance / prior.variance
+    # The sizes of its terms: the rounding error is far below 1e-13 of their sum.
+    sizes = ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
+    kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(sizes)))
     shared = costs.draws == "shared"
     if shared:
         cost_bound = float(bounds.shared_draws(cost_up, costs.policies, shares[SAMPLING]))
@@ -217,22 +233,6 @@ def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None
         raise ValueError("the policies were not drawn from the posterior that is to be certified")
 
 
-def check_policies_unseen(costs: Costs) -> None:
-    """An error if all policies depend on environments that the bound counts.
-
-    So it is if a part that they share, such as a feature extractor, was learnt from them.
-    """
-    mine = costs.range
-    if costs.policies_seen and mine is None:
-        raise ValueError("the policies depend on environments, and the costs do not record theirs")
-    for other in costs.policies_seen:
-        if mine and mine.overlaps(other):
-            raise ValueError(
-                f"a part of every policy was learnt from some of these environments (stream "
-                f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only others"
-            )
-
-
 def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
     """An error for a policy that is very unlikely as a draw from the posterior, such as its mean.
 
@@ -269,12 +269,6 @@ def set_aside_by(prior: Categorical | DiagonalGaussian, costs: Costs) -> int:
 def _rounding(costs: Costs) -> float:
     """A bound on the relative rounding error of a sum over environments and one over policies."""
     return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)
-
-
-def _kl_terms(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> NDArray[np.float64]:
-    """Sizes of the terms of a divergence: its rounding error is far below 1e-13 of their sum."""
-    ratio = posterior.variance / prior.variance
-    return ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
 
 
 def _ratio_terms(gaussian: DiagonalGaussian, policy: NDArray) -> NDArray[np.float64]:
