@@ -44,6 +44,10 @@ class CsvTable:
         """The cell as a number, or None; decimal commas only where commas do not separate."""
         return as_number(cell.replace(",", ".") if self.delimiter != "," else cell)
 
+    def numbers(self) -> list[list[float | None]]:
+        """All cells as numbers, or None where they are not."""
+        return [[self.number(cell) for cell in row] for row in self.rows]
+
     def cost(self, cell: str) -> float | None:
         """The cell as a number, 0 for a pass and 1 for a failure, or None."""
         value = self.number(cell)
@@ -96,8 +100,14 @@ def read_sheet(path: Path) -> CsvTable:
     before and after a table of several columns are allowed.
     """
     delimiter, text, before = _separated(path, read_text(path))
-    rows, lines = _parsed(path.name, text, delimiter)
-    lines = [before + line for line in lines]
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, lines = [], []
+    try:
+        for row in reader:
+            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
+            lines.append(before + reader.line_num)
+    except csv.Error as error:
+        raise ValueError(f"{path.name} is not a CSV file ({error})") from None
     filled = [i for i, row in enumerate(rows) if not _is_blank(row)]
     if not filled:
         raise ValueError(f"{path.name} has no rows: it is empty")
@@ -148,18 +158,6 @@ def _separated(path: Path, text: str) -> tuple[str, str, int]:
         return "\t", text, 0
     first = next((line for line in text.split("\n") if line.strip()), "")
     return max(DELIMITERS, key=first.count), text, 0
-
-
-def _parsed(file: str, text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows, lines = [], []
-    try:
-        for row in reader:
-            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise ValueError(f"{file} is not a CSV file ({error})") from None
-    return rows, lines
 
 
 def _is_blank(row: Sequence[str]) -> bool:
