@@ -183,15 +183,6 @@ class Certificate:
         """The guarantee in one English sentence, with the bound rounded upwards."""
         return self._sentence(quoted)
 
-    @property
-    def recorded_sentence(self) -> str:
-        """The sentence as a file of this certificate's format has it.
-
-        Before format 4 names and noise were not quoted, so that a name could look like another
-        guarantee: such a sentence is compared, and never shown.
-        """
-        return self._sentence(quoted if self.format >= 4 else str)
-
     def _sentence(self, quote: Callable[[str], str]) -> str:
         confidence = f"With confidence {confidence_percent(self.delta)}"
         parameters = f"{self.parameters} parameters"
@@ -241,11 +232,14 @@ class Certificate:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        record = asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
+        """Plain values for JSON, with the sentence as a file of this certificate's format has it.
+
+        Before format 4 names and noise were not quoted, so that a name could look like another
+        guarantee: such a sentence is compared, and never shown.
+        """
         later = {name for since, names in LATER.items() if since > self.format for name in names}
-        record = {name: value for name, value in record.items() if name not in later}
-        return {**record, "sentence": self.recorded_sentence}
+        record = {name: value for name, value in asdict(self).items() if name not in later}
+        return {**record, "sentence": self._sentence(quoted if self.format >= 4 else str)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
@@ -299,11 +293,3 @@ def versions(origin: Mapping[str, object]) -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-
-
-def origin_text(origin: Mapping[str, object], name: str) -> str | None:
-    """The text under a name in the costs' origin, or None; an error unless it is printable."""
-    text = origin.get(name)
-    if text is not None and not (isinstance(text, str) and text and text.isprintable()):
-        raise ValueError(f"the costs' origin does not say the {name} in plain words")
-    return text

@@ -16,13 +16,7 @@ from scipy.special import chdtr, chdtrc
 from pacbayes_control import bounds
 from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import (
-    Budget,
-    Certificate,
-    Constraint,
-    origin_text,
-    versions,
-)
+from pacbayes_control.certify.certificate import Budget, Certificate, Constraint, versions
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, D, DiagonalGaussian
 from pacbayes_control.certify.priors import GIVEN
@@ -77,6 +71,10 @@ class Basis(Generic[D]):
                     f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only "
                     "others"
                 )
+        for name in ("cost_rule", "distribution"):
+            text = fields[name] = costs.origin.get(name)
+            if text is not None and not (isinstance(text, str) and text and text.isprintable()):
+                raise ValueError(f"the costs' origin does not say the {name} in plain words")
         return Certificate(
             delta=self.budget.total,
             environments=costs.environments,
@@ -90,8 +88,6 @@ class Basis(Generic[D]):
             hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
             versions=versions(costs.origin),
             incidents=costs.incidents,
-            cost_rule=origin_text(costs.origin, "cost_rule"),
-            distribution=origin_text(costs.origin, "distribution"),
             **fields,
         )
 

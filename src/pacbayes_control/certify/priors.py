@@ -44,14 +44,13 @@ def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
 
 def describe_prior(prior: Categorical, costs: Costs) -> str:
     """A prior in words, as far as its probabilities show it."""
-    candidates = {UNIFORM_OVER_ALL: Categorical.uniform(costs.policies)}
     if costs.parameters is not None:
         distinct = Categorical.uniform_over_distinct(costs.parameters)
-        candidates = {UNIFORM: distinct} | candidates
-    for words, uniform in candidates.items():
-        if np.array_equal(prior.probabilities, uniform.probabilities):
-            return words
-    return GIVEN
+        if np.array_equal(prior.probabilities, distinct.probabilities):
+            return UNIFORM
+    uniform = Categorical.uniform(costs.policies)
+    same = np.array_equal(prior.probabilities, uniform.probabilities)
+    return UNIFORM_OVER_ALL if same else GIVEN
 
 
 def describe_overlap(prior: Categorical, costs: Costs) -> str:
