@@ -51,15 +51,17 @@ class Basis(Generic[D]):
     budget: Budget  # with a share for each theorem that the method uses
     provenance: Provenance
 
-    def certificate(self, **fields: Any) -> Certificate:
-        """A certificate of these fields, and of those that every method has.
+    def certificate(
+        self, method: str, bound: float, empirical_cost: float, kl: float, **fields: Any
+    ) -> Certificate:
+        """A certificate of these numbers and fields, and of those that every method has.
 
         An error if all policies depend on environments that the bound counts. So it is if a part
         that they share, such as a feature extractor, was learnt from them.
         """
         costs, prior, posterior = self.costs, self.prior, self.posterior
-        if not 0 <= fields["bound"] <= 1:
-            raise ArithmeticError(f"{fields['method']} gave {fields['bound']}: please report this")
+        if not 0 <= bound <= 1:
+            raise ArithmeticError(f"{method} gave {bound}: please report this")
         for other in costs.policies_seen:
             if costs.range is None:
                 raise ValueError(
@@ -75,7 +77,17 @@ class Basis(Generic[D]):
             text = fields[name] = costs.origin.get(name)
             if text is not None and not (isinstance(text, str) and text and text.isprintable()):
                 raise ValueError(f"the costs' origin does not say the {name} in plain words")
+        if isinstance(posterior, Categorical):
+            fields["policies"] = costs.policies
+        else:
+            fields["parameters"] = len(posterior)
+        if fields.get("policy") is not None and costs.names:
+            fields["policy_name"] = costs.names[fields["policy"]]
         return Certificate(
+            method=method,
+            bound=bound,
+            empirical_cost=empirical_cost,
+            kl=kl,
             delta=self.budget.total,
             environments=costs.environments,
             set_aside=set_aside_by(prior, costs),
@@ -111,15 +123,7 @@ def issue(basis: Basis[Categorical], method: str) -> Certificate:
         loss = _rounding(costs)
         cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
-    return basis.certificate(
-        method=method,
-        bound=float(bound),
-        empirical_cost=empirical_cost,
-        kl=kl,
-        policies=costs.policies,
-        policy=policy,
-        policy_name=costs.names[policy] if policy is not None and costs.names else None,
-    )
+    return basis.certificate(method, float(bound), empirical_cost, kl, policy=policy)
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
@@ -145,16 +149,9 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
         cost_bound = float(bounds.shared_draws(cost_up, costs.policies, shares[SAMPLING]))
     else:
         cost_bound = float(bounds.fresh_draws(cost_up, costs.values.size, shares[SAMPLING]))
-    return basis.certificate(
-        method=method,
-        bound=float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method])),
-        empirical_cost=empirical_cost,
-        kl=kl,
-        parameters=len(posterior),
-        training_cost_bound=cost_bound,
-        draws=costs.policies,
-        shared_draws=shared,
-    )
+    bound = float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method]))
+    drawn = {"draws": costs.policies, "shared_draws": shared, "training_cost_bound": cost_bound}
+    return basis.certificate(method, bound, empirical_cost, kl, **drawn)
 
 
 def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certificate:
@@ -170,16 +167,9 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
         float(tilted_maurer(tilted_up, kl_up, n, delta, radius, tilt))
         for radius in (ball.radius, 0.0)
     )
-    return basis.certificate(
-        method=TILTED,
-        bound=bound,
-        empirical_cost=min(1.0, float(posterior.probabilities @ costs.means)),
-        kl=kl,
-        policies=costs.policies,
-        ball=ball,
-        bound_without_shift=alone,
-        tilt=tilt,
-    )
+    empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
+    shifted = {"ball": ball, "bound_without_shift": alone, "tilt": tilt}
+    return basis.certificate(TILTED, bound, empirical_cost, kl, **shifted)
 
 
 def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
@@ -201,15 +191,8 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     empirical_cost = min(1.0, float(costs.means[0]))
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
     delta = basis.budget.spent["single-draw"]
-    return basis.certificate(
-        method="single-draw",
-        bound=float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta)),
-        empirical_cost=empirical_cost,
-        kl=ratio,
-        parameters=len(posterior),
-        policy=0,
-        policy_name=costs.names[0] if costs.names else None,
-    )
+    bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
+    return basis.certificate("single-draw", bound, empirical_cost, ratio, policy=0)
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:
