@@ -28,10 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.kl import in_unit_interval, log1p_minus
+from pacbayes_control.bounds.kl import Floats, in_unit_interval, log1p_minus
 from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
-
-Floats = NDArray[np.float64]
 
 NAMES = ("kl", "reverse-kl", "total-variation", "chi-squared", "hellinger", "renyi-ORDER")
 ORDERS = (0.01, 100.0)  # of Rényi's divergences; outside, and within 0.01 of 1, digits are lost

@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pacbayes_control.bounds.divergences import Divergence, divergence_bernoulli, named_divergence
-from pacbayes_control.bounds.kl import in_unit_interval
+from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root, maurer, maurer_xi
-
-Floats = NDArray[np.float64]
 
 WIDENING = 1e-12  # relative; more than the rounding error of the divergences
 SMALLEST_TILT = 0.01  # below, the bound is little more than B/λ

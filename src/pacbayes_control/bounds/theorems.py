@@ -13,11 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.kl import in_unit_interval, kl_inverse
-
-Floats = NDArray[np.float64]
+from pacbayes_control.bounds.kl import Floats, in_unit_interval, kl_inverse
 
 ROUNDING = 1e-12  # relative; far above the rounding error of the few operations of a formula
 EXACT_XI_UP_TO = 10_000_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,16 +104,10 @@ class Ball:
         return f"{self.symbol} ≤ {round_down(self.radius)}"
 
 
-class Comparable(Protocol):
-    """A distribution whose divergence from another is known, such as those of `families`."""
-
-    def divergence_from(self, training: Any, divergence: str = "kl") -> float:
-        """D(self‖training)."""
-        ...
-
-
-def ball_between(shifted: Comparable, training: Any, divergence: str = "kl") -> Ball:
+def ball_between(shifted: Any, training: Any, divergence: str = "kl") -> Ball:
     """The smallest ball around `training` that contains `shifted`, by closed forms.
+
+    `shifted` has a method `divergence_from`, as the distributions of `families` have.
 
     >>> from pacbayes_control.certify.families import Beta
     >>> print(ball_between(Beta(1, 1), Beta(0.8, 1.25)))  # the paper's

@@ -263,7 +263,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
     parts = {"ball": Any, "constraints": list[Any], "test_estimate": Any}
     check_record(fields, get_type_hints(Certificate) | parts)
-    ball, constraints, estimate = (fields[name] for name in parts)
+    constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
     for name in ("budget", "hashes", "versions"):
         texts += [*fields[name], *map(str, fields[name].values())]
@@ -275,11 +275,10 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("it holds characters that cannot be shown")
     if not is_incidents(fields["incidents"]):
         raise ValueError("bad incidents")
-    return fields | {
-        "ball": None if ball is None else Ball.from_record(ball),
-        "constraints": tuple(constraints),
-        "test_estimate": None if estimate is None else HeldOutEstimate.from_record(estimate),
-    }
+    kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
+    known = {name: kind for name, kind in kinds.items() if fields[name] is not None}
+    records = {name: kind.from_record(fields[name]) for name, kind in known.items()}
+    return fields | records | {"constraints": tuple(constraints)}
 
 
 def versions(origin: Mapping[str, object]) -> dict[str, str]:
