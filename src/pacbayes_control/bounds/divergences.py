@@ -84,14 +84,12 @@ class Divergence:
         return np.where((p > 0) & (np.abs(a - 1) * far > 0.5), far, value)
 
 
-def named_divergence(name: str | Divergence) -> Divergence:
-    """The divergence with this name; a `Divergence` is returned unchanged.
+def named_divergence(name: str) -> Divergence:
+    """The divergence with this name.
 
     >>> named_divergence("renyi-2").order
     2.0
     """
-    if isinstance(name, Divergence):
-        return name
     if name in F_DIVERGENCES:
         return F_DIVERGENCES[name]
     match = RENYI.fullmatch(name)
@@ -109,7 +107,7 @@ def named_divergence(name: str | Divergence) -> Divergence:
     return Divergence(name, _power(order), growth, order=order)
 
 
-def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergence) -> Floats:
+def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str) -> Floats:
     """D(Bern(q)‖Bern(p)): the smallest shift that can change a failure rate from p to q.
 
     >>> round(float(divergence_bernoulli(0.2, 0.1, "kl")), 6)
@@ -129,7 +127,7 @@ def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergenc
 
 
 def divergence_of_samples(
-    shifted: ArrayLike, training: ArrayLike, delta: float, divergence: str | Divergence = "kl"
+    shifted: ArrayLike, training: ArrayLike, delta: float, divergence: str = "kl"
 ) -> float:
     """An upper confidence bound on D(p'‖p) from the counts of two independent samples, by cells.
 

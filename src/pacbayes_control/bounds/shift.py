@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.divergences import Divergence, divergence_bernoulli, named_divergence
+from pacbayes_control.bounds.divergences import divergence_bernoulli, named_divergence
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root, maurer, maurer_xi
 
@@ -24,7 +24,7 @@ LARGEST_TILT = 30.0  # beyond, millions of environments would not suffice to est
 # ---- exactly ------------------------------------------------------------------------------------
 
 
-def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Divergence) -> Floats:
+def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str) -> Floats:
     """The largest expected cost on any D' in the ball, rounded upwards.
 
     C_D'(P) ≤ max{q ≥ U : D(Bern(q)‖Bern(U)) ≤ B}.
@@ -59,7 +59,7 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
     return np.where((radius == 0) | (u == 1), u, np.minimum(q, 1.0))
 
 
-def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Divergence) -> Floats:
+def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str) -> Floats:
     """The largest radius B at which the bound on every D' in the ball stays below `limit`.
 
     >>> radius = tolerable_shift(0.1, 0.5, "kl")
@@ -79,7 +79,7 @@ def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Diverg
 def f_divergence_inequality(
     costs: ArrayLike,
     radius: float,
-    divergence: str | Divergence = "kl",
+    divergence: str = "kl",
     offset: float = 0.0,
     weights: ArrayLike | None = None,
 ) -> float:

@@ -154,7 +154,7 @@ class Categorical(_Recorded):
             raise ValueError(f"the {name} holds no categorical distribution")
         if "seen" not in record and "rows" not in record:
             return cls(probabilities, name=name, seen=None)
-        rows = record.get("rows")
+        rows: Any = record.get("rows")
         if not has_type(rows, list[str]) or not all(map(DIGEST.fullmatch, rows)):
             raise ValueError(f"the {name} does not say which rows of a table it depends on")
         return cls(probabilities, name, ranges_from(record.get("seen"), f"the {name}"), rows)
