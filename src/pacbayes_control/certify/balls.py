@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.bounds import divergences
 from pacbayes_control.bounds.shift import checked_radius
 from pacbayes_control.certify.files import check_record
-from pacbayes_control.certify.text import round_down
+from pacbayes_control.certify.text import as_number, round_down
 
 SYMBOLS = {
     "kl": "KL(D′‖D)",
@@ -68,11 +68,8 @@ class Ball:
         0.3
         """
         name, colon, number = text.rpartition(":")
-        try:
-            radius = float(number.replace("_", "?"))  # Python takes 1_0 for a number
-        except ValueError:
-            colon, radius = "", math.nan
-        if not colon:
+        radius = as_number(number)
+        if not colon or radius is None:
             raise ValueError(f"ball {text!r}: write DIVERGENCE:B, such as kl:0.08")
         return cls(name, radius)
 

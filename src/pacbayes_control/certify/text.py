@@ -74,6 +74,14 @@ def shortened(line: str, most: int = LONGEST_NAME) -> str:
 # ---- numbers ------------------------------------------------------------------------------------
 
 
+def as_number(text: str) -> float | None:
+    """The text as a number, or None."""
+    try:
+        return None if "_" in text else float(text)  # Python takes 0_1 for a number
+    except ValueError:
+        return None
+
+
 def round_up(value: float, digits: int = 4) -> str:
     """A number with `digits` decimals, rounded upwards, as every bound is shown.
 

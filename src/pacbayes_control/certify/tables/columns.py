@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.certify.files import existing_file
 from pacbayes_control.certify.tables import sheets
 from pacbayes_control.certify.tables.costs import is_summary
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import as_number, quoted
 
 HEADERS = ("cost", "costs", "outcome", "outcomes", "result")
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ def numbers(cells: Sequence[str], source: str) -> list[float]:
     """The cells as finite numbers; an error names the first that is not one."""
     values = []
     for position, cell in enumerate(cells, 1):
-        value = sheets.as_number(cell)
+        value = as_number(cell)
         if value is None or not math.isfinite(value):
             raise ValueError(f"{source}: {cell!r}, entry {position}, is not a finite number")
         values.append(value)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import as_number, quoted
 
 DELIMITERS = ",;\t|"
 WORDS = {"pass": 0.0, "passed": 0.0, "success": 0.0, "fail": 1.0, "failed": 1.0, "failure": 1.0}
@@ -83,14 +83,6 @@ class CsvTable:
             where = f"{self.file}, line {line}: {cell!r}"
             raise ValueError(f"{where} is among numbers: write either words or numbers{hint}")
         return bool(words)
-
-
-def as_number(text: str) -> float | None:
-    """The text as a number, or None."""
-    try:
-        return None if "_" in text else float(text)  # Python takes 0_1 for a number
-    except ValueError:
-        return None
 
 
 def read_sheet(path: Path) -> CsvTable:
