@@ -20,7 +20,7 @@ from scipy import stats
 from scipy.optimize import linprog
 from scipy.special import rel_entr
 
-from pacbayes_control.bounds.two_samples import checked_counts, divergence_of_samples
+from pacbayes_control.bounds.divergences import checked_counts, divergence_of_samples
 from sizes import sized
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacbayes_control.bounds.two_samples import divergence_of_samples
+from pacbayes_control.bounds.divergences import divergence_of_samples
 from pacbayes_control.certify.balls import SYMBOLS, Ball, ball_between, ball_of_samples
 from pacbayes_control.certify.families import Beta, Gaussian, Product, Uniform
 from pacbayes_control.robots.planar import CommonRadius

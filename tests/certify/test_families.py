@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -448,19 +449,20 @@ def test_what_is_no_distribution_is_refused(make, message):
 
 
 @pytest.mark.parametrize(
-    ("shifted", "training", "message"),
+    ("shifted", "training"),
     [
-        (Beta(1, 1), Gaussian(0, 1), "Beta and Gaussian have no divergence in closed form"),
-        (Beta(1, 1), Beta(1, 1, 0, 2), "on different ranges have no closed form"),
-        (Discrete((0.5, 0.5)), Discrete((1.0,)), "2 values in one distribution, 1 in the other"),
-        (Product(Beta(1, 1)), Product(Beta(1, 1), Beta(1, 1)), "1 parts in one product, 2"),
-        (Product(Beta(1, 1)), Product(Uniform(0, 1)), "Beta and Uniform have no divergence"),
-        (Product(Beta(1, 1)), Beta(1, 1), "Product and Beta have no divergence"),
+        (Beta(1, 1), Gaussian(0, 1)),
+        (Beta(1, 1), Beta(1, 1, 0, 2)),
+        (Discrete((0.5, 0.5)), Discrete((1.0,))),
+        (Product(Beta(1, 1)), Product(Beta(1, 1), Beta(1, 1))),
+        (Product(Beta(1, 1)), Product(Uniform(0, 1))),
+        (Product(Beta(1, 1)), Beta(1, 1)),
     ],
 )
-def test_what_cannot_be_compared_is_refused(shifted, training, message):
+def test_what_cannot_be_compared_is_refused(shifted, training):
+    message = f"{shifted} and {training} have no divergence in closed form: compare members of one"
     for name in ("kl", "total-variation", "renyi-2"):
-        with pytest.raises(ValueError, match=message) as e:
+        with pytest.raises(ValueError, match=re.escape(message)) as e:
             shifted.divergence_from(training, name)
         assert "\n" not in str(e.value)
 

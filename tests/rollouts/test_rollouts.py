@@ -12,7 +12,7 @@ from scipy.stats import kstest, norm
 from origins import single_draw
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import learn_finite
@@ -584,7 +584,8 @@ def test_the_true_cost_is_not_estimated_on_what_was_seen_nor_without_parameters(
         estimate_true_cost(task, sampled, train[49:])
     elsewhere = task.environments(50, stream="elsewhere")
     for field_name in ("prior", "posterior"):
-        learnt = replace(run, **{field_name: run.prior.with_data_used([elsewhere.range])})
+        used = Categorical(run.prior.probabilities, seen=[elsewhere.range])
+        learnt = replace(run, **{field_name: used})
         with pytest.raises(ValueError, match="stream 'elsewhere' with seed 0 was used for train"):
             estimate_true_cost(task, learnt, elsewhere)
     origin = {**run.costs.origin, "data_used": [list(elsewhere.range)]}

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from origins import certifying, single_draw
+from pacbayes_control.bounds.divergences import divergence_of_samples
 from pacbayes_control.bounds.shift import shift_inverse
-from pacbayes_control.bounds.two_samples import divergence_of_samples
 from pacbayes_control.certify.balls import Ball, ball_between, ball_of_samples
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.costs import Costs

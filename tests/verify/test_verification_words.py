@@ -281,7 +281,7 @@ def test_words_of_an_earlier_format_are_compared_and_shown_in_quotes(
     run = learn_finite(costs, method="occam", prior=Categorical([1, 0, 0, 0, 0, 0]))
     earlier = restated(run, format=3)
     verification = verify(earlier.save(tmp_path / "run"))
-    assert FORGERY in earlier.certificate.recorded_sentence
+    assert FORGERY in earlier.certificate.to_dict()["sentence"]
     assert FORGERY not in str(verification)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["format"] == 2

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.kl import in_unit_interval, log1p_minus
-
-Floats = NDArray[np.float64]
+from pacbayes_control.bounds.kl import Floats, in_unit_interval, log1p_minus
+from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
 
 NAMES = ("kl", "reverse-kl", "total-variation", "chi-squared", "hellinger", "renyi-ORDER")
 ORDERS = (0.01, 100.0)  # of Rényi's divergences; outside, and within 0.01 of 1, digits are lost
+SAMPLE_ROUNDING = 1e-9  # relative; far above the rounding error of limits and sums
 RENYI = re.compile(r"renyi-(inf|[0-9]+(?:\.[0-9]+)?)", re.ASCII)
 
 
@@ -62,13 +62,14 @@ class Divergence:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log1p((self.order - 1) * total) / (self.order - 1)
 
-    def between_bernoullis(self, p: Floats, rest: Floats, gap: Floats) -> Floats:
-        """D(Bern(p+gap)‖Bern(p)) for p = 1 - rest in [0, 1), to a relative error below 1e-12."""
-        with np.errstate(all="ignore"):
-            return self._binary(p, rest, gap, (p + gap) / p, np.maximum(rest - gap, 0) / rest)
+    def between_bernoullis(
+        self, p: Floats, rest: Floats, gap: Floats, ratios: tuple[Floats, Floats] | None = None
+    ) -> Floats:
+        """D(Bern(p+gap)‖Bern(p)) for p = 1 - rest in [0, 1), to a relative error below 1e-12.
 
-    def _binary(self, p: Floats, rest: Floats, gap: Floats, up: Floats, down: Floats) -> Floats:
-        """The same, given the ratios of both probabilities, which p + gap may have rounded away."""
+        `ratios` are those of both probabilities, where p + gap has rounded them away.
+        """
+        up, down = ratios or ((p + gap) / p, np.maximum(rest - gap, 0) / rest)
         if self.order == math.inf:
             return np.maximum(np.log1p(gap / p), np.log1p(-gap / rest))
         outside = np.where(gap > 0, gap * self.growth, 0.0)  # where D has no mass
@@ -83,14 +84,12 @@ class Divergence:
         return np.where((p > 0) & (np.abs(a - 1) * far > 0.5), far, value)
 
 
-def named_divergence(name: str | Divergence) -> Divergence:
-    """The divergence with this name; a `Divergence` is returned unchanged.
+def named_divergence(name: str) -> Divergence:
+    """The divergence with this name.
 
     >>> named_divergence("renyi-2").order
     2.0
     """
-    if isinstance(name, Divergence):
-        return name
     if name in F_DIVERGENCES:
         return F_DIVERGENCES[name]
     match = RENYI.fullmatch(name)
@@ -108,7 +107,7 @@ def named_divergence(name: str | Divergence) -> Divergence:
     return Divergence(name, _power(order), growth, order=order)
 
 
-def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergence) -> Floats:
+def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str) -> Floats:
     """D(Bern(q)‖Bern(p)): the smallest shift that can change a failure rate from p to q.
 
     >>> round(float(divergence_bernoulli(0.2, 0.1, "kl")), 6)
@@ -120,8 +119,83 @@ def divergence_bernoulli(q: ArrayLike, p: ArrayLike, divergence: str | Divergenc
     q, p = np.where(mirrored, 1 - q, q), np.where(mirrored, 0.0, p)
     p = np.where(p > 0, np.maximum(p, chosen.smallest), 0.0)
     with np.errstate(all="ignore"):
-        value = chosen._binary(p, 1 - p, q - p, q / p, (1 - q) / (1 - p))
+        value = chosen.between_bernoullis(p, 1 - p, q - p, (q / p, (1 - q) / (1 - p)))
     return np.maximum(np.where(q == p, 0.0, value), 0.0)
+
+
+# ---- from a sample of each distribution ----------------------------------------------------------
+
+
+def divergence_of_samples(
+    shifted: ArrayLike, training: ArrayLike, delta: float, divergence: str = "kl"
+) -> float:
+    """An upper confidence bound on D(p'‖p) from the counts of two independent samples, by cells.
+
+    With probability at least 1 - δ over both samples, D(p'‖p) is at most the maximum of
+    Σᵢ h(p'ᵢ, pᵢ), h(x, y) = y g(x/y - 1), over all probabilities p' and p whose every entry lies
+    between its exact binomial limits at level δ/(4k), k cells: a union bound over 4k limits. h is
+    convex, so it lies below its chords between corners; for the chords the maximum over p' with
+    Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
+
+    The limits do not depend on the divergence: for the same cells and δ, the bounds on all
+    divergences hold at once. The cells must not depend on either sample. With a cell that does not
+    occur in the training sample, kl, chi-squared and Rényi's divergences of order 1 and more are
+    unbounded; with one that does not occur in the shifted sample, reverse-kl is. Total-variation
+    and hellinger stay finite.
+
+    >>> round(divergence_of_samples([210, 390, 400], [200, 400, 400], 0.01), 3)
+    0.048
+    """
+    chosen = named_divergence(divergence)
+    if chosen.order == np.inf:
+        raise ValueError("renyi-inf is not a sum over cells: choose another divergence")
+    counts = checked_counts(shifted, "shifted"), checked_counts(training, "training")
+    cells = len(counts[0])
+    if len(counts[1]) != cells:
+        raise ValueError(
+            f"the shifted sample has {cells} cells and the training sample {len(counts[1])}: "
+            "count both in the same cells"
+        )
+    check_delta(delta)
+    if cells == 1:
+        return 0.0
+    level = float(delta) / (4 * cells)
+    (low, high), (below, above) = (_limits(count, level) for count in counts)
+    left = np.maximum(_term(chosen, low, below), _term(chosen, low, above))
+    right = np.maximum(_term(chosen, high, below), _term(chosen, high, above))
+    if not np.all(np.isfinite(left) & np.isfinite(right)):
+        return np.inf
+    width = high - low
+    rise = (right - left) / width
+    steepest = np.argsort(-rise)
+    filled = np.minimum(np.cumsum(width[steepest]), 1 - low.sum())
+    share = np.diff(filled, prepend=0.0)
+    total = float(left.sum() + rise[steepest] @ share)
+    total = min(total * (1 + SAMPLE_ROUNDING), chosen.largest)
+    return float(min(chosen.of_sum(total) * (1 + SAMPLE_ROUNDING), chosen.of_sum(chosen.largest)))
+
+
+def checked_counts(counts: ArrayLike, name: str) -> NDArray[np.int64]:
+    """The number of environments in each cell; an error unless these are whole numbers."""
+    array = np.asarray(counts)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biuf":
+        raise ValueError(f"the {name} sample needs one count for each cell")
+    if not np.all((array >= 0) & (array == np.floor(array)) & (array < 2**53)) or array.sum() < 1:
+        raise ValueError(f"the counts of the {name} sample must be whole numbers, not all zero")
+    return array.astype(np.int64)
+
+
+def _limits(counts: NDArray[np.int64], level: float) -> tuple[Floats, Floats]:
+    """Lower and upper limits on each cell's probability, each wrong with probability `level`."""
+    n = int(counts.sum())
+    return 1 - clopper_pearson(n - counts, n, level), clopper_pearson(counts, n, level)
+
+
+def _term(divergence: Divergence, x: Floats, y: Floats) -> Floats:
+    """y g(x/y - 1); where y is zero, the growth of g."""
+    with np.errstate(all="ignore"):
+        inside = y * divergence.excess((x - y) / y, x / y)
+        return np.where(y > 0, inside, np.where(x > 0, x * divergence.growth, 0.0))
 
 
 # ---- g and f* of each ---------------------------------------------------------------------------

@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.divergences import Divergence, divergence_bernoulli, named_divergence
-from pacbayes_control.bounds.kl import in_unit_interval
+from pacbayes_control.bounds.divergences import divergence_bernoulli, named_divergence
+from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import ROUNDING, complexity, log_two_root, maurer, maurer_xi
-
-Floats = NDArray[np.float64]
 
 WIDENING = 1e-12  # relative; more than the rounding error of the divergences
 SMALLEST_TILT = 0.01  # below, the bound is little more than B/λ
@@ -26,7 +24,7 @@ LARGEST_TILT = 30.0  # beyond, millions of environments would not suffice to est
 # ---- exactly ------------------------------------------------------------------------------------
 
 
-def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Divergence) -> Floats:
+def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str) -> Floats:
     """The largest expected cost on any D' in the ball, rounded upwards.
 
     C_D'(P) ≤ max{q ≥ U : D(Bern(q)‖Bern(U)) ≤ B}.
@@ -47,20 +45,21 @@ def shift_inverse(bound: ArrayLike, radius: ArrayLike, divergence: str | Diverge
     target = radius * (1 + WIDENING)
     low, last = np.zeros(u.shape), rest * (1 - 1e-13)  # beyond the last, q is returned as 1
     high = last.copy()
-    inside = chosen.between_bernoullis(p, rest, last) >= target
-    for _ in range(120):  # to relative precision also for the smallest bounds
-        middle = (low + high) / 2
-        reached = chosen.between_bernoullis(p, rest, middle) >= target
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        if not np.any(high - low > 1e-14 * high):
-            break
+    with np.errstate(all="ignore"):
+        inside = chosen.between_bernoullis(p, rest, last) >= target
+        for _ in range(120):  # to relative precision also for the smallest bounds
+            middle = (low + high) / 2
+            reached = chosen.between_bernoullis(p, rest, middle) >= target
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+            if not np.any(high - low > 1e-14 * high):
+                break
     q = np.where(inside, np.nextafter(p + (high + 4e-16), 2), 1.0)
     if math.isinf(chosen.growth):  # D' has no mass where D has none, so a cost of zero stays zero
         q = np.where(u == 0, 0.0, q)
     return np.where((radius == 0) | (u == 1), u, np.minimum(q, 1.0))
 
 
-def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Divergence) -> Floats:
+def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str) -> Floats:
     """The largest radius B at which the bound on every D' in the ball stays below `limit`.
 
     >>> radius = tolerable_shift(0.1, 0.5, "kl")
@@ -80,7 +79,7 @@ def tolerable_shift(bound: ArrayLike, limit: ArrayLike, divergence: str | Diverg
 def f_divergence_inequality(
     costs: ArrayLike,
     radius: float,
-    divergence: str | Divergence = "kl",
+    divergence: str = "kl",
     offset: float = 0.0,
     weights: ArrayLike | None = None,
 ) -> float:

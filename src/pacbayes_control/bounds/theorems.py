@@ -13,11 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.kl import in_unit_interval, kl_inverse
-
-Floats = NDArray[np.float64]
+from pacbayes_control.bounds.kl import Floats, in_unit_interval, kl_inverse
 
 ROUNDING = 1e-12  # relative; far above the rounding error of the few operations of a formula
 EXACT_XI_UP_TO = 10_000_000_000
@@ -119,7 +117,7 @@ def log_xi(n: int) -> float:
     >>> round(float(np.exp(log_xi(100))), 2), round(float(np.exp(log_xi(1000))), 2)
     (13.21, 40.3)
     """
-    n = _check_n(n)
+    n = _check(n)
     if n > EXACT_XI_UP_TO:
         return float(np.log(np.exp(1 / (12 * n)) * np.sqrt(np.pi * n / 2) + 2))
     count = min(n, int(12 * np.sqrt(n)) + 1)
@@ -130,7 +128,7 @@ def log_xi(n: int) -> float:
 
 def log_two_root(n: int) -> float:
     """ln(2√N), the paper's constant in place of ln ξ(N)."""
-    return math.log(2 * math.sqrt(_check_n(n)))
+    return math.log(2 * math.sqrt(_check(n)))
 
 
 # ---- one deterministic policy -------------------------------------------------------------------
@@ -227,6 +225,53 @@ def single_draw(empirical_cost: ArrayLike, log_ratio: ArrayLike, n: int, delta: 
     return kl_inverse(empirical_cost, excess / n * (1 + ROUNDING))
 
 
+# ---- the training cost of a continuous posterior -----------------------------------------------
+# The expected cost C_S(P) of a continuous posterior on the training environments has no closed
+# form. It is estimated by rollouts of sampled policies, whose mean cost is `estimate` (Ĉ_S), and
+# bounded with probability at least 1 - δ' over the samples. The posterior must be fixed before the
+# policies are drawn. If rollouts are noisy, the noise is drawn independently for each rollout.
+
+
+def fresh_draws(estimate: ArrayLike, rollouts: int, delta: float) -> Floats:
+    """A new policy for every rollout, with equally many rollouts in each environment.
+
+    C_S(P) ≤ kl⁻¹(Ĉ_S, ln(1/δ')/M) for M rollouts in all. Given the environments, the M costs are
+    independent, with different means whose average is C_S(P). This is all that the kl form of the
+    Chernoff-Hoeffding bound needs: Σ ln E e^{tX} is at most M ln(1 + C_S(P)(eᵗ - 1)).
+
+    >>> round(float(fresh_draws(0.08, 30_000, 0.001)), 4)
+    0.086
+    """
+    return chernoff_kl_holdout(estimate, rollouts, delta)
+
+
+def shared_draws(estimate: ArrayLike, policies: int, delta: float) -> Floats:
+    """The same L sampled policies in every environment.
+
+    C_S(P) ≤ kl⁻¹(Ĉ_S, ln(1/δ')/L): only the L mean costs over the environments are independent, so
+    more environments do not tighten it.
+
+    >>> round(float(shared_draws(0.08, 30_000, 0.001)), 4)
+    0.086
+    """
+    return chernoff_kl_holdout(estimate, policies, delta)
+
+
+def langford_caruana(estimate: ArrayLike, policies: int, delta: float) -> Floats:
+    """The sample convergence bound as the paper states it (eq. 23), for shared draws.
+
+    C_S(P) ≤ kl⁻¹(Ĉ_S, ln(2/δ')/L): `shared_draws` at δ'/2, the two-sided version.
+
+    >>> round(float(langford_caruana(0.08, 30_000, 0.001)), 4)
+    0.0862
+    """
+    check_delta(delta)
+    return shared_draws(estimate, policies, float(delta) / 2)
+
+
+# ---- checks -------------------------------------------------------------------------------------
+
+
 def _checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
     weights = np.asarray(weights, float)
     if weights.ndim != 1 or np.shape(outcomes)[-1:] != weights.shape:
@@ -243,17 +288,12 @@ def check_delta(delta: ArrayLike, name: str = "delta") -> None:
         raise ValueError(f"{name} = {delta} must lie strictly between 0 and 1")
 
 
-def _check_n(n: int) -> int:
+def _check(n: int, delta: ArrayLike = 0.5) -> int:
     """N as a Python integer: arithmetic with small NumPy integers would be in half precision."""
     if not (n >= 1 and n == int(n)):
         raise ValueError(f"N = {n}: a whole number of environments, at least one, is needed")
-    return int(n)
-
-
-def _check(n: int, delta: ArrayLike) -> int:
-    n = _check_n(n)
     check_delta(delta)
-    return n
+    return int(n)
 
 
 def _at_most_one(value: Floats) -> Floats:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.divergences import named_divergence
+from pacbayes_control.bounds import divergences
 from pacbayes_control.bounds.shift import checked_radius
-from pacbayes_control.bounds.two_samples import checked_counts, divergence_of_samples
 from pacbayes_control.certify.files import check_record
-from pacbayes_control.certify.text import round_down
+from pacbayes_control.certify.text import as_number, round_down
 
 SYMBOLS = {
     "kl": "KL(D′‖D)",
@@ -48,7 +47,7 @@ class Ball:
     def __post_init__(self) -> None:
         if not isinstance(self.divergence, str):
             raise ValueError("a ball is a divergence and a radius, such as Ball('kl', 0.05)")
-        named_divergence(self.divergence)
+        divergences.named_divergence(self.divergence)
         radius = float(checked_radius(self.radius)) + 0.0  # no minus zero
         if (self.samples is not None) != (self.delta > 0) or not 0 <= self.delta < 1:
             raise ValueError("a ball has samples and a delta above 0, or neither")
@@ -69,11 +68,8 @@ class Ball:
         0.3
         """
         name, colon, number = text.rpartition(":")
-        try:
-            radius = float(number.replace("_", "?"))  # Python takes 1_0 for a number
-        except ValueError:
-            colon, radius = "", math.nan
-        if not colon:
+        radius = as_number(number)
+        if not colon or radius is None:
             raise ValueError(f"ball {text!r}: write DIVERGENCE:B, such as kl:0.08")
         return cls(name, radius)
 
@@ -85,15 +81,16 @@ class Ball:
         if type(record["radius"]) is not float:
             raise ValueError("bad ball.radius: expected float")  # as `to_record` writes it
         if samples is not None:
-            samples = tuple(tuple(checked_counts(part, "ball's").tolist()) for part in samples)
+            samples = tuple(
+                tuple(divergences.checked_counts(part, "ball's").tolist()) for part in samples
+            )
             if len(samples[0]) != len(samples[1]):
                 raise ValueError("bad ball.samples: they have different cells")
         return cls(**{**record, "samples": samples})
 
     def to_record(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record = asdict(self)
-        return record | {"samples": [list(part) for part in self.samples] if self.samples else None}
+        return asdict(self)
 
     @property
     def symbol(self) -> str:
@@ -104,16 +101,10 @@ class Ball:
         return f"{self.symbol} ≤ {round_down(self.radius)}"
 
 
-class Comparable(Protocol):
-    """A distribution whose divergence from another is known, such as those of `families`."""
-
-    def divergence_from(self, training: Any, divergence: str = "kl") -> float:
-        """D(self‖training)."""
-        ...
-
-
-def ball_between(shifted: Comparable, training: Any, divergence: str = "kl") -> Ball:
+def ball_between(shifted: Any, training: Any, divergence: str = "kl") -> Ball:
     """The smallest ball around `training` that contains `shifted`, by closed forms.
+
+    `shifted` has a method `divergence_from`, as the distributions of `families` have.
 
     >>> from pacbayes_control.certify.families import Beta
     >>> print(ball_between(Beta(1, 1), Beta(0.8, 1.25)))  # the paper's
@@ -163,15 +154,18 @@ def ball_of_samples(
     for name, sample in zip(("shifted", "training"), samples, strict=True):
         if sample.ndim != 1 or sample.size == 0:
             raise ValueError(f"the {name} sample is empty, or not one feature per environment")
-    if cells is not None:
-        there, here = (_in_cells(sample, cells) for sample in samples)
-    else:
+    if cells is None:
         cuts = np.asarray(edges, float)
         finite = cuts.ndim == 1 and cuts.size > 0 and bool(np.all(np.isfinite(cuts)))
         if not finite or not np.all(np.diff(cuts) > 0):
             raise ValueError("edges must be increasing numbers: cells are between and beside them")
-        there, here = (_between_edges(sample, cuts) for sample in samples)
-    radius = divergence_of_samples(there, here, delta, divergence)
+        if not all(s.dtype.kind in "biuf" and np.all(np.isfinite(s)) for s in samples):
+            raise ValueError("edges separate finite numbers, and a sample has another value")
+        places = [np.searchsorted(cuts, sample) for sample in samples]
+        there, here = (tuple(np.bincount(p, minlength=len(cuts) + 1).tolist()) for p in places)
+    else:
+        there, here = (_in_cells(sample, cells) for sample in samples)
+    radius = divergences.divergence_of_samples(there, here, delta, divergence)
     if not math.isfinite(radius):
         raise ValueError(
             f"a cell never occurs in one of the samples, or too rarely, so that {divergence} may "
@@ -195,10 +189,3 @@ def _in_cells(sample: NDArray, cells: Sequence[Any]) -> Counts:
             )
         known[label] = count
     return tuple(known.values())
-
-
-def _between_edges(sample: NDArray, cuts: NDArray[np.float64]) -> Counts:
-    if sample.dtype.kind not in "biuf" or not np.all(np.isfinite(sample)):
-        raise ValueError("edges separate finite numbers, and a sample has another value")
-    counts = np.bincount(np.searchsorted(cuts, sample), minlength=len(cuts) + 1)
-    return tuple(counts.tolist())

@@ -183,23 +183,14 @@ class Certificate:
         """The guarantee in one English sentence, with the bound rounded upwards."""
         return self._sentence(quoted)
 
-    @property
-    def recorded_sentence(self) -> str:
-        """The sentence as a file of this certificate's format has it.
-
-        Before format 4 names and noise were not quoted, so that a name could look like another
-        guarantee: such a sentence is compared, and never shown.
-        """
-        return self._sentence(quoted if self.format >= 4 else str)
-
     def _sentence(self, quote: Callable[[str], str]) -> str:
         confidence = f"With confidence {confidence_percent(self.delta)}"
+        parameters = f"{self.parameters} parameters"
         if self.method == "single-draw":
-            who = f"the one policy drawn from the posterior over {self.parameters} parameters"
-        elif self.policy is None and self.policies is None:
-            who = f"a policy drawn afresh from the posterior over {self.parameters} parameters"
+            who = f"the one policy drawn from the posterior over {parameters}"
         elif self.policy is None:
-            who = f"a policy drawn afresh from the posterior over {self.policies} policies"
+            many = parameters if self.policies is None else f"{self.policies} policies"
+            who = f"a policy drawn afresh from the posterior over {many}"
         else:
             name = f"“{self.policy_name}”" if quote is str else quoted(self.policy_name or "")
             who = f"policy {self.policy if self.policy_name is None else name}"
@@ -210,8 +201,19 @@ class Certificate:
         noise = ""
         if self.noise:
             noise = f", averaged over noise drawn independently of the policy ({quote(self.noise)})"
+        source = f"the {self.environments} it was {self.purpose}"
+        if self.ball is None:
+            source = f"drawn like {source}"
+        elif self.ball.samples is None:
+            source = f"from any distribution D′ with {self.ball}, where D is that of {source}"
+        else:
+            shifted = self.ball.samples[0]
+            source = (
+                f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
+                f"nothing but how often each of {len(shifted)} cells occurs"
+            )
         incidents = "".join(f"; {words}" for words in self.incident_words)
-        return f"{confidence}, {who} {what} {self._source()}{noise}{incidents}."
+        return f"{confidence}, {who} {what} {source}{noise}{incidents}."
 
     @property
     def incident_words(self) -> list[str]:
@@ -226,28 +228,18 @@ class Certificate:
             return "tested on"
         return "certified on" if self.set_aside else "learnt from"
 
-    def _source(self) -> str:
-        """The distribution of the new environments, in words."""
-        training = f"the {self.environments} it was {self.purpose}"
-        if self.ball is None:
-            return f"drawn like {training}"
-        if self.ball.samples is None:
-            return f"from any distribution D′ with {self.ball}, where D is that of {training}"
-        shifted = self.ball.samples[0]
-        return (
-            f"drawn like the shifted sample of {sum(shifted)}, if it differs from {training} in "
-            f"nothing but how often each of {len(shifted)} cells occurs"
-        )
-
     def __str__(self) -> str:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        record = asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
+        """Plain values for JSON, with the sentence as a file of this certificate's format has it.
+
+        Before format 4 names and noise were not quoted, so that a name could look like another
+        guarantee: such a sentence is compared, and never shown.
+        """
         later = {name for since, names in LATER.items() if since > self.format for name in names}
-        record = {name: value for name, value in record.items() if name not in later}
-        return {**record, "sentence": self.recorded_sentence}
+        record = {name: value for name, value in asdict(self).items() if name not in later}
+        return {**record, "sentence": self._sentence(quoted if self.format >= 4 else str)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
@@ -271,7 +263,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
     parts = {"ball": Any, "constraints": list[Any], "test_estimate": Any}
     check_record(fields, get_type_hints(Certificate) | parts)
-    ball, constraints, estimate = (fields[name] for name in parts)
+    constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
     for name in ("budget", "hashes", "versions"):
         texts += [*fields[name], *map(str, fields[name].values())]
@@ -283,11 +275,10 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("it holds characters that cannot be shown")
     if not is_incidents(fields["incidents"]):
         raise ValueError("bad incidents")
-    return fields | {
-        "ball": None if ball is None else Ball.from_record(ball),
-        "constraints": tuple(constraints),
-        "test_estimate": None if estimate is None else HeldOutEstimate.from_record(estimate),
-    }
+    kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
+    known = {name: kind for name, kind in kinds.items() if fields[name] is not None}
+    records = {name: kind.from_record(fields[name]) for name, kind in known.items()}
+    return fields | records | {"constraints": tuple(constraints)}
 
 
 def versions(origin: Mapping[str, object]) -> dict[str, str]:
@@ -301,11 +292,3 @@ def versions(origin: Mapping[str, object]) -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-
-
-def origin_text(origin: Mapping[str, object], name: str) -> str | None:
-    """The text under a name in the costs' origin, or None; an error unless it is printable."""
-    text = origin.get(name)
-    if text is not None and not (isinstance(text, str) and text and text.isprintable()):
-        raise ValueError(f"the costs' origin does not say the {name} in plain words")
-    return text

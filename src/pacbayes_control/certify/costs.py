@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
@@ -41,6 +41,10 @@ class Costs:
     parameters: NDArray | None = None  # (policies, parameters), if they are known
     draws: DrawKind | None = None  # if the columns are draws from a posterior, which kind
     sites: tuple[str, ...] = ()  # names of the environments; may be empty
+    environments: int = field(init=False)  # their number, N
+    policies: int = field(init=False)  # their number, L
+    binary: bool = field(init=False)  # whether every cost is 0 or 1
+    range: EnvironmentRange | None = field(init=False)  # of the environments, if from a stream
 
     def __init__(
         self,
@@ -54,18 +58,27 @@ class Costs:
     ) -> None:
         if draws not in (None, *get_args(DrawKind)):
             raise ValueError(f"draws are {' or '.join(get_args(DrawKind))}, not {draws!r}")
-        checked = np.ascontiguousarray(_checked(values))
+        checked, origin = np.ascontiguousarray(_checked(values)), dict(origin or {})
         checked.setflags(write=False)
-        check_names(names, checked.shape[1])
-        check_names(sites, checked.shape[0], "environment")
+        environments, policies = checked.shape
+        check_names(names, policies)
+        check_names(sites, environments, "environment")
         if parameters is not None:
-            parameters = _checked_parameters(parameters, checked.shape[1])
-        object.__setattr__(self, "values", checked)
-        object.__setattr__(self, "names", tuple(names))
-        object.__setattr__(self, "origin", dict(origin or {}))
-        object.__setattr__(self, "parameters", parameters)
-        object.__setattr__(self, "draws", draws)
-        object.__setattr__(self, "sites", tuple(sites))
+            parameters = np.array(parameters)
+            if parameters.dtype.kind not in "biuf" or parameters.ndim == 0:
+                raise ValueError("the policies' parameters are not rows of numbers")
+            if not np.all(np.isfinite(parameters)):
+                raise ValueError("the policies' parameters hold a NaN or an infinity")
+            if len(parameters) != policies:
+                raise ValueError(f"{len(parameters)} rows of parameters for {policies} policies")
+            parameters.setflags(write=False)
+        place = [origin.get(name) for name in EnvironmentRange._fields]
+        known = [type(part) for part in place] == [str, int, int, int]
+        # The record is frozen: its fields are set past `__setattr__`.
+        vars(self).update(values=checked, names=tuple(names), sites=tuple(sites), draws=draws)
+        vars(self).update(origin=origin, parameters=parameters, binary=checked.dtype == np.uint8)
+        vars(self).update(environments=environments, policies=policies)
+        vars(self).update(range=EnvironmentRange._make(place) if known else None)
         if isinstance(values, np.memmap):
             _ = self.digests  # now, so that a later change of the file is noticed
 
@@ -96,17 +109,10 @@ class Costs:
         return dict(record)  # type: ignore[call-overload]
 
     @property
-    def range(self) -> EnvironmentRange | None:
-        """The range of these environments, if they were drawn from a stream."""
-        fields = [self.origin.get(name) for name in ("stream", "seed", "start", "stop")]
-        if [type(value) for value in fields] != [str, int, int, int]:
-            return None
-        return EnvironmentRange(*fields)  # type: ignore[arg-type]
-
-    @property
     def policies_seen(self) -> tuple[EnvironmentRange, ...]:
         """Environments that all policies depend on, such as those of a shared feature extractor."""
-        return ranges_from(self.origin.get("data_used", []), "the costs' origin")
+        known = "data_used" in self.origin
+        return ranges_from(self.origin["data_used"], "the costs' origin") if known else ()
 
     @cached_property
     def rows(self) -> frozenset[str]:
@@ -116,29 +122,13 @@ class Costs:
         has a range too, and "v" for other costs.
         """
         kind = "s" if self.range else "v"
-        digests = {row_digest(kind, row) for row in distinct_rows(self.values)}
-        names = {row_digest("n", site.casefold().encode()) for site in self.sites}
-        return frozenset(digests | names)
+        names = {row_digest("n", site) for site in self.sites}
+        return frozenset(names | {row_digest(kind, row) for row in self.values})
 
     @property
     def listed_rows(self) -> frozenset[str]:
         """The rows that a posterior lists: none for a long range of a stream."""
         return self.rows if not self.range or self.environments <= MOST_ROWS else frozenset()
-
-    @property
-    def environments(self) -> int:
-        """The number of environments, N."""
-        return self.values.shape[0]
-
-    @property
-    def policies(self) -> int:
-        """The number of policies, L."""
-        return self.values.shape[1]
-
-    @property
-    def binary(self) -> bool:
-        """Whether every cost is 0 or 1."""
-        return self.values.dtype == np.uint8
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
@@ -171,9 +161,15 @@ class Costs:
     @cached_property
     def digests(self) -> dict[str, str]:
         """SHA-256 of the `.npy` files of the costs and of the parameters, and of the names."""
-        digests = {"costs": _hash_array(self.values)}
-        if self.parameters is not None:
-            digests["policies"] = _hash_array(self.parameters)
+        digests = {}
+        for kind, array in (("costs", self.values), ("policies", self.parameters)):
+            if array is not None:
+                header = io.BytesIO()
+                description = np.lib.format.header_data_from_array_1_0(array)
+                np.lib.format.write_array_header_1_0(header, description)
+                sha = hashlib.sha256(header.getvalue())
+                sha.update(np.ascontiguousarray(array).data)  # no copy of the whole file
+                digests[kind] = sha.hexdigest()
         for kind, texts in (("names", self.names), ("sites", self.sites)):
             if texts:
                 digests[kind] = sha256(json.dumps(texts).encode())
@@ -196,30 +192,16 @@ def is_incidents(record: object) -> bool:
     )
 
 
-def distinct_rows(values: NDArray[np.float64 | np.uint8]) -> Iterator[bytes]:
-    """The bytes of each distinct row, the same for a row of 0 and 1 in either type."""
-    seen: set[bytes] = set()
-    for row in values:
-        whole = row.dtype == np.uint8 or bool(np.all((row == 0) | (row == 1)))
-        content = (row.astype(np.uint8) if whole else np.asarray(row, "<f8")).tobytes()
-        if content not in seen:
-            seen.add(content)
-            yield content
+def row_digest(kind: str, row: NDArray[np.float64 | np.uint8] | str) -> str:
+    """A short digest of a row of costs or of its name, after a letter for its kind.
 
-
-def row_digest(kind: str, content: bytes) -> str:
-    """A short digest of a row of a table, after a letter for its kind."""
-    return kind + sha256(content)[:16]
-
-
-def _hash_array(array: NDArray) -> str:
-    """SHA-256 of the `.npy` file of an array, without a copy of it."""
-    header = io.BytesIO()
-    description = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(header, description)
-    sha = hashlib.sha256(header.getvalue())
-    sha.update(np.ascontiguousarray(array).data)
-    return sha.hexdigest()
+    It is the same for a row of 0 and 1 in either type.
+    """
+    if isinstance(row, str):
+        return kind + sha256(row.casefold().encode())[:16]
+    whole = row.dtype == np.uint8 or bool(np.all((row == 0) | (row == 1)))
+    content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
+    return kind + sha256(content.tobytes())[:16]
 
 
 def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
@@ -258,18 +240,6 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
     if array.shape[0] == 1:
         raise ValueError("one environment is not a sample: costs need at least two rows")
     return checked_costs(array)
-
-
-def _checked_parameters(parameters: NDArray, policies: int) -> NDArray:
-    parameters = np.array(parameters)
-    if parameters.dtype.kind not in "biuf" or parameters.ndim == 0:
-        raise ValueError("the policies' parameters are not rows of numbers")
-    if not np.all(np.isfinite(parameters)):
-        raise ValueError("the policies' parameters hold a NaN or an infinity")
-    if len(parameters) != policies:
-        raise ValueError(f"{len(parameters)} rows of parameters for {policies} policies")
-    parameters.setflags(write=False)
-    return parameters
 
 
 def checked_costs(

@@ -12,22 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.bounds import kl_categorical, kl_gaussian
-from pacbayes_control.certify.files import sha256
+from pacbayes_control.certify.files import has_type, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, merged_ranges, ranges_from
 
+DIGEST = re.compile("[nvs][0-9a-f]{16}")  # of a row, as in `Costs.rows`
 MASS_TOLERANCE = 1e-9  # how far from 1 a sum of probabilities may be by rounding
 
 
 class _Recorded:
     """A distribution with a JSON record, in which every bit of it is kept."""
 
-    def record(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        raise NotImplementedError
-
     def to_bytes(self) -> bytes:
         """JSON text, from which `from_record` recovers every bit."""
-        return (json.dumps(self.record()) + "\n").encode()
+        raise NotImplementedError
 
     @property
     def digest(self) -> str:
@@ -48,9 +45,7 @@ class Categorical(_Recorded):
     """
 
     probabilities: NDArray[np.float64]  # (policies,), at least 0
-    seen: (
-        tuple[EnvironmentRange, ...] | None
-    ) = ()  # environments that it depends on; None if unknown
+    seen: tuple[EnvironmentRange, ...] | None = ()  # which it depends on; None if unknown
     rows: frozenset[str] = frozenset()  # the same for rows of tables, by their digests
 
     def __init__(
@@ -69,9 +64,8 @@ class Categorical(_Recorded):
         if abs(p.sum() - 1) > 1e-15 * p.size:
             p /= p.sum()
         p.setflags(write=False)
-        object.__setattr__(self, "probabilities", p)
-        object.__setattr__(self, "seen", None if seen is None else merged_ranges(seen))
-        object.__setattr__(self, "rows", frozenset(rows))
+        known = None if seen is None else merged_ranges(seen)
+        vars(self).update(probabilities=p, seen=known, rows=frozenset(rows))  # it is frozen
 
     @classmethod
     def uniform(cls, policies: int) -> Categorical:
@@ -123,13 +117,6 @@ class Categorical(_Recorded):
     def __len__(self) -> int:
         return self.probabilities.size
 
-    def with_data_used(
-        self, ranges: Iterable[EnvironmentRange] | None = (), rows: Iterable[str] = ()
-    ) -> Categorical:
-        """The same distribution with more environments that it depends on; None if unknown."""
-        known = None if ranges is None or self.seen is None else (*self.seen, *ranges)
-        return Categorical(self.probabilities, seen=known, rows=self.rows.union(rows))
-
     def kl(self, prior: Categorical) -> float:
         """KL(self‖prior); an error if the prior is zero where this distribution is not.
 
@@ -146,14 +133,14 @@ class Categorical(_Recorded):
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Any:
         """Draw the indices of policies."""
-        return rng.choice(len(self), size=size, p=self.probabilities)
+        return rng.choice(self.probabilities.size, size=size, p=self.probabilities)
 
-    def record(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def to_bytes(self) -> bytes:
+        """JSON text, from which `from_record` recovers every bit."""
         record = {"kind": "categorical", "probabilities": self.probabilities.tolist()}
         if self.seen is not None:
-            record |= {"seen": [list(part) for part in self.seen], "rows": sorted(self.rows)}
-        return record
+            record |= {"seen": self.seen, "rows": sorted(self.rows)}
+        return (json.dumps(record) + "\n").encode()
 
     @classmethod
     def from_record(cls, record: Any, name: str = "distribution") -> Categorical:
@@ -167,8 +154,8 @@ class Categorical(_Recorded):
             raise ValueError(f"the {name} holds no categorical distribution")
         if "seen" not in record and "rows" not in record:
             return cls(probabilities, name=name, seen=None)
-        rows = record.get("rows")
-        if not isinstance(rows, list) or not all(_is_digest(row) for row in rows):
+        rows: Any = record.get("rows")
+        if not has_type(rows, list[str]) or not all(map(DIGEST.fullmatch, rows)):
             raise ValueError(f"the {name} does not say which rows of a table it depends on")
         return cls(probabilities, name, ranges_from(record.get("seen"), f"the {name}"), rows)
 
@@ -211,9 +198,7 @@ class DiagonalGaussian(_Recorded):
             )
         variance.setflags(write=False)
         mean.setflags(write=False)
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "variance", variance)
-        object.__setattr__(self, "seen", merged_ranges(seen))
+        vars(self).update(mean=mean, variance=variance, seen=merged_ranges(seen))  # it is frozen
 
     def __len__(self) -> int:
         return self.mean.size
@@ -267,14 +252,11 @@ class DiagonalGaussian(_Recorded):
         """Draw policies; shape (size, parameters)."""
         return self.mean + np.sqrt(self.variance) * rng.standard_normal((size, len(self)))
 
-    def record(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "kind": "diagonal gaussian",
-            "mean": self.mean.tolist(),
-            "variance": self.variance.tolist(),
-            "seen": [list(part) for part in self.seen],
-        }
+    def to_bytes(self) -> bytes:
+        """JSON text, from which `from_record` recovers every bit."""
+        numbers = {"mean": self.mean.tolist(), "variance": self.variance.tolist()}
+        record = {"kind": "diagonal gaussian", **numbers, "seen": self.seen}
+        return (json.dumps(record) + "\n").encode()
 
     @classmethod
     def from_record(cls, record: Any, name: str = "Gaussian distribution") -> DiagonalGaussian:
@@ -295,11 +277,6 @@ def distribution_from_record(record: Any, name: str) -> Categorical | DiagonalGa
     if isinstance(record, dict) and record.get("kind") == "diagonal gaussian":
         return DiagonalGaussian.from_record(record, name)
     return Categorical.from_record(record, name)
-
-
-def _is_digest(row: Any) -> bool:
-    """Whether it is a digest as in `Costs.rows`: a letter for the kind and 16 hex digits."""
-    return isinstance(row, str) and re.fullmatch("[nvs][0-9a-f]{16}", row) is not None
 
 
 def check_dimensions(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> None:

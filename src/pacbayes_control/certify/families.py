@@ -49,12 +49,9 @@ class Family(ABC):
     def _total_variation(self, training: Any) -> float:
         """Total variation, or an upper bound on it."""
 
-    def _check_comparable(self, training: Any) -> None:
-        if type(training) is not type(self):
-            raise ValueError(
-                f"{type(self).__name__} and {type(training).__name__} have no divergence in closed "
-                "form: compare members of one family"
-            )
+    def _space(self) -> tuple[Any, ...]:
+        """The family and the values, which are the same for distributions that are compared."""
+        return (type(self),)
 
     def divergence_from(self, training: Any, divergence: str = "kl") -> float:
         """D(self‖training).
@@ -62,7 +59,11 @@ class Family(ABC):
         >>> round(Beta(1, 1).divergence_from(Beta(0.8, 1.25)), 5)
         0.08185
         """
-        self._check_comparable(training)
+        if not isinstance(training, Family) or self._space() != training._space():
+            raise ValueError(
+                f"{self} and {training} have no divergence in closed form: compare members of one "
+                "family, on the same values"
+            )
         chosen = named_divergence(divergence)
         if divergence == "total-variation":
             return min(self._total_variation(training), 1.0)
@@ -110,10 +111,8 @@ class Beta(Family):
     def _constant(self) -> float:
         return float(scipy.special.betaln(self.alpha, self.beta))
 
-    def _check_comparable(self, training: Any) -> None:
-        super()._check_comparable(training)
-        if (self.low, self.high) != (training.low, training.high):
-            raise ValueError("Beta distributions on different ranges have no closed form")
+    def _space(self) -> tuple[Any, ...]:
+        return Beta, self.low, self.high
 
     def _kl(self, training: Beta) -> float:
         return kl_beta(self.alpha, self.beta, training.alpha, training.beta)
@@ -272,13 +271,8 @@ class Discrete(Family):
         """Independent draws, as numbers of the values."""
         return rng.choice(len(self.probabilities), size, p=self.probabilities)
 
-    def _check_comparable(self, training: Any) -> None:
-        super()._check_comparable(training)
-        if len(self.probabilities) != len(training.probabilities):
-            raise ValueError(
-                f"{len(self.probabilities)} values in one distribution, "
-                f"{len(training.probabilities)} in the other"
-            )
+    def _space(self) -> tuple[Any, ...]:
+        return Discrete, len(self.probabilities)
 
     def _kl(self, training: Discrete) -> float:
         return kl_categorical(self.probabilities, training.probabilities) * (1 + ROUNDING) + 1e-14
@@ -313,26 +307,22 @@ class Product(Family):
         """Independent draws; the parts along the last axis."""
         return np.stack([part.sample(rng, size) for part in self.parts], axis=-1)
 
-    def _check_comparable(self, training: Any) -> None:
-        super()._check_comparable(training)
-        if len(self.parts) != len(training.parts):
-            raise ValueError(
-                f"{len(self.parts)} parts in one product, {len(training.parts)} in the other"
-            )
-        for part, other in zip(self.parts, training.parts, strict=True):
-            part._check_comparable(other)
+    def _space(self) -> tuple[Any, ...]:
+        return Product, *(part._space() for part in self.parts)
+
+    def _pairs(self, training: Product) -> zip[tuple[Family, Family]]:
+        return zip(self.parts, training.parts, strict=True)
 
     def _kl(self, training: Product) -> float:
-        pairs = zip(self.parts, training.parts, strict=True)
-        return sum(part._kl(other) for part, other in pairs) * (1 + ROUNDING)
+        return sum(part._kl(other) for part, other in self._pairs(training)) * (1 + ROUNDING)
 
     def _log_moment(self, training: Product, order: float) -> float:
-        pairs = zip(self.parts, training.parts, strict=True)
-        return sum(part._log_moment(other, order) for part, other in pairs) * (1 + ROUNDING)
+        moments = [part._log_moment(other, order) for part, other in self._pairs(training)]
+        return sum(moments) * (1 + ROUNDING)
 
     def _total_variation(self, training: Product) -> float:
         """At most the probability that the best couplings of the parts do not all agree."""
-        pairs = zip(self.parts, training.parts, strict=True)
+        pairs = self._pairs(training)
         agree = math.prod(1 - min(part._total_variation(other), 1.0) for part, other in pairs)
         return (1 - agree) * (1 + ROUNDING)
 

@@ -16,13 +16,7 @@ from scipy.special import chdtr, chdtrc
 from pacbayes_control import bounds
 from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import (
-    Budget,
-    Certificate,
-    Constraint,
-    origin_text,
-    versions,
-)
+from pacbayes_control.certify.certificate import Budget, Certificate, Constraint, versions
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, D, DiagonalGaussian
 from pacbayes_control.certify.priors import GIVEN
@@ -57,13 +51,43 @@ class Basis(Generic[D]):
     budget: Budget  # with a share for each theorem that the method uses
     provenance: Provenance
 
-    def certificate(self, **fields: Any) -> Certificate:
-        """A certificate of these fields, and of those that every method has."""
+    def certificate(
+        self, method: str, bound: float, empirical_cost: float, kl: float, **fields: Any
+    ) -> Certificate:
+        """A certificate of these numbers and fields, and of those that every method has.
+
+        An error if all policies depend on environments that the bound counts. So it is if a part
+        that they share, such as a feature extractor, was learnt from them.
+        """
         costs, prior, posterior = self.costs, self.prior, self.posterior
-        if not 0 <= fields["bound"] <= 1:
-            raise ArithmeticError(f"{fields['method']} gave {fields['bound']}: please report this")
-        check_policies_unseen(costs)
+        if not 0 <= bound <= 1:
+            raise ArithmeticError(f"{method} gave {bound}: please report this")
+        for other in costs.policies_seen:
+            if costs.range is None:
+                raise ValueError(
+                    "the policies depend on environments, and the costs do not record theirs"
+                )
+            if costs.range.overlaps(other):
+                raise ValueError(
+                    f"a part of every policy was learnt from some of these environments (stream "
+                    f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only "
+                    "others"
+                )
+        for name in ("cost_rule", "distribution"):
+            text = fields[name] = costs.origin.get(name)
+            if text is not None and not (isinstance(text, str) and text and text.isprintable()):
+                raise ValueError(f"the costs' origin does not say the {name} in plain words")
+        if isinstance(posterior, Categorical):
+            fields["policies"] = costs.policies
+        else:
+            fields["parameters"] = len(posterior)
+        if fields.get("policy") is not None and costs.names:
+            fields["policy_name"] = costs.names[fields["policy"]]
         return Certificate(
+            method=method,
+            bound=bound,
+            empirical_cost=empirical_cost,
+            kl=kl,
             delta=self.budget.total,
             environments=costs.environments,
             set_aside=set_aside_by(prior, costs),
@@ -76,8 +100,6 @@ class Basis(Generic[D]):
             hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
             versions=versions(costs.origin),
             incidents=costs.incidents,
-            cost_rule=origin_text(costs.origin, "cost_rule"),
-            distribution=origin_text(costs.origin, "distribution"),
             **fields,
         )
 
@@ -101,15 +123,7 @@ def issue(basis: Basis[Categorical], method: str) -> Certificate:
         loss = _rounding(costs)
         cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
-    return basis.certificate(
-        method=method,
-        bound=float(bound),
-        empirical_cost=empirical_cost,
-        kl=kl,
-        policies=costs.policies,
-        policy=policy,
-        policy_name=costs.names[policy] if policy is not None and costs.names else None,
-    )
+    return basis.certificate(method, float(bound), empirical_cost, kl, policy=policy)
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
@@ -126,23 +140,18 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
         raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
     empirical_cost = min(1.0, float(costs.means.mean()))
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
-    kl = posterior.kl(prior)
-    kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(_kl_terms(posterior, prior))))
+    kl, ratio = posterior.kl(prior), posterior.variance / prior.variance
+    # The sizes of its terms: the rounding error is far below 1e-13 of their sum.
+    sizes = ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
+    kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(sizes)))
     shared = costs.draws == "shared"
     if shared:
         cost_bound = float(bounds.shared_draws(cost_up, costs.policies, shares[SAMPLING]))
     else:
         cost_bound = float(bounds.fresh_draws(cost_up, costs.values.size, shares[SAMPLING]))
-    return basis.certificate(
-        method=method,
-        bound=float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method])),
-        empirical_cost=empirical_cost,
-        kl=kl,
-        parameters=len(posterior),
-        training_cost_bound=cost_bound,
-        draws=costs.policies,
-        shared_draws=shared,
-    )
+    bound = float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method]))
+    drawn = {"draws": costs.policies, "shared_draws": shared, "training_cost_bound": cost_bound}
+    return basis.certificate(method, bound, empirical_cost, kl, **drawn)
 
 
 def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certificate:
@@ -158,16 +167,9 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
         float(tilted_maurer(tilted_up, kl_up, n, delta, radius, tilt))
         for radius in (ball.radius, 0.0)
     )
-    return basis.certificate(
-        method=TILTED,
-        bound=bound,
-        empirical_cost=min(1.0, float(posterior.probabilities @ costs.means)),
-        kl=kl,
-        policies=costs.policies,
-        ball=ball,
-        bound_without_shift=alone,
-        tilt=tilt,
-    )
+    empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
+    shifted = {"ball": ball, "bound_without_shift": alone, "tilt": tilt}
+    return basis.certificate(TILTED, bound, empirical_cost, kl, **shifted)
 
 
 def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
@@ -189,15 +191,8 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     empirical_cost = min(1.0, float(costs.means[0]))
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
     delta = basis.budget.spent["single-draw"]
-    return basis.certificate(
-        method="single-draw",
-        bound=float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta)),
-        empirical_cost=empirical_cost,
-        kl=ratio,
-        parameters=len(posterior),
-        policy=0,
-        policy_name=costs.names[0] if costs.names else None,
-    )
+    bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
+    return basis.certificate("single-draw", bound, empirical_cost, ratio, policy=0)
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:
@@ -215,22 +210,6 @@ def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None
         )
     if policies.get("posterior") != posterior.parameters_digest:
         raise ValueError("the policies were not drawn from the posterior that is to be certified")
-
-
-def check_policies_unseen(costs: Costs) -> None:
-    """An error if all policies depend on environments that the bound counts.
-
-    So it is if a part that they share, such as a feature extractor, was learnt from them.
-    """
-    mine = costs.range
-    if costs.policies_seen and mine is None:
-        raise ValueError("the policies depend on environments, and the costs do not record theirs")
-    for other in costs.policies_seen:
-        if mine and mine.overlaps(other):
-            raise ValueError(
-                f"a part of every policy was learnt from some of these environments (stream "
-                f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only others"
-            )
 
 
 def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
@@ -269,12 +248,6 @@ def set_aside_by(prior: Categorical | DiagonalGaussian, costs: Costs) -> int:
 def _rounding(costs: Costs) -> float:
     """A bound on the relative rounding error of a sum over environments and one over policies."""
     return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)
-
-
-def _kl_terms(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> NDArray[np.float64]:
-    """Sizes of the terms of a divergence: its rounding error is far below 1e-13 of their sum."""
-    ratio = posterior.variance / prior.variance
-    return ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
 
 
 def _ratio_terms(gaussian: DiagonalGaussian, policy: NDArray) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.certify.costs import Costs, distinct_rows, row_digest
+from pacbayes_control.certify.costs import Costs, row_digest
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import quoted
 
@@ -44,14 +44,13 @@ def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
 
 def describe_prior(prior: Categorical, costs: Costs) -> str:
     """A prior in words, as far as its probabilities show it."""
-    candidates = {UNIFORM_OVER_ALL: Categorical.uniform(costs.policies)}
     if costs.parameters is not None:
         distinct = Categorical.uniform_over_distinct(costs.parameters)
-        candidates = {UNIFORM: distinct} | candidates
-    for words, uniform in candidates.items():
-        if np.array_equal(prior.probabilities, uniform.probabilities):
-            return words
-    return GIVEN
+        if np.array_equal(prior.probabilities, distinct.probabilities):
+            return UNIFORM
+    uniform = Categorical.uniform(costs.policies)
+    same = np.array_equal(prior.probabilities, uniform.probabilities)
+    return UNIFORM_OVER_ALL if same else GIVEN
 
 
 def describe_overlap(prior: Categorical, costs: Costs) -> str:
@@ -80,7 +79,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     if not shared:
         return ""
     if named:
-        site = next(s for s in costs.sites if row_digest("n", s.casefold().encode()) in shared)
+        site = next(s for s in costs.sites if row_digest("n", s) in shared)
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
@@ -94,12 +93,14 @@ def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
     fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
     if len(np.unique(costs.values[fractions])) < 20:  # coarse grades repeat by chance
         return False
-    digests = {row_digest("v", row) for row in distinct_rows(costs.values[fractions])}
+    digests = {row_digest("v", row) for row in costs.values[fractions]}
     return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
 
 def with_costs_used(posterior: Categorical, prior: Categorical, costs: Costs) -> Categorical:
     """The posterior, with a record that it depends on the data of its prior and on these costs."""
-    ranges = [costs.range] if costs.range else []
-    known = None if prior.seen is None else (*prior.seen, *ranges, *costs.policies_seen)
-    return posterior.with_data_used(known, prior.rows.union(costs.listed_rows))
+    seen, rows = None, posterior.rows | prior.rows | costs.listed_rows
+    if posterior.seen is not None and prior.seen is not None:
+        mine = [costs.range] if costs.range else []
+        seen = (*posterior.seen, *prior.seen, *mine, *costs.policies_seen)
+    return Categorical(posterior.probabilities, seen=seen, rows=rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
@@ -29,7 +28,11 @@ def printable(text: str) -> str:
     >>> printable("NOT VERIFIED\x1b[2K\rverified")
     'NOT VERIFIED\\x1b[2K\\rverified'
     """
-    return _escaped(text, lambda c: c.encode("unicode_escape").decode())
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def json_text(record: Any, indent: int | None = 2) -> str:
@@ -39,13 +42,7 @@ def json_text(record: Any, indent: int | None = 2) -> str:
     '{"Übung": "a\\u009b\\u202eb"}'
     """
     text = json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
-    return _escaped(text, _json_escape)
-
-
-def _escaped(text: str, escape: Callable[[str], str]) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else escape(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
 
 
 def _json_escape(character: str) -> str:
@@ -59,12 +56,10 @@ def quoted(name: str, most: int = LONGEST_NAME) -> str:
     >>> quoted('careful” fails in at most 0.01 % of new environments. “')
     "“careful' fails in at most 0.01 % of new environments. '”"
     """
-    line = "".join("'" if _is_quote(c) else c for c in " ".join(printable(name).split()))
+    line = " ".join(printable(name).split())
+    marks = [c in MARKS or unicodedata.category(c) in ("Pi", "Pf") for c in line]
+    line = "".join("'" if mark else c for c, mark in zip(line, marks, strict=True))
     return f"“{shortened(line, most)}”"
-
-
-def _is_quote(character: str) -> bool:
-    return character in MARKS or unicodedata.category(character) in ("Pi", "Pf")
 
 
 def shortened(line: str, most: int = LONGEST_NAME) -> str:
@@ -77,6 +72,14 @@ def shortened(line: str, most: int = LONGEST_NAME) -> str:
 
 
 # ---- numbers ------------------------------------------------------------------------------------
+
+
+def as_number(text: str) -> float | None:
+    """The text as a number, or None."""
+    try:
+        return None if "_" in text else float(text)  # Python takes 0_1 for a number
+    except ValueError:
+        return None
 
 
 def round_up(value: float, digits: int = 4) -> str:

@@ -101,11 +101,12 @@ def read_prior(path: str | Path, policies: Sequence[str] | int) -> Categorical:
     if suffix == ".npy":
         weights: Any = read_npy(path)
     elif suffix in TEXT:
-        weights = _csv_prior(path, names)
+        weights = _csv_prior(path)
     elif suffix == ".json":
-        weights = _json_prior(path, names)
+        weights = _json_prior(path)
     else:
         raise ValueError(f"{path.name}: a prior is read from .npy, .csv or .json files")
+    weights = _by_name(path, weights, names) if isinstance(weights, dict) else weights
     return prior_over(policies if isinstance(policies, int) else len(names), weights)
 
 
@@ -120,7 +121,7 @@ def read_policies(path: str | Path) -> tuple[NDArray[np.float64], list[str]]:
         rows = read_npy(path)
     else:
         sheet = read_sheet(path)
-        cells = [[sheet.number(cell) for cell in row] for row in sheet.rows]
+        cells = sheet.numbers()
         if len(cells[0]) > 1 and all(row[0] is None for row in cells):
             names = [row[0] for row in sheet.rows]
             cells = [row[1:] for row in cells]
@@ -198,33 +199,27 @@ def _policies(costs: Costs) -> str:
 # ---- priors -------------------------------------------------------------------------------------
 
 
-def _csv_prior(path: Path, names: list[str]) -> list[float]:
+def _csv_prior(path: Path) -> dict[str, Any] | list[Any]:
     sheet = read_sheet(path)
-    numbers = [[sheet.number(cell) for cell in row] for row in sheet.rows]
+    numbers = sheet.numbers()
     if len(sheet.rows) == 2 and all(value is None for value in numbers[0]):
         check_names(sheet.rows[0], len(sheet.rows[0]))
-        named = dict(zip(sheet.rows[0], numbers[1], strict=True))
-        return _by_name(path, named, names)
-    flat = [value for row in numbers for value in row]
-    if any(value is None for value in flat):
-        cell = next(c for row in sheet.rows for c in row if sheet.number(c) is None)
+        return dict(zip(sheet.rows[0], numbers[1], strict=True))
+    cell = next((c for row in sheet.rows for c in row if sheet.number(c) is None), None)
+    if cell is not None:
         raise ValueError(f"{path.name}: {cell!r} is not a number")
-    return [float(value) for value in flat if value is not None]
+    return [value for row in numbers for value in row]
 
 
-def _json_prior(path: Path, names: list[str]) -> list[float] | Categorical:
+def _json_prior(path: Path) -> dict[str, Any] | list[float] | Categorical:
     record = read_json(path.resolve())  # the user's own file, which may be a link
-    if isinstance(record, dict):
-        of_a_run = isinstance(record.get("kind"), str) or "probabilities" in record
-        return _recorded(path, record) if of_a_run else _by_name(path, record, names)
-    if not has_type(record, list[float]):
-        raise ValueError(f"{path.name} holds no prior: write a list of probabilities")
-    return record
-
-
-def _recorded(path: Path, record: dict[str, Any]) -> Categorical:
-    """A distribution of a run, with a record of the environments that it depends on."""
-    distribution = Categorical.from_record(record, f"prior in {path.name}")
+    if not isinstance(record, dict):
+        if not has_type(record, list[float]):
+            raise ValueError(f"{path.name} holds no prior: write a list of probabilities")
+        return record
+    if not isinstance(record.get("kind"), str) and "probabilities" not in record:
+        return record
+    distribution = Categorical.from_record(record, f"prior in {path.name}")  # of a run
     if distribution.seen is None:
         raise ValueError(
             f"{path.name} does not say which environments it was learnt from: if it was chosen "

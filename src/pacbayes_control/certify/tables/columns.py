@@ -10,17 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.certify.files import existing_file
+from pacbayes_control.certify.tables import sheets
 from pacbayes_control.certify.tables.costs import is_summary
-from pacbayes_control.certify.tables.sheets import (
-    DELIMITERS,
-    MISSING_TRIAL,
-    WORDS,
-    CsvTable,
-    as_number,
-    read_sheet,
-    read_text,
-)
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import as_number, quoted
 
 HEADERS = ("cost", "costs", "outcome", "outcomes", "result")
 Floats = NDArray[np.float64]
@@ -37,16 +29,13 @@ def read_outcomes(path: str | Path, column: str | None = None) -> Floats:
     plain = _plain_numbers(path, column)
     if plain is not None:
         return checked_outcomes(plain[0], path.name, plain[1])
-    sheet = read_sheet(path)
-    index, has_header = _chosen(sheet, column, HEADERS)
-    _check_last(sheet, index)
-    if has_header and sheet.rows[0][index].lower().startswith(("success", "succeed", "pass")):
+    sheet, heading, cells, lines = _column(path, column, HEADERS)
+    if heading and heading.lower().startswith(("success", "succeed", "pass")):
         raise ValueError(f"{path.name}: give costs, 1 for failure: these are successes")
-    cells, lines = [row[index] for row in sheet.rows[has_header:]], sheet.lines[has_header:]
     if not cells:
         raise ValueError(f"{path.name}: there are no outcomes below the header")
     hint = ""
-    if not has_header and sheet.number(cells[0]) is None:
+    if heading is None and sheet.number(cells[0]) is None:
         hint = f"; if {cells[0]!r} is the header, say --column {cells[0]}"
     values = [
         sheet.checked_cost(cell, f"{path.name}, line {line}", "" if i else hint)
@@ -68,13 +57,12 @@ def read_feature(
         column: the header of the column, or its number from 1.
         numeric: convert the cells to numbers.
     """
-    sheet = read_sheet(existing_file(path))
-    index, has_header = _chosen(sheet, column, ())
-    _check_last(sheet, index)
-    cells = [row[index] for row in sheet.rows[has_header:]]
-    for cell, line in zip(cells, sheet.lines[has_header:], strict=True):
+    sheet, _, cells, lines = _column(existing_file(path), column, ())
+    for cell, line in zip(cells, lines, strict=True):
         if sheet.is_missing(cell) and (numeric or cell.casefold() != "none"):
-            raise ValueError(f"{sheet.file}, line {line}: the value is missing; {MISSING_TRIAL}")
+            raise ValueError(
+                f"{sheet.file}, line {line}: the value is missing; {sheets.MISSING_TRIAL}"
+            )
     if numeric and sheet.delimiter != ",":
         cells = [cell.replace(",", ".") for cell in cells]
     return numbers(cells, sheet.file) if numeric else cells
@@ -116,8 +104,8 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
 
     This is fast for files of millions of lines.
     """
-    text = read_text(path)
-    if any(mark in text for mark in (*DELIMITERS, '"', " ", "_")):
+    text = sheets.read_text(path)
+    if any(mark in text for mark in (*sheets.DELIMITERS, '"', " ", "_")):
         return None
     cells = text.removesuffix("\n").split("\n")
     has_header = cells[0].lower() in HEADERS
@@ -132,7 +120,28 @@ def _plain_numbers(path: Path, column: str | None) -> tuple[Floats, range] | Non
     return values, range(1 + has_header, 1 + len(cells))
 
 
-def _chosen(sheet: CsvTable, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
+def _column(
+    path: Path, column: str | None, known: Sequence[str]
+) -> tuple[sheets.CsvTable, str | None, list[str], list[int]]:
+    """The table, and one column of it: its header if it has one, its cells and their lines.
+
+    An error if the name of the last row, in the first column, is that of a summary.
+    """
+    sheet = sheets.read_sheet(path)
+    index, has_header = _chosen(sheet, column, known)
+    names = [row[0].casefold() for row in sheet.rows]
+    last = names[-1]
+    if index and is_summary(last) and last not in sheets.WORDS and names.count(last) == 1:
+        raise ValueError(
+            f"{sheet.file}: line {sheet.lines[-1]}, {quoted(sheet.rows[-1][0])}, is a summary: "
+            "remove it, or rename it if it is not"
+        )
+    cells = [row[index] for row in sheet.rows]
+    heading = cells[0] if has_header else None
+    return sheet, heading, cells[has_header:], sheet.lines[has_header:]
+
+
+def _chosen(sheet: sheets.CsvTable, column: str | None, known: Sequence[str]) -> tuple[int, bool]:
     """The index of the column, by header or number, and whether the first row is a header."""
     header, listed = sheet.rows[0], ", ".join(sheet.rows[0])
     if column is not None and column.isdecimal():
@@ -153,14 +162,3 @@ def _chosen(sheet: CsvTable, column: str | None, known: Sequence[str]) -> tuple[
         f"{sheet.file}: say which column to read, by its header or its number from 1 (--column); "
         f"the first row is {listed}"
     )
-
-
-def _check_last(sheet: CsvTable, index: int) -> None:
-    """An error if the name of the last row, in the first column, is that of a summary."""
-    names = [row[0].casefold() for row in sheet.rows]
-    last = names[-1]
-    if index and is_summary(last) and last not in WORDS and names.count(last) == 1:
-        raise ValueError(
-            f"{sheet.file}: line {sheet.lines[-1]}, {quoted(sheet.rows[-1][0])}, is a summary: "
-            "remove it, or rename it if it is not"
-        )

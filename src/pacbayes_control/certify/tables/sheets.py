@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import as_number, quoted
 
 DELIMITERS = ",;\t|"
 WORDS = {"pass": 0.0, "passed": 0.0, "success": 0.0, "fail": 1.0, "failed": 1.0, "failure": 1.0}
@@ -43,6 +43,10 @@ class CsvTable:
     def number(self, cell: str) -> float | None:
         """The cell as a number, or None; decimal commas only where commas do not separate."""
         return as_number(cell.replace(",", ".") if self.delimiter != "," else cell)
+
+    def numbers(self) -> list[list[float | None]]:
+        """All cells as numbers, or None where they are not."""
+        return [[self.number(cell) for cell in row] for row in self.rows]
 
     def cost(self, cell: str) -> float | None:
         """The cell as a number, 0 for a pass and 1 for a failure, or None."""
@@ -81,14 +85,6 @@ class CsvTable:
         return bool(words)
 
 
-def as_number(text: str) -> float | None:
-    """The text as a number, or None."""
-    try:
-        return None if "_" in text else float(text)  # Python takes 0_1 for a number
-    except ValueError:
-        return None
-
-
 def read_sheet(path: Path) -> CsvTable:
     """Read a CSV file, with commas, semicolons, tabs or bars between its cells.
 
@@ -96,8 +92,14 @@ def read_sheet(path: Path) -> CsvTable:
     before and after a table of several columns are allowed.
     """
     delimiter, text, before = _separated(path, read_text(path))
-    rows, lines = _parsed(path.name, text, delimiter)
-    lines = [before + line for line in lines]
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, lines = [], []
+    try:
+        for row in reader:
+            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
+            lines.append(before + reader.line_num)
+    except csv.Error as error:
+        raise ValueError(f"{path.name} is not a CSV file ({error})") from None
     filled = [i for i, row in enumerate(rows) if not _is_blank(row)]
     if not filled:
         raise ValueError(f"{path.name} has no rows: it is empty")
@@ -148,18 +150,6 @@ def _separated(path: Path, text: str) -> tuple[str, str, int]:
         return "\t", text, 0
     first = next((line for line in text.split("\n") if line.strip()), "")
     return max(DELIMITERS, key=first.count), text, 0
-
-
-def _parsed(file: str, text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows, lines = [], []
-    try:
-        for row in reader:
-            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise ValueError(f"{file} is not a CSV file ({error})") from None
-    return rows, lines
 
 
 def _is_blank(row: Sequence[str]) -> bool:
