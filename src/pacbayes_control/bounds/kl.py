@@ -39,9 +39,9 @@ def kl_inverse(q: ArrayLike, c: ArrayLike) -> Floats:
     >>> round(float(kl_inverse(0.1, 0.02)), 6)
     0.170384
     """
-    q = in_unit_interval(q, "q")
+    q, c = _checked(q, c)
     gap = _gap(np.maximum(q, SMALLEST_Q), 1 - q, c)
-    return np.where(np.equal(c, 0), q, np.minimum(np.nextafter(q + gap, 2), 1.0))
+    return np.where(c == 0, q, np.minimum(np.nextafter(q + gap, 2), 1.0))
 
 
 def kl_inverse_lower(q: ArrayLike, c: ArrayLike) -> Floats:
@@ -50,10 +50,10 @@ def kl_inverse_lower(q: ArrayLike, c: ArrayLike) -> Floats:
     >>> round(float(kl_inverse_lower(0.1, 0.02)), 6)
     0.050629
     """
-    q = in_unit_interval(q, "q")
+    q, c = _checked(q, c)
     gap = _gap(np.maximum(1 - q, SMALLEST_Q), q, c)
     lower = np.where(q > SMALLEST_Q, np.maximum(np.nextafter(q - gap, -1), 0.0), 0.0)
-    return np.where(np.equal(c, 0), q, lower)
+    return np.where(c == 0, q, lower)
 
 
 def kl_categorical(posterior: ArrayLike, prior: ArrayLike) -> float:
@@ -124,6 +124,13 @@ def _at_least_zero(divergence: float) -> float:
     return max(0.0, divergence)
 
 
+def _checked(q: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:
+    q, c = np.broadcast_arrays(in_unit_interval(q, "q"), np.asarray(c, float))
+    if not np.all(c >= 0):
+        raise ValueError("c must be at least 0, and not NaN")
+    return q, c
+
+
 def in_unit_interval(value: ArrayLike, name: str) -> Floats:
     """The value as floats; an error with the name if any is outside [0, 1]."""
     value = np.asarray(value, float)
@@ -132,42 +139,45 @@ def in_unit_interval(value: ArrayLike, name: str) -> Floats:
     return value
 
 
-def _gap(q: Floats, rest: Floats, c: ArrayLike) -> Floats:
-    """At least sup{d ≤ rest : kl(q‖q+d) ≤ c}, where rest = 1 - q.
-
-    By Newton's method on the convex function kl(q‖q+d) - c, from a point right of its root. From
-    there it decreases monotonically to the root, so without rounding it stays on the safe side. At
-    the end d is increased until the computed kl exceeds c by more than its relative error, and then
-    by the effect of the rounding in q + rest = 1, which is below one unit in the last place of 1.
-    """
-    c = np.asarray(c, float)
-    if not np.all(c >= 0):
-        raise ValueError("c must be at least 0, and not NaN")
-    gap = np.empty(np.broadcast(q, c).shape)
-    whole = [x.ravel() for x in np.broadcast_arrays(q, rest, np.maximum(c, SMALLEST_C))]
+def _gap(q: Floats, rest: Floats, c: Floats) -> Floats:
+    """At least sup{d ≤ rest : kl(q‖q+d) ≤ c}, where rest = 1 - q."""
+    shape = q.shape
+    q, rest, c = q.ravel(), rest.ravel(), np.maximum(c, SMALLEST_C).ravel()
+    gap = np.empty_like(q)
     with np.errstate(all="ignore"):
-        for start in range(0, gap.size, BLOCK):
-            q, rest, c = (x[start : start + BLOCK] for x in whole)
-            # kl(q‖q+d) = ∫₀ᵈ s/(t(1-t)) ds at t = q+s, so by Jensen's inequality it is at least
-            # (d²/2)/(t(1-t)) at t = q+2d/3: the root is at most that of a quadratic.
-            a, b = 1 + 8 / 9 * c, 2 / 3 * c * (rest - q)
-            d = (b + np.sqrt(b * b + 2 * a * c * q * rest)) / a
-            # And kl(q‖p) ≥ q ln q + (1-q) ln((1-q)/(1-p)), which can be solved for p.
-            log_q = np.where(rest < 0.5, np.log1p(-rest), np.log(q))
-            d = np.fmin(d, rest * -np.expm1((q * log_q - c) / rest))
-            last = rest * (1 - 1e-13)  # beyond it, p is returned as 1
-            d = np.minimum(d, last)
-            for _ in range(60):
-                step = (_excess(q, rest, d) - c) * (q + d) * (rest - d) / d
-                d = np.where(step > 0, d - step, d)
-                if not np.any(step > 1e-10 * d):
-                    break
-            widening = RELATIVE_ERROR
-            while np.any(short := (_excess(q, rest, d) < c * (1 + RELATIVE_ERROR)) & (d < last)):
-                d = np.where(short, np.minimum(d * (1 + widening), last), d)
-                widening *= 4
-            gap.flat[start : start + BLOCK] = np.where(d < last, d + 4e-16, rest)
-    return gap
+        for start in range(0, q.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            gap[block] = _gap_block(q[block], rest[block], c[block])
+    return gap.reshape(shape)
+
+
+def _gap_block(q: Floats, rest: Floats, c: Floats) -> Floats:
+    """Newton's method on the convex function kl(q‖q+d) - c, from a point right of its root.
+
+    From there it decreases monotonically to the root, so without rounding it stays on the safe
+    side. At the end d is increased until the computed kl exceeds c by more than its relative error,
+    and then by the effect of the rounding in q + rest = 1, which is below one unit in the last
+    place of 1.
+    """
+    # kl(q‖q+d) = ∫₀ᵈ s/(t(1-t)) ds at t = q+s, so by Jensen's inequality it is at least
+    # (d²/2)/(t(1-t)) at t = q+2d/3: the root is at most that of a quadratic.
+    a, b = 1 + 8 / 9 * c, 2 / 3 * c * (rest - q)
+    d = (b + np.sqrt(b * b + 2 * a * c * q * rest)) / a
+    # And kl(q‖p) ≥ q ln q + (1-q) ln((1-q)/(1-p)), which can be solved for p.
+    log_q = np.where(rest < 0.5, np.log1p(-rest), np.log(q))
+    d = np.fmin(d, rest * -np.expm1((q * log_q - c) / rest))
+    last = rest * (1 - 1e-13)  # beyond it, p is returned as 1
+    d = np.minimum(d, last)
+    for _ in range(60):
+        step = (_excess(q, rest, d) - c) * (q + d) * (rest - d) / d
+        d = np.where(step > 0, d - step, d)
+        if not np.any(step > 1e-10 * d):
+            break
+    widening = RELATIVE_ERROR
+    while np.any(short := (_excess(q, rest, d) < c * (1 + RELATIVE_ERROR)) & (d < last)):
+        d = np.where(short, np.minimum(d * (1 + widening), last), d)
+        widening *= 4
+    return np.where(d < last, d + 4e-16, rest)
 
 
 def _excess(q: Floats, rest: Floats, d: Floats) -> Floats:

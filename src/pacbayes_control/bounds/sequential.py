@@ -129,10 +129,7 @@ def update_wealth(state: BettingState, costs: Floats, bound: float) -> tuple[Bet
             at_start[row], scales[row] = wealth, scale
             complete = min(STEPS, len(chunk) - row * STEPS) - 1
             wealth = growth[row, complete] * (wealth + added[row, complete] * math.exp(-scale))
-            top = float(wealth.max())
-            if not (top < 1e100 and (scale == 0 or top > 1e-100)):  # it would over- or underflow
-                shift = max(math.log(top), -scale)
-                wealth, scale = wealth * math.exp(-shift), scale + shift
+            wealth, scale = _rescaled(wealth, scale)
         reserve = LATER / (before[..., 0] + 1.0) * np.exp(-scales)
         if scales.any():
             added *= np.exp(-scales)[..., None]
@@ -159,6 +156,15 @@ def update_wealth_by_counts(
     logs += failures * np.log1p(lambdas * (1 - b)) + (trials - failures) * np.log1p(-lambdas * b)
     scale = max(float(logs.max()), 0.0)
     return BettingState(np.exp(logs - scale), scale, before + trials)
+
+
+def _rescaled(wealth: Floats, scale: float) -> tuple[Floats, float]:
+    """The same wealth in numbers that neither overflow nor underflow."""
+    top = float(wealth.max())
+    if top < 1e100 and (scale == 0 or top > 1e-100):
+        return wealth, scale
+    shift = max(math.log(top), -scale)
+    return wealth * math.exp(-shift), scale + shift
 
 
 def confidence_sequence(total: ArrayLike, n: ArrayLike, alpha: float) -> tuple[Floats, Floats]:

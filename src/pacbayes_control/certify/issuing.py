@@ -54,25 +54,11 @@ class Basis(Generic[D]):
     def certificate(
         self, method: str, bound: float, empirical_cost: float, kl: float, **fields: Any
     ) -> Certificate:
-        """A certificate of these numbers and fields, and of those that every method has.
-
-        An error if all policies depend on environments that the bound counts. So it is if a part
-        that they share, such as a feature extractor, was learnt from them.
-        """
+        """A certificate of these numbers and fields, and of those that every method has."""
         costs, prior, posterior = self.costs, self.prior, self.posterior
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
-        for other in costs.policies_seen:
-            if costs.range is None:
-                raise ValueError(
-                    "the policies depend on environments, and the costs do not record theirs"
-                )
-            if costs.range.overlaps(other):
-                raise ValueError(
-                    f"a part of every policy was learnt from some of these environments (stream "
-                    f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only "
-                    "others"
-                )
+        check_policies_unseen(costs)
         for name in ("cost_rule", "distribution"):
             text = fields[name] = costs.origin.get(name)
             if text is not None and not (isinstance(text, str) and text and text.isprintable()):
@@ -210,6 +196,23 @@ def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None
         )
     if policies.get("posterior") != posterior.parameters_digest:
         raise ValueError("the policies were not drawn from the posterior that is to be certified")
+
+
+def check_policies_unseen(costs: Costs) -> None:
+    """An error if all policies depend on environments that the bound counts.
+
+    So it is if a part that they share, such as a feature extractor, was learnt from them.
+    """
+    for other in costs.policies_seen:
+        if costs.range is None:
+            raise ValueError(
+                "the policies depend on environments, and the costs do not record theirs"
+            )
+        if costs.range.overlaps(other):
+            raise ValueError(
+                f"a part of every policy was learnt from some of these environments (stream "
+                f"{other.stream!r}, {other.start} to {other.stop}): the bound may count only others"
+            )
 
 
 def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
