@@ -15,8 +15,7 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up
 from pacbayes_control.deploy.monitor import shown
 from pacbayes_control.report.console import key_values, say, show
-from pacbayes_control.report.environments import hardest
-from pacbayes_control.report.words import PRIOR_KEPT, policy_words, shift_words
+from pacbayes_control.report.summary import PRIOR_KEPT, hardest, policy_words, shift_words
 from pacbayes_control.tasks.registry import recorded_words
 
 if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
