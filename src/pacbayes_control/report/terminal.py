@@ -12,8 +12,7 @@ from rich.text import Text
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up
-from pacbayes_control.deploy.monitor import shown
+from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
 from pacbayes_control.report.console import key_values, say, show
 from pacbayes_control.report.summary import PRIOR_KEPT, hardest, policy_words, shift_words
 from pacbayes_control.tasks.registry import recorded_words
@@ -28,15 +27,15 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
 
 def show_checks(checks: Sequence[Check]) -> None:
     """Each requirement on a task, whether it is met, and what was observed."""
-    table = key_values()
+    rows = []
     for check in checks:
         mark = Text("passed", "green") if check.passed else Text("FAILED", "bold red")
         if check.warning:
             mark = Text("WARNING", "bold yellow")
         if check.detail.startswith("not tried"):
             mark = Text("skipped")
-        table.add_row(mark, check.name, check.detail)
-    show(table)
+        rows.append((mark, check.name, check.detail))
+    show(key_values(rows))
 
 
 def show_certificate(run: Run[Any]) -> None:
@@ -45,16 +44,14 @@ def show_certificate(run: Run[Any]) -> None:
     say("")
     say(c.sentence, style="bold")
     say("")
-    table = key_values()
-    for name, value in (*_bound_rows(c), *_basis_rows(run)):
-        table.add_row(name, value)
-    show(table)
+    show(key_values(_certificate_rows(run)))
     if c.parameters is not None and c.policy is None and c.kl == 0:
         say(PRIOR_KEPT)
 
 
-def _bound_rows(c: Certificate) -> Iterator[tuple[str, str]]:
-    """The bound, and the costs that it was computed from."""
+def _certificate_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
+    """The bound, its costs, and the environments, distributions and robot that it is about."""
+    c = run.certificate
     yield "bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})"
     if c.ball is not None and c.bound_without_shift is not None:
         yield "without a shift", round_up(c.bound_without_shift)
@@ -68,11 +65,6 @@ def _bound_rows(c: Certificate) -> Iterator[tuple[str, str]]:
     if c.test_estimate is not None:
         where = f"{c.test_estimate.environments:,} environments that it has never seen"
         yield "test estimate", f"{c.test_estimate.cost:.4f}  (on {where})"
-
-
-def _basis_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
-    """The environments, the prior, the posterior and the robot that a certificate is about."""
-    c = run.certificate
     if c.cost_rule:
         yield "a rollout costs", c.cost_rule
     drawn = f": {c.distribution}" if c.distribution else ""
@@ -82,10 +74,9 @@ def _basis_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
     yield ratio, f"{c.kl:.3f} nats"
     if c.noise:
         yield "noise", f"{c.noise}; drawn apart: KL counts the policy alone"
-    if "settings" in run.costs.origin:
-        robot = recorded_words(run.costs)
-        robot = "a robot that its record does not describe" if robot is None else robot
-        yield from [("for", robot)] if robot else []
+    robot = recorded_words(run.costs) if "settings" in run.costs.origin else ""
+    if robot != "":
+        yield "for", robot or "a robot that its record does not describe"
     yield "prior", c.prior
     if c.set_aside:
         total = c.environments + c.set_aside
@@ -163,20 +154,20 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
     """The verdict of a monitor, and the numbers behind it."""
     say(report.sentence, style="bold")
     low, high = interval_ends(*report.interval)
-    table = key_values()
-    table.add_row("verdict", report.verdict)
-    table.add_row("outcomes", f"{report.trials:,}, mean cost {report.mean_cost:.4f}")
-    table.add_row("promised", f"{shown(report.bound)} at most")
-    table.add_row(
-        "e-value",
-        f"{_digits(report.e_value, ROUND_FLOOR)}, "
-        f"largest {_digits(report.largest_e_value, ROUND_FLOOR)}; "
-        f"alarm at {1 / report.alpha:g}; may be watched",
+    e_value, largest = (
+        _digits(value, ROUND_FLOOR) for value in (report.e_value, report.largest_e_value)
     )
-    table.add_row("cost as deployed", f"{low} to {high}  (α = {report.alpha:g}, at any time)")
     p_value = _digits(report.p_value, ROUND_CEILING)
-    table.add_row("p-value", f"{p_value}  (one look only, at a number fixed before)")
-    show(table)
+    alarm = f"alarm at {1 / report.alpha:g}; may be watched"
+    rows = {
+        "verdict": report.verdict,
+        "outcomes": f"{report.trials:,}, mean cost {report.mean_cost:.4f}",
+        "promised": f"{shown(report.bound)} at most",
+        "e-value": f"{e_value}, largest {largest}; {alarm}",
+        "cost as deployed": f"{low} to {high}  (α = {report.alpha:g}, at any time)",
+        "p-value": f"{p_value}  (one look only, at a number fixed before)",
+    }
+    show(key_values(rows.items()))
     if drawn_afresh:
         say("The promise is about a policy that is drawn afresh for each mission.")
 
