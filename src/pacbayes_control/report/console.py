@@ -50,10 +50,9 @@ def say(text: str, style: str | None = None) -> None:
     out.print(text, style=style, soft_wrap=not out.is_terminal)
 
 
-def warn(text: str | None) -> None:
-    """A line that should not be overlooked, where there is one."""
-    if text:
-        say(f"WARNING: {text}", style="bold")
+def warn(text: str) -> None:
+    """A line that should not be overlooked."""
+    say(f"WARNING: {text}", style="bold")
 
 
 def show(table: Table) -> None:
