@@ -91,15 +91,14 @@ def check_signature(folder: str | Path, key: str | Path, signer: str | None = No
     folder, key = Path(folder), Path(key).expanduser()
     allowed, identity = _allowed_signers(key, signer)
     read_manifest(folder)
-    if not (folder / SIGNATURE).exists():
+    by, manifest, file = signer or key.name, folder / "manifest.json", folder / SIGNATURE
+    if not file.exists():
         raise InvalidSignature(f"the run is not signed: it has no {SIGNATURE}")
-    if (folder / SIGNATURE).stat().st_size > LARGEST:
+    if file.stat().st_size > LARGEST:
         raise InvalidSignature(f"{SIGNATURE} is larger than any signature")
-    by, manifest = signer or key.name, folder / "manifest.json"
     with TemporaryDirectory() as scratch:
         signers = Path(scratch, "allowed_signers")
         signers.write_bytes(allowed)
-        file = folder / SIGNATURE
         made = _checked("check-novalidate", "-s", file, manifest=manifest, by=by)
         if made is None:
             raise InvalidSignature(
@@ -107,19 +106,23 @@ def check_signature(folder: str | Path, key: str | Path, signer: str | None = No
             )
         options = ("-f", signers, "-I", identity, "-s", file)
         signature = _checked("verify", *options, manifest=manifest, by=by)
-    if signature is None and signer is None:
+    if signature is not None:
+        return signature
+    if signer is None:
         raise InvalidSignature(f"the run is signed by another key ({made.fingerprint})")
-    if signature is None:
-        raise InvalidSignature(
-            f"the run is signed by {made.fingerprint}, which {key.name} does not allow for "
-            f"{signer}: another key, an expired one, or one for other purposes"
-        )
-    return signature
+    raise InvalidSignature(
+        f"the run is signed by {made.fingerprint}, which {key.name} does not allow for "
+        f"{signer}: another key, an expired one, or one for other purposes"
+    )
 
 
 def _allowed_signers(key: Path, signer: str | None) -> tuple[bytes, str]:
     """An allowed_signers file for a public key, or the one given, and the identity to look for."""
-    content = _read_keys(key)
+    if not key.is_file():
+        raise FileNotFoundError(f"there is no key file {key}")
+    if key.stat().st_size > LARGEST:
+        raise ValueError(f"{key} is larger than any file of keys")
+    content = key.read_bytes()
     lines = [line.split() for line in content.decode("utf-8-sig", "replace").split("\n")]
     lines = [words for words in lines if words and not words[0].startswith("#")]
     if any("PRIVATE" in words for words in lines[:1]):
@@ -137,15 +140,6 @@ def _allowed_signers(key: Path, signer: str | None) -> tuple[bytes, str]:
     if not signer.isprintable() or not re.fullmatch(r"[^-\s\"'*?!,#][^\s\"'*?!,]*", signer):
         raise ValueError(f"{signer!r} is not one identity, such as alice@example.com")
     return content, signer
-
-
-def _read_keys(key: Path) -> bytes:
-    """The content of a file of public keys; an error if it is missing or too large."""
-    if not key.is_file():
-        raise FileNotFoundError(f"there is no key file {key}")
-    if key.stat().st_size > LARGEST:
-        raise ValueError(f"{key} is larger than any file of keys")
-    return key.read_bytes()
 
 
 def _line_of(key: Path, lines: list[list[str]]) -> bytes:

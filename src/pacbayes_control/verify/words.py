@@ -109,38 +109,35 @@ def _check_streams(run: Run) -> None:
         return
     policies = record if isinstance(record, dict) else {}
     stream = policies.get("stream")
-    if stream != STREAMS.get(c.method, "certify"):
-        raise InvalidCertificate(
-            f"the policies were drawn from the stream {stream!r}, not from the one that is used "
-            "for certificates only"
-        )
+    require(
+        stream == STREAMS.get(c.method, "certify"),
+        f"the policies were drawn from the stream {stream!r}, not from the one that is used "
+        "for certificates only",
+    )
     same = policies.get("posterior") == run.posterior.parameters_digest
     require(c.format < 4 or same, "the policies were not drawn from the posterior of this run")
 
 
 def _check_seen(run: Run) -> None:
     """Neither the prior nor a shared part of the policies depends on counted environments."""
-    c, costs, mine = run.certificate, run.costs, run.costs.range
-    used = [*(run.prior.seen or ()), *costs.policies_seen]
-    has_rows = isinstance(run.prior, Categorical) and not costs.policies_seen
-    if used and mine is None and not has_rows:
-        raise InvalidCertificate(
-            "the costs do not record their environments, and the prior depends on some"
-        )
+    c, costs, prior, mine = run.certificate, run.costs, run.prior, run.costs.range
+    used, finite = [*(prior.seen or ()), *costs.policies_seen], isinstance(prior, Categorical)
+    known = mine is not None or not used or (finite and not costs.policies_seen)
+    require(known, "the costs do not record their environments, and the prior depends on some")
     other = not (mine and any(mine.overlaps(part) for part in used))
     require(other, "the prior depends on environments that the bound counts")
-    if isinstance(run.prior, Categorical) and run.prior.seen is not None:
-        overlap = describe_overlap(run.prior, costs)
+    if finite and prior.seen is not None:
+        overlap = describe_overlap(prior, costs)
         require(not overlap, overlap)
-    elif c.format >= 4 and run.prior.seen is None:
-        raise InvalidCertificate("the prior does not say which environments it depends on")
-    if c.format >= 4 and not _records_costs(run):
-        raise InvalidCertificate("the posterior does not say that it was learnt from these costs")
+    if c.format >= 4:
+        told = prior.seen is not None
+        require(told, "the prior does not say which environments it depends on")
+        told = _records_costs(run)
+        require(told, "the posterior does not say that it was learnt from these costs")
     same = [r for r in merged_ranges(used) if mine and r[:2] == mine[:2]]
-    if c.set_aside != sum(r.stop - r.start for r in same):
-        raise InvalidCertificate(
-            f"{c.set_aside} environments are stated as set aside, and the prior depends on others"
-        )
+    counted = c.set_aside == sum(r.stop - r.start for r in same)
+    wrong = f"{c.set_aside} environments are stated as set aside, and the prior depends on others"
+    require(counted, wrong)
 
 
 def _records_costs(run: Run) -> bool:
@@ -189,7 +186,6 @@ def _check_constraints(run: Run) -> None:
         same = Constraint.of(weights, low, high, name_of=run.costs.name).words == constraint.words
         require(same, f"the words of constraint {number} are not those of its limits")
         share = sum(weight * float(p[j]) for j, weight in weights.items())
-        if (low is not None and share < low - FEASIBLE) or (
-            high is not None and share > high + FEASIBLE
-        ):
-            raise InvalidCertificate(f"the posterior breaks the constraint {constraint.words}")
+        met = low is None or share >= low - FEASIBLE
+        met = met and (high is None or share <= high + FEASIBLE)
+        require(met, f"the posterior breaks the constraint {constraint.words}")
