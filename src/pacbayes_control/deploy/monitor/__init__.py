@@ -10,7 +10,6 @@ conclusion is wrong with probability at most δ + α.
 """
 
 from pacbayes_control.certify.text import shown
-from pacbayes_control.deploy.monitor.reports import Promise, Report
-from pacbayes_control.deploy.monitor.watching import Monitor
+from pacbayes_control.deploy.monitor.watching import Monitor, Promise, Report
 
 __all__ = ["Monitor", "Promise", "Report", "shown"]
