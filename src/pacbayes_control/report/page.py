@@ -165,21 +165,12 @@ def is_page(file: Path) -> bool:
 # ---- pictures of the run's folder: a stranger's run may hold anything --------------------------
 
 
-@dataclass(frozen=True)
-class EmbeddedPicture:
-    """A PNG picture as text within a page."""
-
-    base64: str
-    width: int  # pixels
-    height: int
-    description: str
-    caption: str
-
-
 def embedded_pictures(
     pictures: Mapping[str, bytes], captions: Mapping[str, tuple[str, str]]
-) -> list[EmbeddedPicture]:
+) -> list[tuple[Any, ...]]:
     """The pictures that have a caption, are PNG, and are not too large for a page.
+
+    Each is its bytes in base64, its width and height in pixels, its description and its caption.
 
     captions: for each file name, a description of the picture and its caption.
     """
@@ -192,7 +183,7 @@ def embedded_pictures(
         width, height = struct.unpack(">II", content[16:24])
         if 0 < width < 10_000 and 0 < height < 10_000:
             encoded = base64.b64encode(content).decode("ascii")
-            embedded.append(EmbeddedPicture(encoded, width, height, *words))
+            embedded.append((encoded, width, height, *words))
     return embedded
 
 

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
@@ -57,8 +56,8 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
         return
     shares, prior = run.posterior.probabilities, run.prior.probabilities
     top = likeliest(run)[:SHOWN]
-    figure = Figure(figsize=(WIDTH, 1.0 + 0.27 * len(top)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    height = 1.0 + 0.27 * len(top)
+    figure, (left, right) = _figure(height, 1, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(top))
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
@@ -72,7 +71,6 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     right.set(xlim=(0, widest), xlabel="mean cost")
     right.xaxis.set_major_locator(MaxNLocator(4))
     for axis in (left, right):
-        _plain(axis)
         axis.grid(axis="x", alpha=0.3)
     save_figure(figure, file)
 
@@ -203,16 +201,14 @@ def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list
     return [folder / f"{name}.{suffix}" for name in names]
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def _figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]:
+    """A figure and its axes, or its one axis, without lines above and on the right."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axis = figure.subplots()
-    _plain(axis)
-    return figure, axis
-
-
-def _plain(axis: Axes) -> None:
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.set_axisbelow(True)
+    axes = figure.subplots(*subplots, **options)
+    for axis in np.atleast_1d(axes):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_axisbelow(True)
+    return figure, axes
 
 
 def _count(value: float) -> str:

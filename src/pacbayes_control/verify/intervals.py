@@ -40,10 +40,13 @@ def exceeds_kl_inverse(cost: Interval, bound: Interval, complexity: Interval) ->
     q = iv.mpf(cost.b)
     if complexity.b <= 0:
         return bool(bound.a >= q.b)
-    if not bound.a > q.b:
-        return False
-    left = q * iv.log(q / bound) if q.a > 0 else iv.mpf(0)
-    return bool((left + (1 - q) * iv.log((1 - q) / (1 - bound))).a >= complexity.b)
+    return bool(bound.a > q.b and kl_bernoulli(q, bound).a >= complexity.b)
+
+
+def kl_bernoulli(q: Interval, p: Interval) -> Interval:
+    """kl(q‖p), by its definition."""
+    left = q * iv.log(q / p) if q.a > 0 else iv.mpf(0)
+    return left + (1 - q) * iv.log((1 - q) / (1 - p))
 
 
 def binomial_tail(failures: int, n: int, p: Interval) -> Interval:

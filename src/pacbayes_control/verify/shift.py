@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from scipy.special import betainccinv
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.verify.intervals import Interval, binomial_tail, iv, mp, require
+from pacbayes_control.verify.intervals import Interval, binomial_tail, iv, kl_bernoulli, mp, require
 
 Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
 
@@ -115,14 +115,9 @@ def _between(divergence: str, q: Interval, p: Interval) -> Interval:
     return iv.log(met + iv.exp(a * iv.log(1 - q) + (1 - a) * iv.log(1 - p))) / (a - 1)
 
 
-def _kl(q: Interval, p: Interval) -> Interval:
-    met = q * iv.log(q / p) if q.a > 0 else iv.mpf(0)
-    return met + (1 - q) * iv.log((1 - q) / (1 - p))
-
-
 BETWEEN: dict[str, Callable[[Interval, Interval], Interval]] = {  # but those of Rényi
-    "kl": _kl,
-    "reverse-kl": lambda q, p: _kl(p, q),
+    "kl": kl_bernoulli,
+    "reverse-kl": lambda q, p: kl_bernoulli(p, q),
     "total-variation": lambda q, p: q - p,
     "chi-squared": lambda q, p: (q - p) ** 2 / (p * (1 - p)),
     "hellinger": lambda q, p: 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q)),

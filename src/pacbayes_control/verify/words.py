@@ -22,12 +22,15 @@ def check_words(run: Run) -> None:
     _check_origin(run)
     _check_streams(run)
     _check_seen(run)
-    _check_objective(run)
+    c = run.certificate
+    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
+    unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
+    require(c.objective in known, unknown)
     if isinstance(run.prior, Categorical):
         _check_prior(run)
         _check_constraints(run)
     else:
-        require(not run.certificate.constraints, "constraints belong to finitely many policies")
+        require(not c.constraints, "constraints belong to finitely many policies")
 
 
 def claims_without_proof(run: Run) -> tuple[str, ...]:
@@ -149,13 +152,6 @@ def _records_costs(run: Run) -> bool:
     ):
         return False
     return not isinstance(posterior, Categorical) or posterior.rows >= run.costs.listed_rows
-
-
-def _check_objective(run: Run) -> None:
-    c = run.certificate
-    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
-    unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
-    require(c.objective in known, unknown)
 
 
 def _check_prior(run: Run) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,12 +33,6 @@ READABLE = (1, FORMAT)  # format 1 has no seal, and no fingerprint of a verified
 MOST_TRIALS = 2**53  # beyond, sums of outcomes are not exact
 POINTS = 2048  # of the history, at most
 NEGLIGIBLE = 450.0  # a bet whose wealth is e⁻⁴⁵⁰ of the largest may be rounded to zero
-PROMISED = (  # the fields of a certificate of format 3: its digest does not depend on later ones
-    *("bound", "method", "delta", "environments", "set_aside", "policies", "parameters"),
-    *("empirical_cost", "training_cost_bound", "draws", "shared_draws", "kl", "policy"),
-    *("policy_name", "binary", "noise", "prior", "objective", "constraints", "budget", "ball"),
-    *("bound_without_shift", "tilt", "hashes", "versions", "sentence"),
-)
 KINDS = {
     "format": int,
     "certificate": str,
@@ -84,8 +79,8 @@ def stride_of(trials: int) -> int:
 def certificate_digest(certificate: Certificate | Promise) -> str:
     """A digest of a certificate that is the same in every version of this library."""
     record = certificate.to_dict()
-    if isinstance(certificate, Certificate):
-        record = {name: record[name] for name in PROMISED} | {"format": 3}
+    if isinstance(certificate, Certificate):  # the digest has no fields of later formats than 3
+        record = replace(certificate, format=3).to_dict() | {"sentence": record["sentence"]}
     return files.sha256(files.json_bytes(record))
 
 

@@ -40,8 +40,7 @@ class Promise:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record = self.ball.to_record() if self.ball else None
-        return {"bound": self.bound, "delta": self.delta, "ball": record}
+        return asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
 
 
 @dataclass(frozen=True)
