@@ -67,8 +67,6 @@ class Page:
     path: Path
     size: int  # bytes
     replays: int  # rollouts that can be watched
-    environments: int
-    policies: int | None  # None for a Gaussian posterior
     again: Again  # recorded rollouts that were run again, and how many of them cost something else
 
 
@@ -132,8 +130,7 @@ def write_page(
         replay_values=replay_values(run, replay, packed) if replay and packed else "",
     ).encode()
     Path(file).write_bytes(content)
-    replays, c = replay.rollouts if replay else 0, run.certificate
-    return Page(Path(file), len(content), replays, c.environments, c.policies, again)
+    return Page(Path(file), len(content), replay.costs.size if replay else 0, again)
 
 
 def why_no_replay(run: Run[Any], task: Task | None, known: type[Task] | None) -> str | None:

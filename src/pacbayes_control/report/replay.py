@@ -46,11 +46,6 @@ class Replay:
     contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
 
     @property
-    def rollouts(self) -> int:
-        """How many there are."""
-        return self.costs.size
-
-    @property
     def disagreements(self) -> int:
         """Rollouts with costs 0 or 1 whose path does not end as the cost says."""
         return int(np.sum(self.contacts != (self.costs == 1))) if self.binary else 0
@@ -58,7 +53,7 @@ class Replay:
     @property
     def mostly_agrees(self) -> bool:
         """Whether at most 1 % of the paths end otherwise than their costs say."""
-        return self.disagreements <= 0.01 * self.rollouts
+        return self.disagreements <= 0.01 * self.costs.size
 
     @property
     def binary(self) -> bool:

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
 from pacbayes_control.report.console import key_values, say, show
@@ -110,14 +109,14 @@ def show_comparison(comparison: Comparison, method: str) -> None:
         f"confidence {confidence_percent(first.delta)}"
         + (f", on every distribution D′ with {first.ball}" if first.ball else "")
     )
-    table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
-    for run in comparison.runs:
-        c, mark = run.certificate, " *" if run is chosen else ""
-        table.add_row(c.method + mark, *_cells(c), policy_words(c, run.costs))
+    rows = [(run.certificate.method, run, "") for run in comparison.runs]
     if method == "best":
-        c = chosen.certificate
-        who = policy_words(c, chosen.costs)
-        table.add_row("best *", *_cells(c), f"{c.method}, at its share of δ: {who}")
+        rows.append(("best", chosen, f"{chosen.certificate.method}, at its share of δ: "))
+    table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
+    for name, run, words in rows:
+        c, mark = run.certificate, " *" if run is chosen else ""
+        numbers = round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
+        table.add_row(name + mark, *numbers, words + policy_words(c, run.costs))
     show(table)
     if method == "best":
         say("The line marked * pays for the choice between kl and occam, and is the one to use.")
@@ -132,10 +131,6 @@ def show_comparison(comparison: Comparison, method: str) -> None:
         say(f"Constraint: {text}")
     say("")
     say(chosen.certificate.sentence, style="bold")
-
-
-def _cells(c: Certificate) -> tuple[str, str, str]:
-    return round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
 
 
 def show_curve(curve: Curve) -> None:

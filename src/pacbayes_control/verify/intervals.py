@@ -53,13 +53,8 @@ def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
     """P(Bin(n, p) ≤ failures): from the largest term down, with a geometric bound on the rest."""
     if failures == n:
         return iv.mpf(1)
-    term = iv.exp(
-        _log_factorial(n)
-        - _log_factorial(failures)
-        - _log_factorial(n - failures)
-        + failures * iv.log(p)
-        + (n - failures) * iv.log(1 - p)
-    )
+    log_choices = _log_factorial(n) - _log_factorial(failures) - _log_factorial(n - failures)
+    term = iv.exp(log_choices + failures * iv.log(p) + (n - failures) * iv.log(1 - p))
     total, odds = term, (1 - p) / p
     for k in range(failures, 0, -1):
         ratio = iv.mpf(k) / (n - k + 1) * odds  # P(k-1) / P(k), which falls with k

@@ -54,6 +54,12 @@ KINDS = {
 Floats = NDArray[np.float64]
 
 
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError with this message unless the condition holds."""
+    if not condition:
+        raise ValueError(message)
+
+
 class Batch(NamedTuple):
     """A file of outcomes that was counted."""
 
@@ -126,7 +132,7 @@ def _check_values(record: Mapping[str, Any]) -> None:
         "verified": run.keys() == {"manifest", "version"} and _is_sha(run["manifest"]),
     }
     for name, is_possible in possible.items():
-        _require(is_possible, f"bad {name}")
+        require(is_possible, f"bad {name}")
 
 
 def _is_sha(text: str) -> bool:
@@ -145,7 +151,7 @@ def check_consistent(state: Mapping[str, Any], bound: float) -> None:
     """An error that names the first contradiction in the record of a state."""
     trials, stride = state["trials"], state["stride"]
     _check_batches([Batch(*entry) for entry in state["batches"]], trials)
-    _require(stride == stride_of(trials), "the stride is not that of its number of trials")
+    require(stride == stride_of(trials), "the stride is not that of its number of trials")
     n, sums, path = np.array([[0, 0.0, 0.0], *state["history"]], float).T
     _check_history(state, n, sums, path)
     betting = BettingState(np.array(state["wealth"], float), float(state["scale"]), trials)
@@ -154,22 +160,17 @@ def check_consistent(state: Mapping[str, Any], bound: float) -> None:
     if not state["binary"]:  # differences of sums lose digits, and a large bet amplifies this
         tolerance += 1e-13 * trials * state["total"] * float(largest_bet)
     known = len(betting.wealth) == len(bets(bound)[0])
-    _require(known, "the wealth is on other bets than those of the bound")
+    require(known, "the wealth is on other bets than those of the bound")
     same = abs(betting.log_value(bound) - state["log_e"]) <= tolerance
-    _require(same, "the e-value is not that of the wealth")
+    require(same, "the e-value is not that of the wealth")
     if stride == 1:
         reached = path
         _replay(betting, n, sums, path, bound, tolerance)
     else:
         reached = np.append(0.0, path[:-1] + float(largest_bet) * np.diff(sums) + tolerance)
         possible = not np.any(path > reached)
-        _require(possible, "the history's e-values are out of reach for its outcomes")
+        require(possible, "the history's e-values are out of reach for its outcomes")
     _check_alarm(state, n, path, reached)
-
-
-def _require(condition: bool, contradiction: str) -> None:
-    if not condition:
-        raise ValueError(contradiction)
 
 
 def _check_batches(batches: Sequence[Batch], trials: int) -> None:
@@ -182,25 +183,25 @@ def _check_batches(batches: Sequence[Batch], trials: int) -> None:
         elif not batch.again:  # it has grown
             new -= before.trials
             possible = new > 0 and not before.again
-        _require(possible, f"the file {batch.name!r} cannot have been counted as it is listed")
+        require(possible, f"the file {batch.name!r} cannot have been counted as it is listed")
         counted += new
         last[batch.name] = batch
-    _require(counted <= trials, "its files have more outcomes than it counts")
+    require(counted <= trials, "its files have more outcomes than it counts")
 
 
 def _check_history(state: Mapping[str, Any], n: Floats, sums: Floats, path: Floats) -> None:
     """Whether the points rise to the current values, and are those that are kept."""
     trials, stride = state["trials"], state["stride"]
     current = (n[-1], sums[-1], path[-1]) == (trials, state["total"], state["log_e"])
-    _require(current, "the history does not end at the current values")
+    require(current, "the history does not end at the current values")
     rise, costs = np.diff(n), np.diff(sums)
     wrong = np.any(rise <= 0) or np.any(costs < 0) or np.any(costs > rise + 1e-15 * trials)
-    _require(not wrong, "the history does not rise as outcomes from 0 to 1 do")
+    require(not wrong, "the history does not rise as outcomes from 0 to 1 do")
     kept = np.count_nonzero(n[:-1] % stride) <= 1
-    _require(kept, "the history has points that would have been dropped")
+    require(kept, "the history has points that would have been dropped")
     whole = bool(np.all(sums == np.floor(sums)))
     possible = state["binary"] == whole or not (state["binary"] or stride == 1)
-    _require(possible, "it is wrong about whether all outcomes are 0 or 1")
+    require(possible, "it is wrong about whether all outcomes are 0 or 1")
 
 
 def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Floats) -> None:
@@ -211,17 +212,17 @@ def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Flo
     """
     largest, alarm, level = state["largest"], state["alarm_at"], -math.log(state["alpha"])
     possible = path.max() <= largest <= max(reached.max(), path.max())
-    _require(possible, "the largest e-value is not that of the history")
+    require(possible, "the largest e-value is not that of the history")
     threshold = alarm_threshold(state["alpha"], state["trials"])
     if alarm is None:
         called = largest >= threshold
-        _require(not called, "the largest e-value calls for an alarm, and there is none")
+        require(not called, "the largest e-value calls for an alarm, and there is none")
         return
     at = int(np.searchsorted(n, alarm))
     exact = n[at] == alarm
     first = not np.any(path[:at] >= threshold) and (path if exact else reached)[at] >= level
     first = first and largest >= level and (exact or state["stride"] > 1)
-    _require(first, "the alarm is not at the first e-value of 1/α")
+    require(first, "the alarm is not at the first e-value of 1/α")
 
 
 def _replay(
@@ -240,9 +241,9 @@ def _replay(
             part = np.array([again.log_value(bound)])
         repeated.append(part)
     different = np.abs(np.concatenate(repeated) - path) > tolerance
-    _require(not different.any(), "the history's e-values are not those of its outcomes")
+    require(not different.any(), "the history's e-values are not those of its outcomes")
     with np.errstate(divide="ignore"):
         logs = np.array([np.log(each.wealth) + each.scale for each in (again, state)])
     logs = np.maximum(logs, max(float(logs.max()), 0.0) - NEGLIGIBLE)
     different = np.abs(logs[0] - logs[1]) > tolerance
-    _require(not different.any(), "the wealth is not that of the outcomes")
+    require(not different.any(), "the wealth is not that of the outcomes")

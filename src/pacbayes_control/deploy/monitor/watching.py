@@ -18,7 +18,7 @@ from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.tables.columns import checked_outcomes
 from pacbayes_control.certify.text import confidence_percent, shown
 from pacbayes_control.deploy.monitor import state
-from pacbayes_control.deploy.monitor.state import MOST_TRIALS, Batch
+from pacbayes_control.deploy.monitor.state import MOST_TRIALS, Batch, require
 
 LARGEST_LOG = 690.0  # of an e-value in a report: e⁶⁹⁰ ≈ 1e299
 PLAIN = ("alpha", "trials", "total", "binary", "log_e", "largest", "alarm_at", "verified")
@@ -124,13 +124,11 @@ class Monitor:
                 f"{name} was appended before: if it has grown, say --grown; if all of its "
                 "outcomes are new, --again"
             )
-        new = values
-        if repeated == "grown":
-            new = values[self._counted(name, values, earlier) :]
-        elif repeated is None:
+        counted = self._counted(name, values, earlier) if repeated == "grown" else 0
+        if repeated is None:
             self._check_new(name, values)
-        if len(new):
-            self.observe(new)
+        if counted < len(values):
+            self.observe(values[counted:])
             again = bool(earlier) and repeated == "again"
             self.batches.append(Batch(name, len(values), files.sha256(values.tobytes()), again))
 
@@ -201,8 +199,7 @@ class Monitor:
 
     def report(self) -> Report:
         """The verdict so far, and the numbers behind it."""
-        if self.trials == 0:
-            raise ValueError("there are no outcomes to judge the certificate by")
+        require(self.trials > 0, "there are no outcomes to judge the certificate by")
         bound, mean = self.certificate.bound, min(self.total / self.trials, 1.0)
         low, high = sequential.confidence_sequence(self.total, self.trials, self.alpha)
         if self.binary:
@@ -266,14 +263,12 @@ class Monitor:
         path = Path(path)
         saved = files.hash_file(path) if path.is_file() else ""
         record = state.read_state(path)
-        if files.hash_file(path) != saved:
-            raise ValueError(f"{path} is being written by another process: try again")
-        if record["certificate"] != state.certificate_digest(certificate):
-            raise ValueError(f"{path} belongs to another certificate: choose another file")
-        if alpha is not None and alpha != record["alpha"]:
-            raise ValueError(
-                f"{path} was started with alpha = {record['alpha']:g}: it cannot be changed"
-            )
+        same = files.hash_file(path) == saved
+        require(same, f"{path} is being written by another process: try again")
+        same = record["certificate"] == state.certificate_digest(certificate)
+        require(same, f"{path} belongs to another certificate: choose another file")
+        same, begun = alpha in (None, record["alpha"]), f"alpha = {record['alpha']:g}"
+        require(same, f"{path} was started with {begun}: it cannot be changed")
         try:
             state.check_consistent(record, certificate.bound)
         except ValueError as error:
