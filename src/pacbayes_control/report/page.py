@@ -236,10 +236,4 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     finalize=_visible,
 )
-_ENVIRONMENT.globals |= {
-    "MEANING": MEANING,
-    "asset": asset,
-    "format": format,
-    "summary": summary,
-    "text": text,
-}
+_ENVIRONMENT.globals.update(MEANING=MEANING, asset=asset, format=format, summary=summary, text=text)

@@ -239,9 +239,7 @@ def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> Markup:
     return Markup(json_text(values, indent=None).replace("<", "\\u003c"))
 
 
-def _differences(
-    points: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[NDArray, NDArray, NDArray]:
+def _differences(points: NDArray, lengths: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """First points, first steps and second differences of paths that lie one after another.
 
     Shapes (paths, 2), (paths, 2), and all second differences in x, then all in y; a path of one

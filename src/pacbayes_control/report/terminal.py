@@ -149,9 +149,7 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
     """The verdict of a monitor, and the numbers behind it."""
     say(report.sentence, style="bold")
     low, high = interval_ends(*report.interval)
-    e_value, largest = (
-        _digits(value, ROUND_FLOOR) for value in (report.e_value, report.largest_e_value)
-    )
+    e_value, largest = _digits(report.e_value), _digits(report.largest_e_value)
     p_value = _digits(report.p_value, ROUND_CEILING)
     alarm = f"alarm at {1 / report.alpha:g}; may be watched"
     rows = {
@@ -176,6 +174,6 @@ def interval_ends(low: float, high: float) -> tuple[str, str]:
     return f"{Decimal(low).quantize(Decimal('1e-4'), ROUND_FLOOR):f}", round_up(high)
 
 
-def _digits(value: float, rounding: str) -> str:
+def _digits(value: float, rounding: str = ROUND_FLOOR) -> str:
     """Four digits, rounded to the side of less evidence."""
     return f"{float(Context(prec=4, rounding=rounding).create_decimal(Decimal(value))):.4g}"

@@ -16,6 +16,7 @@ DIGITS = 50
 EXACT_XI_UP_TO = 10_000_000_000
 
 Interval = Any  # mpmath's intervals have no public type
+Test = Callable[[Interval], bool]  # whether a theorem gives this bound or a smaller one
 iv: Any = mpmath.iv
 mp: Any = mpmath.mp
 
@@ -155,7 +156,7 @@ def tilted_means(values: NDArray, tilt: float) -> list[Interval]:
     return [iv.mpf(s) * error / scale / n for s in sums]
 
 
-def smallest_that(holds: Callable[[Interval], bool], cost: Interval) -> float:
+def smallest_that(holds: Test, cost: Interval) -> float:
     """The smallest bound that passes, by bisection; it is shown, and not used for the verdict."""
     low, high = mp.mpf(cost.a), mp.mpf(1)
     for _ in range(60):

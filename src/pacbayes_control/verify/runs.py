@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.verify import intervals
-from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, mp, require
+from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
 from pacbayes_control.verify.words import check_words, claims_without_proof
 
@@ -153,12 +152,8 @@ def _check_agrees(name: str, stated: float, recomputed: Interval) -> None:
     require(close, f"{name} is stated as {stated:.9g}, and is {actual:.9g} on these files")
 
 
-# r̂, and a test that a bound passes if the theorem gives it or a smaller one.
-Condition = tuple[Interval, Callable[[Interval], bool]]
-
-
-def _finite(run: Run, means: list[Interval]) -> Condition:
-    """The condition for a posterior over finitely many policies, or for one of them."""
+def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
+    """r̂ and the test for a posterior over finitely many policies, or for one of them."""
     c = run.certificate
     posterior = intervals.exact_probabilities(run.posterior.probabilities)
     prior = intervals.exact_probabilities(run.prior.probabilities)
@@ -185,8 +180,8 @@ def _expected(posterior: list[Interval], means: list[Interval]) -> Interval:
     return sum((p * x for p, x in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
 
 
-def _gaussian(run: Run, means: list[Interval]) -> Condition:
-    """The condition for a Gaussian posterior, from the costs of policies drawn from it."""
+def _gaussian(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
+    """r̂ and the test for a Gaussian posterior, from the costs of policies drawn from it."""
     c, posterior, prior = run.certificate, run.posterior, run.prior
     cost = sum(means, iv.mpf(0)) / len(means)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
@@ -222,7 +217,7 @@ def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> No
     )
 
 
-def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:
+def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Test:
     """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
     n, delta = c.environments, iv.mpf(c.budget[c.method])
     constant = intervals.xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from scipy.special import betainccinv
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.verify.intervals import Interval, binomial_tail, iv, kl_bernoulli, mp, require
+from pacbayes_control.verify import intervals
+from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
 
 Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
 
 
-def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
+def shifted_condition(ball: Ball, bound: float) -> Test:
     """The test that a number passes if no D' in the ball costs more, given that D costs `bound`.
 
     D(Bern(b)‖Bern(U)) grows with b ≥ U: if it is at least B, then b is at least the largest cost
@@ -36,9 +37,7 @@ def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
     return holds
 
 
-def tilted_condition(
-    holds: Callable[[Interval], bool], ball: Ball, tilt: float
-) -> Callable[[Interval], bool]:
+def tilted_condition(holds: Test, ball: Ball, tilt: float) -> Test:
     """The same for a tilted certificate, whose bound on D' is that on D plus B/λ."""
     more = iv.mpf(ball.radius) / iv.mpf(tilt)
     return lambda b: bool(b.a >= 1) or holds(b - more)
@@ -93,7 +92,7 @@ def _certified(count: int, n: int, level: float) -> Number:
     guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
     while guess < 1 and widening <= 1:
         p = guess + widening * min(guess, 1 - guess)
-        if binomial_tail(count, n, iv.mpf(p)).b <= level:
+        if intervals.binomial_tail(count, n, iv.mpf(p)).b <= level:
             return p
         widening *= 4
     return mp.mpf(1)
@@ -116,8 +115,8 @@ def _between(divergence: str, q: Interval, p: Interval) -> Interval:
 
 
 BETWEEN: dict[str, Callable[[Interval, Interval], Interval]] = {  # but those of Rényi
-    "kl": kl_bernoulli,
-    "reverse-kl": lambda q, p: kl_bernoulli(p, q),
+    "kl": intervals.kl_bernoulli,
+    "reverse-kl": lambda q, p: intervals.kl_bernoulli(p, q),
     "total-variation": lambda q, p: q - p,
     "chi-squared": lambda q, p: (q - p) ** 2 / (p * (1 - p)),
     "hellinger": lambda q, p: 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q)),

@@ -7,9 +7,9 @@ the run. It shows which key signed the files, not that the files are true.
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess, run
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
@@ -164,21 +164,17 @@ def _checked(action: str, *options: str | Path, manifest: Path, by: str) -> Sign
     return Signature(by, *good.groups()) if good and done.returncode == 0 else None
 
 
-def _ssh_keygen(
-    *arguments: str | Path, given: BinaryIO | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _ssh_keygen(*arguments: str | Path, given: BinaryIO | None = None) -> CompletedProcess[bytes]:
     """Run ssh-keygen; its output is captured, as it must not reach the terminal unescaped."""
     try:
-        return subprocess.run(
-            ["ssh-keygen", *arguments], stdin=given, capture_output=True, check=False
-        )
+        return run(["ssh-keygen", *arguments], stdin=given, capture_output=True, check=False)
     except FileNotFoundError:
         raise ValueError(
             "ssh-keygen is missing: install OpenSSH (openssh-client on Debian and Ubuntu)"
         ) from None
 
 
-def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
+def _reason(done: CompletedProcess[bytes]) -> str:
     """The error of ssh-keygen in one line, without lines of @ and control characters."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith("@"))

@@ -223,7 +223,28 @@ class Monitor:
             alpha=self.alpha,
             verdict=verdict,
             error_rate=min(self.certificate.delta + self.alpha, 1.0),
-            sentence=_sentence(self.certificate, self.alpha, verdict, self.alarm_at),
+            sentence=self._sentence(verdict),
+        )
+
+    def _sentence(self, verdict: str) -> str:
+        """The verdict in plain words."""
+        c = self.certificate
+        promise = f"the promise of at most {shown(c.bound)}"
+        if verdict == HOLDING:
+            return (
+                f"Holding: with confidence {confidence_percent(self.alpha)}, at every look, the "
+                f"cost as deployed, if it has not changed meanwhile, is below {promise}."
+            )
+        if verdict == OPEN:
+            return f"No evidence yet against {promise}, nor enough to call it confirmed."
+        world = "drawn like those of training"
+        if c.ball is not None:
+            known = c.ball.samples is None
+            world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
+        return (
+            f"Violated: the outcomes up to trial {self.alarm_at} are evidence against {promise}. "
+            f"The environments are not {world}, or something else has changed; this conclusion is "
+            f"wrong with probability at most δ + α = {c.delta:g} + {self.alpha:g}."
         )
 
     # ---- the state file -------------------------------------------------------------------------
@@ -282,27 +303,3 @@ class Monitor:
         monitor._saved = saved
         monitor.history = [(int(n), float(s), float(e)) for n, s, e in record["history"]]
         return monitor
-
-
-def _sentence(
-    certificate: Certificate | Promise, alpha: float, verdict: str, alarm_at: int | None
-) -> str:
-    """The verdict in plain words."""
-    c = certificate
-    promise = f"the promise of at most {shown(c.bound)}"
-    if verdict == HOLDING:
-        return (
-            f"Holding: with confidence {confidence_percent(alpha)}, at every look, the "
-            f"cost as deployed, if it has not changed meanwhile, is below {promise}."
-        )
-    if verdict == OPEN:
-        return f"No evidence yet against {promise}, nor enough to call it confirmed."
-    world = "drawn like those of training"
-    if c.ball is not None:
-        known = c.ball.samples is None
-        world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
-    return (
-        f"Violated: the outcomes up to trial {alarm_at} are evidence against {promise}. "
-        f"The environments are not {world}, or something else has changed; this conclusion is "
-        f"wrong with probability at most δ + α = {c.delta:g} + {alpha:g}."
-    )
