@@ -329,7 +329,7 @@ def test_packed_paths_are_the_paths_to_half_a_centimetre(replay: Replay):
     bends = unpacked(packed, "bends", "i1").reshape(2, -1)
     begin = 0
     flat = [path for row in replay.paths for path in row]
-    assert len(lengths) == len(flat) == replay.rollouts
+    assert len(lengths) == len(flat) == replay.costs.size
     for path, length, start, step in zip(flat, lengths, starts, steps, strict=True):
         own = bends[:, begin : begin + length - 2].T
         moves = np.cumsum(np.vstack([step, own]), axis=0)

@@ -189,8 +189,8 @@ def embedded_pictures(
 
 def render(template: str, run: Run[Any], **values: Any) -> str:
     """A page, or a part of it, about a run; every value is text unless it is `Markup`."""
-    known = {"run": run, "c": run.certificate, "plot": partial(plot, run)}
-    return _ENVIRONMENT.get_template(template).render(known | values)
+    values |= {"run": run, "c": run.certificate, "plot": partial(plot, run)}
+    return _ENVIRONMENT.get_template(template).render(values)
 
 
 def _visible(value: Any) -> Any:

@@ -13,6 +13,7 @@ from subprocess import CompletedProcess, run
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, read_manifest
 from pacbayes_control.certify.text import printable, shortened
 
@@ -65,9 +66,7 @@ def sign(folder: str | Path, key: str | Path, overwrite: bool = False) -> Signat
         signature = _checked("check-novalidate", "-s", file, manifest=copy, by=key.name)
         if signature is None:
             raise ValueError(f"ssh-keygen made a signature with {key} that does not hold")
-        (folder / SIGNATURE).unlink(missing_ok=True)
-        with (folder / SIGNATURE).open("xb") as new:  # never through a link
-            new.write(file.read_bytes())
+        write_atomic(folder / SIGNATURE, file.read_bytes())  # never through a link
     return signature
 
 

@@ -13,7 +13,6 @@ from pacbayes_control.certify.text import quoted
 from pacbayes_control.verify.intervals import InvalidCertificate, require
 
 FEASIBLE = 1e-5  # the tolerance of constraints, as of a solver
-STREAMS = {"single-draw": "single draw"}  # of the policies, by method; "certify" for the others
 OBJECTIVES = ("kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker")
 
 
@@ -38,11 +37,14 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
     c, origin = run.certificate, run.costs.origin
     drawn = run.costs.draws and "policies" not in origin
     minimised = f"that the posterior was chosen to minimise {quoted(c.objective)}"
+    named = {"policies": run.costs.names, "sites": run.costs.sites}
+    kinds = [kind for kind, names in named.items() if names]
+    names = f", and the names of {' and '.join(kinds)}" if kinds else ""
     in_words = c.constraints and not isinstance(c.constraints[0], Constraint)
     claims = [
         (c.format < FORMAT, f"all that format {c.format} does not record, as the prior's data"),
         (True, f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"),
-        (True, f"which robot, policies and environments these are{_names(run)}"),
+        (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
@@ -57,12 +59,6 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)
-
-
-def _names(run: Run) -> str:
-    named = {"policies": run.costs.names, "sites": run.costs.sites}
-    kinds = [kind for kind, names in named.items() if names]
-    return f", and the names of {' and '.join(kinds)}" if kinds else ""
 
 
 def _source(run: Run) -> str:
@@ -113,7 +109,7 @@ def _check_streams(run: Run) -> None:
     policies = record if isinstance(record, dict) else {}
     stream = policies.get("stream")
     require(
-        stream == STREAMS.get(c.method, "certify"),
+        stream == ("single draw" if c.method == "single-draw" else "certify"),
         f"the policies were drawn from the stream {stream!r}, not from the one that is used "
         "for certificates only",
     )

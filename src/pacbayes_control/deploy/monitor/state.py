@@ -28,8 +28,7 @@ from pacbayes_control.certify.certificate import Certificate
 if TYPE_CHECKING:
     from pacbayes_control.deploy.monitor.watching import Promise
 
-FORMAT = 2
-READABLE = (1, FORMAT)  # format 1 has no seal, and no fingerprint of a verified run
+FORMAT = 2  # format 1, which is still read, has no seal and no fingerprint of a verified run
 MOST_TRIALS = 2**53  # beyond, sums of outcomes are not exact
 POINTS = 2048  # of the history, at most
 NEGLIGIBLE = 450.0  # a bet whose wealth is e⁻⁴⁵⁰ of the largest may be rounded to zero
@@ -119,7 +118,7 @@ def _check_values(record: Mapping[str, Any]) -> None:
     trials, wealth, scale = record["trials"], record["wealth"], record["scale"]
     run = record["verified"] or {"manifest": "0" * 64, "version": ""}
     possible = {
-        "format": record["format"] in READABLE,
+        "format": record["format"] in (1, FORMAT),
         "alpha": 0 < record["alpha"] < 1,
         "stride": 1 <= record["stride"] <= MOST_TRIALS,
         "total": 0 <= record["total"] <= trials <= MOST_TRIALS,
@@ -197,7 +196,7 @@ def _check_history(state: Mapping[str, Any], n: Floats, sums: Floats, path: Floa
     rise, costs = np.diff(n), np.diff(sums)
     wrong = np.any(rise <= 0) or np.any(costs < 0) or np.any(costs > rise + 1e-15 * trials)
     require(not wrong, "the history does not rise as outcomes from 0 to 1 do")
-    kept = np.count_nonzero(n[:-1] % stride) <= 1
+    kept = int(np.count_nonzero(n[:-1] % stride)) <= 1
     require(kept, "the history has points that would have been dropped")
     whole = bool(np.all(sums == np.floor(sums)))
     possible = state["binary"] == whole or not (state["binary"] or stride == 1)

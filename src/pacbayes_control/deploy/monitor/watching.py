@@ -256,14 +256,12 @@ class Monitor:
         has not changed since then: no other outcomes are overwritten.
         """
         path = Path(path)
-        record = {name: getattr(self, name) for name in PLAIN} | {
+        record = {name: getattr(self, name) for name in (*PLAIN, "batches", "history")} | {
             "format": state.FORMAT,
             "certificate": state.certificate_digest(self.certificate),
             "wealth": self.betting.wealth.tolist(),
             "scale": self.betting.scale,
-            "batches": [list(batch) for batch in self.batches],
             "stride": state.stride_of(self.trials),
-            "history": [list(point) for point in self.history],
         }
         content = files.json_bytes(record | {"seal": files.seal(record)})
         with files.locked(path):
