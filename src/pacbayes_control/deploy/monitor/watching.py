@@ -265,14 +265,10 @@ class Monitor:
         }
         content = files.json_bytes(record | {"seal": files.seal(record)})
         with files.locked(path):
-            self.check_unchanged(path)
+            same = not path.exists() or files.hash_file(path) == self._saved
+            require(same, f"{path} was changed meanwhile, or is of another monitor: load it")
             files.write_atomic(path, content)
         self._saved = files.sha256(content)
-
-    def check_unchanged(self, path: Path) -> None:
-        """An error if the file exists and is not as this monitor read or saved it last."""
-        if path.exists() and files.hash_file(path) != self._saved:
-            raise ValueError(f"{path} was changed meanwhile, or is of another monitor: load it")
 
     @classmethod
     def load(
