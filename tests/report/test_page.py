@@ -35,14 +35,16 @@ from pacbayes_control.learn import (
 )
 from pacbayes_control.learn.constraints import at_least_on
 from pacbayes_control.report import pictures
-from pacbayes_control.report.packing import pack, pack_within
-from pacbayes_control.report.page import is_page, write_page
+from pacbayes_control.report.page import is_page, render, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots
-from pacbayes_control.report.projection import project, projected_bound
-from pacbayes_control.report.replay import Replay, environment_costs, roll_out
-from pacbayes_control.report.sections import posterior_values
-from pacbayes_control.report.side_by_side import side_by_side
-from pacbayes_control.report.templates import render
+from pacbayes_control.report.replay import Replay, pack, pack_within, roll_out
+from pacbayes_control.report.sections import (
+    posterior_values,
+    project,
+    projected_bound,
+    side_by_side,
+)
+from pacbayes_control.report.summary import environment_costs
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.rollouts import evaluate
@@ -327,7 +329,7 @@ def test_packed_paths_are_the_paths_to_half_a_centimetre(replay: Replay):
     bends = unpacked(packed, "bends", "i1").reshape(2, -1)
     begin = 0
     flat = [path for row in replay.paths for path in row]
-    assert len(lengths) == len(flat) == replay.rollouts
+    assert len(lengths) == len(flat) == replay.costs.size
     for path, length, start, step in zip(flat, lengths, starts, steps, strict=True):
         own = bends[:, begin : begin + length - 2].T
         moves = np.cumsum(np.vstack([step, own]), axis=0)

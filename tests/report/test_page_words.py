@@ -21,7 +21,7 @@ from pacbayes_control.certify.text import round_down
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.plots import PLOTS
-from pacbayes_control.report.projection import project
+from pacbayes_control.report.sections import project
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Environments

@@ -101,7 +101,7 @@ def certify(asked: CertifyOptions) -> None:
     from pacbayes_control.learn import compare
     from pacbayes_control.learn.constraints import at_least_on, at_most_on
     from pacbayes_control.report.console import say
-    from pacbayes_control.report.environments import hardest_records
+    from pacbayes_control.report.summary import hardest_records
     from pacbayes_control.report.terminal import show_comparison
 
     file, out = asked.costs_file, asked.out_folder

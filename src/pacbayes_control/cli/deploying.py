@@ -116,7 +116,7 @@ def shift(asked: ShiftOptions) -> None:
             robust.save(out, asked.force, attached)
             say(f"\nThe run is in {out}.")
     if plot:
-        from pacbayes_control.report.shift_pictures import draw_curve
+        from pacbayes_control.report.plots import draw_curve
 
         certified = (ball.radius, robust.certificate.bound) if ball and robust else None
         draw_curve(result, plot, certified)
@@ -304,7 +304,7 @@ def monitor(asked: MonitorOptions) -> None:
     report = watched.report()
     show_report(report, drawn_afresh=run is not None and certificate.policy is None)
     if plot:
-        from pacbayes_control.report.shift_pictures import draw_monitor
+        from pacbayes_control.report.plots import draw_monitor
 
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")

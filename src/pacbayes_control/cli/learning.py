@@ -269,7 +269,8 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: Target) -> None
     if certificate.test_estimate is not None:
         result["true_cost"] = certificate.test_estimate.cost
         result["test_environments"] = certificate.test_estimate.environments
-    warn(equal_costs(run.costs.values))
+    if warning := equal_costs(run.costs.values):
+        warn(warning)
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")

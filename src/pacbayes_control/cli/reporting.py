@@ -60,10 +60,9 @@ def report(
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
     loaded = verified(folder, json_file)
 
-    from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import PlotFormat, write_plots
-    from pacbayes_control.report.words import not_reproduced
+    from pacbayes_control.report.summary import hardest_records, not_reproduced
     from pacbayes_control.tasks.loading import load_task
     from pacbayes_control.tasks.registry import recorded_environments
 
@@ -84,8 +83,8 @@ def report(
             "page": str(page),
             "bytes": written.size,
             "replays": written.replays,
-            "environments": written.environments,
-            "policies": written.policies,
+            "environments": loaded.certificate.environments,
+            "policies": loaded.certificate.policies,
             "hardest": hardest_records(loaded),
             "again": asdict(written.again),
         },
@@ -95,7 +94,7 @@ def report(
 def _pictures(folder: Path) -> dict[str, bytes]:
     """The pictures among the files that the run's manifest lists."""
     from pacbayes_control.certify.run import read_manifest
-    from pacbayes_control.report.own_pictures import LARGEST_PICTURE, MOST_PICTURES
+    from pacbayes_control.report.page import LARGEST_PICTURE, MOST_PICTURES
 
     files = [folder / name for name in read_manifest(folder)["files"] if name.endswith(".png")]
     shown = files[:MOST_PICTURES]

@@ -68,11 +68,11 @@ class DeployedPolicy:
 
     def reset(self) -> None:
         """Begin an episode: draw a policy from the posterior, and use it until the next reset."""
-        run = self.run
-        if run.certificate.policy is not None:
-            self._policy = run.costs.parameters[run.certificate.policy]  # type: ignore[index]
-        elif isinstance(run.posterior, Categorical):
-            self._policy = run.costs.parameters[run.posterior.sample(self._rng)]  # type: ignore[index]
+        run, number = self.run, self.run.certificate.policy
+        if number is None and isinstance(run.posterior, Categorical):
+            number = run.posterior.sample(self._rng)
+        if number is not None:
+            self._policy = run.costs.parameters[number]  # type: ignore[index]
         else:
             self._policy = run.posterior.sample(self._rng, 1)[0]
         if self.task.actor is not None:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions, ConsoleOptions
-from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.console import Console, ConsoleOptions
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
-from rich.progress import Task as RichTask
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -31,20 +22,14 @@ if TYPE_CHECKING:  # a verdict should not wait for a simulator to load
     from pacbayes_control.rollouts import Progress
 
 WIDEST = 10_000  # columns of what is not a terminal: nothing is wrapped there
+AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
 
 
 class _Console(Console):
-    """A console that shows text as it is: no markup, no escape sequences, and whole in a pipe."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, markup=False, emoji=False, **options)
-
-    @property
-    def size(self) -> ConsoleDimensions:
-        return super().size if self.is_terminal else ConsoleDimensions(WIDEST, 25)
+    """A console that shows text as it is: no markup, and no escape sequences."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(printable(text), **options)
+        return super().render_str(printable(text), **{**options, **AS_IT_IS})
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The same for text that did not come as a string, such as a progress bar's."""
@@ -62,63 +47,47 @@ out, err = _Console(), _Console(stderr=True)
 
 def say(text: str, style: str | None = None) -> None:
     """A line of prose: wrapped for a person at a terminal, whole in a pipe."""
-    out.print(text, style=style)
+    out.print(text, style=style, soft_wrap=not out.is_terminal)
 
 
-def warn(text: str | None) -> None:
-    """A line that should not be overlooked, where there is one."""
-    if text:
-        say(f"WARNING: {text}", style="bold")
+def warn(text: str) -> None:
+    """A line that should not be overlooked."""
+    say(f"WARNING: {text}", style="bold")
 
 
 def show(table: Table) -> None:
     """A table; on a terminal that is too narrow for it, cell by cell. No number is ever cut."""
     for column in table.columns[:-1]:
         column.no_wrap = True
-    if _narrowest(table) <= out.width:
-        out.print(table)
-        return
-    say(str(table.title or ""))
-    headings = [str(column.header) for column in table.columns]
-    for row in zip(*(column.cells for column in table.columns), strict=True):
-        cells = [(heading, str(cell)) for heading, cell in zip(headings, row, strict=True)]
-        if table.show_header:
-            say("\n".join(f"{heading}: {cell}" for heading, cell in cells if cell) + "\n")
-        else:
-            say(": ".join(cell for _, cell in cells if cell))
-
-
-def _narrowest(table: Table) -> int:
-    """The width at which the words of the last column are wrapped, and not yet cut."""
+    # The words of the last column may be wrapped.
     last = table.columns[-1]
     lines = [line for cell in (last.header, *last.cells) for line in str(cell).splitlines()]
     longest_line = max((cell_len(line) for line in lines), default=0)
     longest_word = max((cell_len(word) for line in lines for word in line.split()), default=0)
-    wide = out.options.update(width=WIDEST)
-    return Measurement.get(out, wide, table).maximum - longest_line + longest_word
+    whole = out.measure(table, options=out.options.update(width=WIDEST)).maximum
+    if not out.is_terminal or whole - longest_line + longest_word <= out.width:
+        table.width = None if out.is_terminal else whole
+        out.print(table, crop=out.is_terminal)
+        return
+    say(str(table.title or ""))
+    headings = [f"{column.header}: " if table.show_header else "" for column in table.columns]
+    between, after = ("\n", "\n") if table.show_header else (": ", "")
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        cells = zip(headings, map(str, row), strict=True)
+        say(between.join(heading + cell for heading, cell in cells if cell) + after)
 
 
-def key_values() -> Table:
+def key_values(rows: Iterable[Sequence[str | Text]]) -> Table:
     """A table of names and their values, without lines."""
-    return Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def working(title: str) -> AbstractContextManager[Any]:
     """A sign of work on a terminal, nothing in a pipe."""
     return err.status(Text(printable(title))) if err.is_terminal else nullcontext()
-
-
-class _Rate(ProgressColumn):
-    """How many a second, lately."""
-
-    def render(self, task: RichTask) -> Text:
-        if not task.speed:
-            return Text("")
-        return Text(f"{task.speed:,.0f}/s" if task.speed >= 10 else f"{task.speed:.2g}/s")
-
-
-def _title() -> TextColumn:
-    return TextColumn("{task.description}", markup=False)
 
 
 @contextmanager
@@ -127,20 +96,24 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     if not err.is_terminal:
         yield lambda _: None
         return
-    columns = _title(), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()
+    title, rate = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[rate]}")
+    columns = title, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn()
     with RichProgress(*columns, console=err, transient=True) as bars:
         known: dict[str, TaskID] = {}
 
         def tell(now: Progress) -> None:
             words = printable(f"{now.title} ({now.remark})" if now.remark else now.title)
             if now.title not in known:
-                known[now.title] = bars.add_task(words, total=now.total)
+                known[now.title] = bars.add_task(words, total=now.total, rate="")
+            task = known[now.title]
             bars.update(
-                known[now.title],
+                task,
                 description=words,
                 completed=now.done,
                 total=now.total,
                 visible=now.done < now.total,
             )
+            if speed := bars.tasks[task].speed:  # lately
+                bars.update(task, rate=f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
 
         yield tell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,11 @@ STABLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # letters as letters, which journals ask for
 }
+FORMATS: Any = {
+    "svg": {"format": "svg", "metadata": {"Date": None}},
+    "pdf": {"format": "pdf", "metadata": {"CreationDate": None}},
+    "png": {"format": "png", "dpi": 150},
+}
 
 
 def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
@@ -29,26 +35,19 @@ def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
     Where one policy is certified, it stands in place of draws from the posterior.
     """
     rng, single = generator(0, "picture", of="policies"), run.certificate.policy
-    if isinstance(run.posterior, DiagonalGaussian):
-        before, after = run.prior.sample(rng, count), run.posterior.sample(rng, count)
-    else:
-        policies = run.costs.parameters
-        assert policies is not None
-        before = policies[run.prior.sample(rng, count)]
-        after = policies[run.posterior.sample(rng, count)]
+    parameters: Any = run.costs.parameters  # of finitely many policies, or of the certified one
+    before, after = run.prior.sample(rng, count), run.posterior.sample(rng, count)
+    if not isinstance(run.posterior, DiagonalGaussian):  # these are numbers of policies
+        before, after = parameters[before], parameters[after]
     if single is not None:
-        assert run.costs.parameters is not None
-        after = np.repeat(run.costs.parameters[single][None], count, axis=0)
+        after = np.repeat(parameters[single][None], count, axis=0)
     return before, after
 
 
 def save_figure(figure: Figure, file: Path | BinaryIO) -> None:
     """Write PNG or PDF if the path says so, else SVG; the same bytes for the same picture."""
-    suffix = file.suffix if isinstance(file, Path) else ""
-    with rc_context(STABLE):
-        if suffix == ".png":
-            figure.savefig(file, format="png", dpi=150)
-        elif suffix == ".pdf":
-            figure.savefig(file, format="pdf", metadata={"CreationDate": None})
-        else:
-            figure.savefig(file, format="svg", metadata={"Date": None})
+    kind = file.suffix.removeprefix(".") if isinstance(file, Path) else ""
+    with rc_context(STABLE), warnings.catch_warnings():
+        # A name may have letters that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure.savefig(file, **FORMATS.get(kind, FORMATS["svg"]))

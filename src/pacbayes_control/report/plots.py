@@ -1,28 +1,27 @@
-"""Plots of a run, as its page shows them: SVG, PDF or PNG by the file's suffix."""
+"""Plots of a run, as its page shows them, and of a monitor: SVG, PDF or PNG by the suffix."""
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
+from pacbayes_control.bounds.sequential import confidence_sequence
+from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.shift import curve
-from pacbayes_control.certify.text import printable, shortened
-from pacbayes_control.report.environments import environment_costs
-from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
-from pacbayes_control.report.projection import project
-from pacbayes_control.report.replay import likeliest
-from pacbayes_control.report.shift_pictures import draw_curve
-from pacbayes_control.report.side_by_side import side_by_side
+from pacbayes_control.certify.shift import Curve, curve
+from pacbayes_control.certify.text import printable, round_down, shortened, shown
+from pacbayes_control.deploy.monitor import Monitor
+from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
+from pacbayes_control.report.sections import gaussian_moves, project, side_by_side
+from pacbayes_control.report.summary import environment_costs, likeliest
 
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
@@ -47,7 +46,7 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     axis.set(ylim=(len(methods) - 0.5, -0.6), xlim=(0, None))
     axis.set_xlabel("○ observed cost    ┃ bound on the expected cost")
     axis.grid(axis="x", alpha=0.3)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -57,12 +56,13 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
         return
     shares, prior = run.posterior.probabilities, run.prior.probabilities
     top = likeliest(run)[:SHOWN]
-    figure = Figure(figsize=(WIDTH, 1.0 + 0.27 * len(top)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    height = 1.0 + 0.27 * len(top)
+    figure, (left, right) = _figure(height, 1, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(top))
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
-    left.set_yticks(places, [_label(run.costs.name(int(i))) for i in top], parse_math=False)
+    names = [printable(run.costs.name(int(i))).replace("\n", " ") for i in top]
+    left.set_yticks(places, [shortened(name, LONGEST) for name in names], parse_math=False)
     left.set(ylim=(len(top) - 0.4, -0.6), xlim=(0, None), xlabel="share ( | of the prior)")
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     right.plot(run.costs.means[top], places, "o", color=ORANGE, ms=5)
@@ -71,9 +71,8 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     right.set(xlim=(0, widest), xlabel="mean cost")
     right.xaxis.set_major_locator(MaxNLocator(4))
     for axis in (left, right):
-        _plain(axis)
         axis.grid(axis="x", alpha=0.3)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
@@ -90,14 +89,7 @@ def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
     axis.set(ylim=(1 - height, 1 + height), ylabel="width, relative to the prior's")
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
-    _save(figure, file)
-
-
-def gaussian_moves(run: Run[DiagonalGaussian]) -> tuple[np.ndarray, np.ndarray]:
-    """How far each mean has moved, and how each width has changed, in units of the prior's."""
-    spread = np.sqrt(run.prior.variance)
-    moved = (run.posterior.mean - run.prior.mean) / spread
-    return moved, np.sqrt(run.posterior.variance) / spread
+    save_figure(figure, file)
 
 
 def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -116,7 +108,7 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
     axis.set(xlim=(-0.01, 1.01), xlabel="mean cost in an environment")
     axis.set(ylim=(0, tallest * 1.1), ylabel="environments")
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -133,7 +125,7 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     axis.set_ylim(0, min(1.0, max(projection.bounds) * 1.05))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -142,6 +134,51 @@ def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
     certified = (c.ball.radius, c.bound) if c.ball and c.ball.divergence == "kl" else None
     with rc_context({"font.size": 12}):  # the picture is wider than the others here
         draw_curve(curve(c), file, certified)
+
+
+def draw_curve(
+    curve: Curve, file: Path | BinaryIO, certified: tuple[float, float] | None = None
+) -> None:
+    """The guarantee against the size of the shift; certified: B and bound to mark on it."""
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(curve.radii, curve.bounds, color=BLUE)
+    axis.axhline(curve.limit, color=ORANGE, ls="--", lw=1, label=f"limit {curve.limit:g}")
+    if 0 < curve.tolerable < math.inf:
+        axis.axvline(curve.tolerable, color=DARK, ls=":", lw=1)
+        axis.annotate(f"B = {round_down(curve.tolerable)}", (curve.tolerable, 0.02), ha="right")
+    if certified:
+        axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {round_down(certified[0])}")
+    axis.set(xlabel=f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B", xlim=(0, None))
+    axis.set(ylabel="expected cost, at most", ylim=(0, 1.02))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    save_figure(figure, file)
+
+
+def draw_monitor(monitor: Monitor, path: Path) -> None:
+    """The evidence over time, and the cost as deployed against the promise."""
+    figure = Figure(figsize=(7.6, 5.6), layout="constrained")
+    costs, evidence = figure.subplots(2, 1, sharex=True)
+    n, total, log_e = np.array(monitor.history, float).T
+    low, high = confidence_sequence(total, n, monitor.alpha)
+    bound, marker = monitor.certificate.bound, "o" if len(n) < 3 else None
+    costs.fill_between(n, low, high, color=BLUE, alpha=0.2, label="confidence sequence")
+    costs.plot(n, total / n, color=BLUE, marker=marker, label="mean cost")
+    costs.axhline(bound, color=ORANGE, ls="--", label=f"promised, {shown(bound)}")
+    costs.set(ylim=(0, 1), ylabel="cost as deployed")
+    costs.legend(frameon=False, fontsize=9)
+    evidence.plot(n, log_e / math.log(10), color=DARK, marker=marker, label="e-value")
+    threshold = -math.log10(monitor.alpha)
+    evidence.axhline(threshold, color=ORANGE, ls="--", label=f"alarm, 1/α = {1 / monitor.alpha:g}")
+    if monitor.alarm_at is not None:
+        evidence.axvline(monitor.alarm_at, color=ORANGE, lw=1)
+    evidence.set(ylabel="log₁₀ of the e-value", xlabel="outcomes")
+    evidence.legend(frameon=False, fontsize=9)
+    for axis in (costs, evidence):
+        axis.grid(alpha=0.3)
+    costs.set_title(monitor.report().verdict, fontsize=11)
+    save_figure(figure, path)
 
 
 PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
@@ -159,26 +196,19 @@ def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list
         raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
     folder.mkdir(parents=True, exist_ok=True)
     names = [name for name in PLOTS if name != "methods" or side_by_side(run)[0]]
-    files = [folder / f"{name}.{suffix}" for name in names]
-    for name, file in zip(names, files, strict=True):
-        PLOTS[name](run, file)
-    return files
+    for name in names:
+        PLOTS[name](run, folder / f"{name}.{suffix}")
+    return [folder / f"{name}.{suffix}" for name in names]
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def _figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]:
+    """A figure and its axes, or its one axis, without lines above and on the right."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axis = figure.subplots()
-    _plain(axis)
-    return figure, axis
-
-
-def _plain(axis: Axes) -> None:
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.set_axisbelow(True)
-
-
-def _label(name: str) -> str:
-    return shortened(printable(name).replace("\n", " "), LONGEST)
+    axes = figure.subplots(*subplots, **options)
+    for axis in np.atleast_1d(axes):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_axisbelow(True)
+    return figure, axes
 
 
 def _count(value: float) -> str:
@@ -191,9 +221,3 @@ def _count(value: float) -> str:
         if value >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
-
-
-def _save(figure: Figure, file: Path | BinaryIO) -> None:
-    with warnings.catch_warnings():  # a name may have letters that matplotlib's own font lacks
-        warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        save_figure(figure, file)

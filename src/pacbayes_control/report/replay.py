@@ -1,27 +1,35 @@
-"""Rollouts for a page to replay: which ones, and rolled out again."""
+"""Rollouts for a page to replay: which ones, rolled out again, and packed as text.
+
+A path is kept as its first point, its first step and its second differences, on a grid so fine
+that no eye sees it: those are small whole numbers, which deflate to a byte or less for each.
+"""
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
-from pacbayes_control.report.environments import environment_costs
+from pacbayes_control.certify.text import json_text, printable
+from pacbayes_control.report.summary import environment_costs, likeliest
 from pacbayes_control.rollouts.again import recorded_noise
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator
-from pacbayes_control.tasks.registry import recorded_class
 from pacbayes_control.tasks.task import Scene, noise_of
 
 DRAWS = 20  # policies drawn for the page from a Gaussian posterior
 MOST_POLICIES = 200
 MOST_ROLLOUTS = 60_000  # of a page: a few seconds of a fast simulator
+MOST_BYTES = 3_500_000  # of a page's rollouts, as text
 TOUCH = 1e-6  # m, within which a path that ends at an obstacle has met it
 
 
@@ -38,11 +46,6 @@ class Replay:
     contacts: NDArray[np.bool_]  # (rows, columns), whether a path ends at an obstacle
 
     @property
-    def rollouts(self) -> int:
-        """How many there are."""
-        return self.costs.size
-
-    @property
     def disagreements(self) -> int:
         """Rollouts with costs 0 or 1 whose path does not end as the cost says."""
         return int(np.sum(self.contacts != (self.costs == 1))) if self.binary else 0
@@ -50,7 +53,7 @@ class Replay:
     @property
     def mostly_agrees(self) -> bool:
         """Whether at most 1 % of the paths end otherwise than their costs say."""
-        return self.disagreements <= 0.01 * self.rollouts
+        return self.disagreements <= 0.01 * self.costs.size
 
     @property
     def binary(self) -> bool:
@@ -67,26 +70,6 @@ class Replay:
             scenes=[self.scenes[row] for row in rows],
             contacts=self.contacts[rows],
         )
-
-
-def why_no_replay(run: Run[Any], task: Task | None) -> str | None:
-    """The reason why the rollouts of a run cannot be shown, in one line; None where they can.
-
-    It is empty for a table of costs, which holds no policies that could be rolled out again.
-    """
-    if run.costs.draws is None and run.costs.parameters is None:
-        return ""
-    if task is not None and task.scenes is not None and task.paths is not None:
-        return None
-    known = type(task) if task is not None else recorded_class(run.costs)
-    if known is not None and known.no_replay:
-        return known.no_replay
-    if task is None:
-        return (
-            "The run does not say which task it is of: with pbc report --task MODULE:TASK, this "
-            "page shows the rollouts of a task that can show itself."
-        )
-    return f"The task {task.name} cannot show itself: it has no scenes and paths."
 
 
 def roll_out(
@@ -118,21 +101,17 @@ def roll_out(
         columns = likeliest(run)[: max(1, min(most // 20, MOST_POLICIES))]
     rows = highest(environment_costs(run), max(1, most // len(columns)))
     noise = noise_of(task, environments, noise)
-    own_noise = (noise,) if noise else ()
-    assert task.paths is not None  # or there is no replay: see `why_no_replay`
-    assert task.scenes is not None
-    paths: list[list[NDArray]] = []
-    scenes: list[Scene] = []
-    costs = []
+    robot: Any = task  # it has `scenes` and `paths`, or there is no replay: see `page`
+    paths, scenes, costs = [], [], []
     for part in _parts(environments, rows):
         by_policy = [
-            task.paths(policies[j : j + 1], part, noise.shifted(int(j)) if noise else None)
+            robot.paths(policies[j : j + 1], part, noise.shifted(int(j)) if noise else None)
             for j in columns
         ]
         paths += [[own[0] for own in row] for row in zip(*by_policy, strict=True)]
-        scenes += task.scenes(part)
+        scenes += robot.scenes(part)
         if drawn:
-            costs.append(np.asarray(task.costs(policies, part, *own_noise)))
+            costs.append(np.asarray(robot.costs(policies, part, *([noise] if noise else []))))
     table = checked_costs(np.concatenate(costs)) if drawn else run.costs.values[rows][:, columns]
     contacts = np.array([_touching(*pair) for pair in zip(scenes, paths, strict=True)])
     return Replay(rows, columns, drawn, table, paths, scenes, contacts)
@@ -141,11 +120,6 @@ def roll_out(
 def highest(values: NDArray, most: int) -> NDArray[np.int64]:
     """Where the largest values are, in increasing order of place."""
     return np.sort(np.argsort(-values, kind="stable")[:most])
-
-
-def likeliest(run: Run[Categorical]) -> NDArray[np.int64]:
-    """All policies by their share of the posterior; among equals, the cheapest first."""
-    return np.lexsort((run.costs.means, -run.posterior.probabilities))
 
 
 def _parts(environments: Environments, rows: NDArray[np.int64]) -> Iterator[Environments]:
@@ -173,3 +147,133 @@ def _touching(scene: Scene, paths: list[NDArray]) -> NDArray[np.bool_]:
     above = np.maximum(np.maximum(bottom - ends[:, 1:], ends[:, 1:] - top), 0)
     nearest = np.hstack([gaps, np.hypot(beside, above)]).min(axis=1, initial=np.inf)
     return nearest <= scene.robot_radius + TOUCH
+
+
+# ---- packing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rollouts as the page's script reads them: plain values, and arrays as (kind, text)."""
+
+    values: dict[str, Any]
+    arrays: dict[str, tuple[str, str]]  # kind: the name of a typed array in JavaScript
+
+    @property
+    def size(self) -> int:
+        """Bytes of the arrays' text."""
+        return sum(len(text) for _, text in self.arrays.values())
+
+
+def pack_within(replay: Replay, order: NDArray, most: int = MOST_BYTES) -> tuple[Replay, Packed]:
+    """The replay, or as much of it as fits: environments with the largest `order` are kept.
+
+    order: (rows,), such as the mean costs of the replay's environments.
+    """
+    packed = pack(replay)
+    while packed.size > most and len(replay.environments) > 1:
+        keep = max(1, int(len(replay.environments) * most / packed.size * 0.98))
+        rows = highest(order, keep)
+        replay, order = replay.only(rows), order[rows]
+        packed = pack(replay)
+    return replay, packed
+
+
+def pack(replay: Replay) -> Packed:
+    """Everything that the page needs to show the rollouts."""
+    paths = [path[:, :2] for row in replay.paths for path in row]
+    lengths = np.array([len(path) for path in paths])
+    points = np.concatenate(paths)
+    circles = np.concatenate([scene.circles.reshape(-1, 3) for scene in replay.scenes])
+    boxes = np.concatenate([scene.boxes.reshape(-1, 4) for scene in replay.scenes])
+    view = _view(replay.scenes[0].robot_radius, points, circles, boxes)
+    grid = _grid(view)
+    starts, steps, bends = _differences(np.rint(points / grid).astype(np.int64), lengths)
+    small = np.abs(bends).max(initial=0) < 128
+    scale = 1 if replay.binary else 65535
+    alike = all(np.array_equal(s.boxes, replay.scenes[0].boxes) for s in replay.scenes)
+    boxed = replay.scenes[:1] if alike else replay.scenes  # those whose boxes are written
+    arrays = {
+        "lengths": lengths.astype("<u4"),
+        "starts": starts.astype("<i4"),
+        "steps": steps.astype("<i4"),
+        "bends": bends.astype("i1" if small else "<i2"),
+        "contacts": replay.contacts.astype("u1"),
+        "costs": np.rint(replay.costs * scale).astype("<u2"),
+        "circles": circles.astype("<f4"),
+        "circle-counts": np.array([len(scene.circles) for scene in replay.scenes], "<u4"),
+        "boxes": np.concatenate([scene.boxes for scene in boxed]).astype("<f4"),
+        "box-counts": np.array([len(scene.boxes) for scene in boxed], "<u4"),
+    }
+    values = {
+        "grid": grid,
+        "view": [round(float(edge), 4) for edge in view],
+        "robotRadius": replay.scenes[0].robot_radius,
+        "timeStep": replay.scenes[0].time_step,
+        "costScale": scale,
+        "binary": replay.binary,
+        "environments": replay.environments.tolist(),
+        "policies": replay.policies.tolist(),
+    }
+    return Packed(values, {name: _packed_array(array) for name, array in arrays.items()})
+
+
+def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> Markup:
+    """The plain values that the page's script reads, as JSON."""
+    shares = [1 / len(replay.policies)] * len(replay.policies)
+    if replay.drawn:
+        names = [f"draw {j + 1} from the posterior" for j in replay.policies]
+    elif isinstance(run.posterior, Categorical):
+        names = [run.costs.name(int(j)) for j in replay.policies]
+        shares = [round(float(run.posterior.probabilities[j]), 6) for j in replay.policies]
+    else:
+        names = ["the policy that was drawn"]
+    values = packed.values | {
+        "names": [printable(name) for name in names],
+        "sites": [printable(run.costs.sites[i]) for i in replay.environments if run.costs.sites],
+        "shares": shares,
+        "recorded": not replay.drawn,
+        "contactIsFailure": replay.mostly_agrees and replay.binary,
+    }
+    # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
+    return Markup(json_text(values, indent=None).replace("<", "\\u003c"))
+
+
+def _differences(points: NDArray, lengths: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """First points, first steps and second differences of paths that lie one after another.
+
+    Shapes (paths, 2), (paths, 2), and all second differences in x, then all in y; a path of one
+    point has a step of zero.
+    """
+    ends = np.cumsum(lengths)
+    first = ends - lengths
+    second = np.minimum(first + 1, ends - 1)
+    bends = points[2:] - 2 * points[1:-1] + points[:-2]
+    within = np.ones(max(len(points) - 2, 0), bool)  # those of three points of the same path
+    for edge in (first - 1, first - 2):
+        within[edge[(edge >= 0) & (edge < len(within))]] = False
+    return points[first], points[second] - points[first], bends[within].T.reshape(-1)
+
+
+def _view(margin: float, points: NDArray, circles: NDArray, boxes: NDArray) -> NDArray[np.float64]:
+    """The part of the plane that is shown, as left, right, bottom, top in m."""
+    low = [points.min(axis=0) - margin, (circles[:, :2] - circles[:, 2:]).min(axis=0, initial=0)]
+    high = [points.max(axis=0) + margin, (circles[:, :2] + circles[:, 2:]).max(axis=0, initial=0)]
+    if len(boxes):
+        low.append(boxes[:, [0, 2]].min(axis=0))
+        high.append(boxes[:, [1, 3]].max(axis=0))
+    (left, bottom), (right, top) = np.min(low, axis=0), np.max(high, axis=0)
+    return np.array([left, right, bottom, top])
+
+
+def _grid(view: NDArray[np.float64]) -> float:
+    """The grid's width in m: 1 cm, finer in a small world, coarser where 16 bits need it."""
+    extent = max(view[1] - view[0], view[3] - view[2], np.abs(view).max())
+    return float(min(0.01, extent / 1000) if extent <= 80 else extent / 8000)
+
+
+def _packed_array(array: NDArray) -> tuple[str, str]:
+    """The name of the array's type in JavaScript, and its bytes, deflated, in base64."""
+    # Level 7 is a tenth of the work of 9, for 4 % more letters.
+    text = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 7)).decode()
+    return f"{array.dtype.name.capitalize()}Array", text

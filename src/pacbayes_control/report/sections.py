@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pacbayes_control.certify.certificate import Certificate
-from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.bounds import chernoff_kl_holdout, clopper_pearson, single_draw
+from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
+from pacbayes_control.certify.certificate import Budget, Certificate
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance, issue_sampled
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.shift import curve
-from pacbayes_control.report.environments import environment_costs, hardest
-from pacbayes_control.report.plots import gaussian_moves
-from pacbayes_control.report.projection import project
-from pacbayes_control.report.replay import likeliest
-from pacbayes_control.report.side_by_side import MEANING, side_by_side
+from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.learn import compare
+from pacbayes_control.report.summary import environment_costs, hardest, likeliest
 
 LISTED = 100  # policies in the table of shares
-SPENT_ON = {
+MEANING = {
+    "kl": "Maurer's bound, with his own constant",
+    "kl-maurer": "Maurer's bound, with the paper's constant 2√N",
+    "pinsker": "the paper's C_PAC: Maurer's bound, relaxed to a formula",
+    "occam": "one policy: a union bound over all of them",
+    "single-draw": "one policy, drawn once from the posterior and kept",
+    "tilted": "for graded costs in a KL ball, by the mean of e^λC",
+}
+SPENT_ON = MEANING | {
     "sampling": "what a sample of policies may miss",
     "shift": "the estimate of how far the world has shifted",
 }
+POINTS = 61  # of the curve of bounds against environments
+FEWEST, MOST = 0.1, 100  # times N, where that curve begins and ends
+ENDLESS = 10**12  # environments, at which a bound is its limit to every shown digit
 
 
 def section_values(run: Run[Any]) -> dict[str, Any]:
@@ -61,6 +73,13 @@ def posterior_values(run: Run[Any]) -> dict[str, Any]:
     return {"categorical": True, "shares": listed, "effective_policies": effective}
 
 
+def gaussian_moves(run: Run[DiagonalGaussian]) -> tuple[np.ndarray, np.ndarray]:
+    """How far each mean has moved, and how each width has changed, in units of the prior's."""
+    spread = np.sqrt(run.prior.variance)
+    moved = (run.posterior.mean - run.prior.mean) / spread
+    return moved, np.sqrt(run.posterior.variance) / spread
+
+
 def record_rows(c: Certificate) -> list[tuple[str, str]]:
     """Hashes, versions and all digits, for those who check the certificate."""
     rows = [("method", c.method), ("objective", c.objective), ("delta", f"{c.delta:g}")]
@@ -72,15 +91,125 @@ def record_rows(c: Certificate) -> list[tuple[str, str]]:
 
 def budget_rows(c: Certificate) -> list[tuple[str, str, float, float]]:
     """Each share of δ: its name, what it was spent on, its size, and its part of δ."""
-    meanings = MEANING | SPENT_ON
     rows = [
-        (name, meanings.get(name, "alternatives that were paid for"), float(share))
+        (name, SPENT_ON.get(name, "alternatives that were paid for"), float(share))
         for name, share in c.budget.items()
     ]
     unspent = c.delta - math.fsum(share for _, _, share in rows)
     if unspent > 1e-9 * c.delta:
         rows.append(("not spent", "kept back", unspent))
     return [(*row, row[-1] / c.delta) for row in rows]
+
+
+# ---- the same costs, certified by every method: each bound holds on its own --------------------
+
+
+class Method(NamedTuple):
+    """A certificate for the same costs by one method, which may be the run's own."""
+
+    certificate: Certificate
+    own: bool
+
+
+def side_by_side(run: Run[Any]) -> tuple[tuple[Method, ...], str]:
+    """Every method that applies, or none and the reason why.
+
+    Finitely many policies: each method chooses its own posterior and has all of δ. A Gaussian
+    posterior: the same one, at the same shares of δ, since another would need draws of its own.
+    """
+    c = run.certificate
+    if c.constraints:
+        return (), (
+            "This posterior was chosen under constraints, which other methods would have to meet "
+            "too: pbc certify with the same constraints shows them side by side."
+        )
+    if c.method == "single-draw":
+        return (), "One drawn policy has one bound: no other method certifies the same draw."
+    delta = c.delta - (c.ball.delta if c.ball else 0.0)
+    if isinstance(run.posterior, Categorical):
+        compared = compare(run.costs, delta, run.prior, ball=c.ball)
+        others = [other.certificate for other in compared.runs]
+    else:
+        others = [_sampled(run, method, delta) for method in PAC_BAYES]
+    # The run's own certificate is reached again up to the last bits.
+    own = [other.method == c.method and abs(other.bound - c.bound) < 1e-9 for other in others]
+    methods = [Method(c if same else other, same) for other, same in zip(others, own, strict=True)]
+    return tuple(methods if any(own) else [Method(c, True), *methods]), ""
+
+
+def _sampled(run: Run[Any], method: str, delta: float) -> Certificate:
+    """The same posterior by another theorem, which takes over the share of the run's own."""
+    c = run.certificate
+    shares = {SAMPLING: float(c.budget[SAMPLING]), method: float(c.budget[c.method])}
+    provenance = Provenance(c.objective, c.prior)
+    basis = Basis(run.costs, run.prior, run.posterior, Budget(delta, shares), provenance)
+    other = replace(run, certificate=issue_sampled(basis, method))
+    return (under_shift(other, c.ball) if c.ball else other).certificate
+
+
+# ---- the bound with other numbers of environments: an outlook, not a certificate ---------------
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The bound against the number of environments, all else being as in a run."""
+
+    environments: tuple[int, ...]
+    bounds: tuple[float, ...]
+    limit: float  # of the bound, which always stays above it
+    half_way: tuple[int, float] | None  # environments that would halve the way there, and the bound
+
+
+def project(run: Run[Any]) -> Projection:
+    """The bound for a tenth to a hundred times as many environments.
+
+    >>> from pacbayes_control.learn import learn_finite
+    >>> projection = project(learn_finite([[0, 1], [0, 0], [0, 1], [1, 1]] * 250))
+    >>> projection.environments[0], projection.environments[-1]
+    (100, 100000)
+    """
+    n = run.certificate.environments
+    counts = np.unique(np.rint(n * np.geomspace(FEWEST, MOST, POINTS)).astype(int))
+    counts = np.union1d(counts[counts >= 2], [n])
+    bounds = [projected_bound(run, int(count)) for count in counts]
+    limit = projected_bound(run, ENDLESS)
+    return Projection(tuple(counts.tolist()), tuple(bounds), limit, _half_way(run, limit))
+
+
+def projected_bound(run: Run[Any], environments: int) -> float:
+    """The run's own bound if so many environments had given the same mean cost and the same KL."""
+    c = run.certificate
+    share = float(c.budget[c.method])
+    cost = c.empirical_cost if c.training_cost_bound is None else c.training_cost_bound
+    if c.tilt is not None and c.ball is not None:
+        tilted = float(run.posterior.probabilities @ run.costs.tilted_means(c.tilt))
+        return float(tilted_maurer(tilted, c.kl, environments, share, c.ball.radius, c.tilt))
+    if c.method == "occam":
+        level = share * float(run.prior.probabilities[c.policy])
+        if c.binary:  # failures at the same rate, rounded up to a whole number
+            failures = min(environments, math.ceil(cost * environments - 1e-6))
+            bound = clopper_pearson(failures, environments, level)
+        else:
+            bound = chernoff_kl_holdout(cost, environments, level)
+    else:
+        theorem = single_draw if c.method == "single-draw" else PAC_BAYES[c.method]
+        bound = theorem(cost, c.kl, environments, share)
+    if c.ball is not None:
+        bound = shift_inverse(bound, c.ball.radius, c.ball.divergence)
+    return float(bound)
+
+
+def _half_way(run: Run[Any], limit: float) -> tuple[int, float] | None:
+    """How many environments would bring the bound half of the way to its limit, by bisection."""
+    n, bound = run.certificate.environments, run.certificate.bound
+    target = (bound + limit) / 2
+    low, high = n, MOST * n
+    if bound - limit < 1e-4 or projected_bound(run, high) > target:
+        return None
+    while high - low > max(1, n // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if projected_bound(run, middle) > target else (low, middle)
+    return high, projected_bound(run, high)
 
 
 def _rounded(count: int) -> int:

@@ -10,13 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up
-from pacbayes_control.deploy.monitor import shown
+from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
 from pacbayes_control.report.console import key_values, say, show
-from pacbayes_control.report.environments import hardest
-from pacbayes_control.report.words import PRIOR_KEPT, policy_words, shift_words
+from pacbayes_control.report.summary import PRIOR_KEPT, hardest, policy_words, shift_words
 from pacbayes_control.tasks.registry import recorded_words
 
 if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
@@ -29,15 +26,15 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
 
 def show_checks(checks: Sequence[Check]) -> None:
     """Each requirement on a task, whether it is met, and what was observed."""
-    table = key_values()
+    rows = []
     for check in checks:
         mark = Text("passed", "green") if check.passed else Text("FAILED", "bold red")
         if check.warning:
             mark = Text("WARNING", "bold yellow")
         if check.detail.startswith("not tried"):
             mark = Text("skipped")
-        table.add_row(mark, check.name, check.detail)
-    show(table)
+        rows.append((mark, check.name, check.detail))
+    show(key_values(rows))
 
 
 def show_certificate(run: Run[Any]) -> None:
@@ -46,16 +43,14 @@ def show_certificate(run: Run[Any]) -> None:
     say("")
     say(c.sentence, style="bold")
     say("")
-    table = key_values()
-    for name, value in (*_bound_rows(c), *_basis_rows(run)):
-        table.add_row(name, value)
-    show(table)
+    show(key_values(_certificate_rows(run)))
     if c.parameters is not None and c.policy is None and c.kl == 0:
         say(PRIOR_KEPT)
 
 
-def _bound_rows(c: Certificate) -> Iterator[tuple[str, str]]:
-    """The bound, and the costs that it was computed from."""
+def _certificate_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
+    """The bound, its costs, and the environments, distributions and robot that it is about."""
+    c = run.certificate
     yield "bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})"
     if c.ball is not None and c.bound_without_shift is not None:
         yield "without a shift", round_up(c.bound_without_shift)
@@ -69,11 +64,6 @@ def _bound_rows(c: Certificate) -> Iterator[tuple[str, str]]:
     if c.test_estimate is not None:
         where = f"{c.test_estimate.environments:,} environments that it has never seen"
         yield "test estimate", f"{c.test_estimate.cost:.4f}  (on {where})"
-
-
-def _basis_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
-    """The environments, the prior, the posterior and the robot that a certificate is about."""
-    c = run.certificate
     if c.cost_rule:
         yield "a rollout costs", c.cost_rule
     drawn = f": {c.distribution}" if c.distribution else ""
@@ -83,10 +73,9 @@ def _basis_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
     yield ratio, f"{c.kl:.3f} nats"
     if c.noise:
         yield "noise", f"{c.noise}; drawn apart: KL counts the policy alone"
-    if "settings" in run.costs.origin:
-        robot = recorded_words(run.costs)
-        robot = "a robot that its record does not describe" if robot is None else robot
-        yield from [("for", robot)] if robot else []
+    robot = recorded_words(run.costs) if "settings" in run.costs.origin else ""
+    if robot != "":
+        yield "for", robot or "a robot that its record does not describe"
     yield "prior", c.prior
     if c.set_aside:
         total = c.environments + c.set_aside
@@ -120,14 +109,14 @@ def show_comparison(comparison: Comparison, method: str) -> None:
         f"confidence {confidence_percent(first.delta)}"
         + (f", on every distribution D′ with {first.ball}" if first.ball else "")
     )
-    table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
-    for run in comparison.runs:
-        c, mark = run.certificate, " *" if run is chosen else ""
-        table.add_row(c.method + mark, *_cells(c), policy_words(c, run.costs))
+    rows = [(run.certificate.method, run, "") for run in comparison.runs]
     if method == "best":
-        c = chosen.certificate
-        who = policy_words(c, chosen.costs)
-        table.add_row("best *", *_cells(c), f"{c.method}, at its share of δ: {who}")
+        rows.append(("best", chosen, f"{chosen.certificate.method}, at its share of δ: "))
+    table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
+    for name, run, words in rows:
+        c, mark = run.certificate, " *" if run is chosen else ""
+        numbers = round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
+        table.add_row(name + mark, *numbers, words + policy_words(c, run.costs))
     show(table)
     if method == "best":
         say("The line marked * pays for the choice between kl and occam, and is the one to use.")
@@ -142,10 +131,6 @@ def show_comparison(comparison: Comparison, method: str) -> None:
         say(f"Constraint: {text}")
     say("")
     say(chosen.certificate.sentence, style="bold")
-
-
-def _cells(c: Certificate) -> tuple[str, str, str]:
-    return round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
 
 
 def show_curve(curve: Curve) -> None:
@@ -164,20 +149,18 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
     """The verdict of a monitor, and the numbers behind it."""
     say(report.sentence, style="bold")
     low, high = interval_ends(*report.interval)
-    table = key_values()
-    table.add_row("verdict", report.verdict)
-    table.add_row("outcomes", f"{report.trials:,}, mean cost {report.mean_cost:.4f}")
-    table.add_row("promised", f"{shown(report.bound)} at most")
-    table.add_row(
-        "e-value",
-        f"{_digits(report.e_value, ROUND_FLOOR)}, "
-        f"largest {_digits(report.largest_e_value, ROUND_FLOOR)}; "
-        f"alarm at {1 / report.alpha:g}; may be watched",
-    )
-    table.add_row("cost as deployed", f"{low} to {high}  (α = {report.alpha:g}, at any time)")
+    e_value, largest = _digits(report.e_value), _digits(report.largest_e_value)
     p_value = _digits(report.p_value, ROUND_CEILING)
-    table.add_row("p-value", f"{p_value}  (one look only, at a number fixed before)")
-    show(table)
+    alarm = f"alarm at {1 / report.alpha:g}; may be watched"
+    rows = {
+        "verdict": report.verdict,
+        "outcomes": f"{report.trials:,}, mean cost {report.mean_cost:.4f}",
+        "promised": f"{shown(report.bound)} at most",
+        "e-value": f"{e_value}, largest {largest}; {alarm}",
+        "cost as deployed": f"{low} to {high}  (α = {report.alpha:g}, at any time)",
+        "p-value": f"{p_value}  (one look only, at a number fixed before)",
+    }
+    show(key_values(rows.items()))
     if drawn_afresh:
         say("The promise is about a policy that is drawn afresh for each mission.")
 
@@ -191,6 +174,6 @@ def interval_ends(low: float, high: float) -> tuple[str, str]:
     return f"{Decimal(low).quantize(Decimal('1e-4'), ROUND_FLOOR):f}", round_up(high)
 
 
-def _digits(value: float, rounding: str) -> str:
+def _digits(value: float, rounding: str = ROUND_FLOOR) -> str:
     """Four digits, rounded to the side of less evidence."""
     return f"{float(Context(prec=4, rounding=rounding).create_decimal(Decimal(value))):.4g}"

@@ -16,6 +16,7 @@ DIGITS = 50
 EXACT_XI_UP_TO = 10_000_000_000
 
 Interval = Any  # mpmath's intervals have no public type
+Test = Callable[[Interval], bool]  # whether a theorem gives this bound or a smaller one
 iv: Any = mpmath.iv
 mp: Any = mpmath.mp
 
@@ -40,23 +41,21 @@ def exceeds_kl_inverse(cost: Interval, bound: Interval, complexity: Interval) ->
     q = iv.mpf(cost.b)
     if complexity.b <= 0:
         return bool(bound.a >= q.b)
-    if not bound.a > q.b:
-        return False
-    left = q * iv.log(q / bound) if q.a > 0 else iv.mpf(0)
-    return bool((left + (1 - q) * iv.log((1 - q) / (1 - bound))).a >= complexity.b)
+    return bool(bound.a > q.b and kl_bernoulli(q, bound).a >= complexity.b)
+
+
+def kl_bernoulli(q: Interval, p: Interval) -> Interval:
+    """kl(q‖p), by its definition."""
+    left = q * iv.log(q / p) if q.a > 0 else iv.mpf(0)
+    return left + (1 - q) * iv.log((1 - q) / (1 - p))
 
 
 def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
     """P(Bin(n, p) ≤ failures): from the largest term down, with a geometric bound on the rest."""
     if failures == n:
         return iv.mpf(1)
-    term = iv.exp(
-        _log_factorial(n)
-        - _log_factorial(failures)
-        - _log_factorial(n - failures)
-        + failures * iv.log(p)
-        + (n - failures) * iv.log(1 - p)
-    )
+    log_choices = _log_factorial(n) - _log_factorial(failures) - _log_factorial(n - failures)
+    term = iv.exp(log_choices + failures * iv.log(p) + (n - failures) * iv.log(1 - p))
     total, odds = term, (1 - p) / p
     for k in range(failures, 0, -1):
         ratio = iv.mpf(k) / (n - k + 1) * odds  # P(k-1) / P(k), which falls with k
@@ -157,7 +156,7 @@ def tilted_means(values: NDArray, tilt: float) -> list[Interval]:
     return [iv.mpf(s) * error / scale / n for s in sums]
 
 
-def smallest_that(holds: Callable[[Interval], bool], cost: Interval) -> float:
+def smallest_that(holds: Test, cost: Interval) -> float:
     """The smallest bound that passes, by bisection; it is shown, and not used for the verdict."""
     low, high = mp.mpf(cost.a), mp.mpf(1)
     for _ in range(60):

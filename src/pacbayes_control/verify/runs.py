@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.verify import intervals
-from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, mp, require
+from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
 from pacbayes_control.verify.words import check_words, claims_without_proof
 
@@ -47,43 +46,30 @@ def verify(folder: str | Path) -> Verification:
     if folder.name == "certificate.json" and folder.is_file():
         folder = folder.parent
     run = Run.load(folder)
-    certificate = run.certificate
+    c = run.certificate
     _check_record(run, read_json(folder / "certificate.json").get("sentence"))
     intervals.set_precision()
     means = intervals.exact_means(run.costs.values)
-    if isinstance(run.posterior, Categorical):
-        cost, holds = _finite(run, means)
-    else:
-        cost, holds = _gaussian(run, means)
-    ball, stated = certificate.ball, certificate.bound_without_shift
-    if ball is None or stated is None:
-        smallest = _recomputed(certificate, certificate.bound, cost, holds)
-        return Verification(certificate, smallest, claims_without_proof(run), run)
-    base = _recomputed(certificate, stated, cost, holds)
-    check_samples(ball, certificate.budget.get("shift"))
-    if certificate.tilt is not None:
-        robust = tightest = tilted_condition(holds, ball, certificate.tilt)
-    else:
-        robust, tightest = shifted_condition(ball, stated), shifted_condition(ball, base)
-    if not robust(iv.mpf(certificate.bound)):
-        raise InvalidCertificate(
-            f"the bound {certificate.bound:.6g} does not hold on every distribution with {ball} "
-            f"({intervals.smallest_that(robust, iv.mpf(stated)):.6g} does)"
-        )
-    smallest = intervals.smallest_that(tightest, iv.mpf(base))
-    return Verification(
-        certificate, min(smallest, certificate.bound), claims_without_proof(run), run
-    )
-
-
-def _recomputed(
-    certificate: Certificate, bound: float, cost: Interval, holds: Callable[[Interval], bool]
-) -> float:
-    """The smallest bound that the theorem gives; an error if the one stated is below it."""
+    kind = _finite if isinstance(run.posterior, Categorical) else _gaussian
+    cost, holds = kind(run, means)
+    stated = c.bound if c.bound_without_shift is None else c.bound_without_shift
     smallest = intervals.smallest_that(holds, cost)
-    gives = f"{certificate.method} gives on these costs ({smallest:.6g})"
-    require(bound >= 1 or holds(iv.mpf(bound)), f"the bound {bound:.6g} is below what {gives}")
-    return min(smallest, bound)
+    gives = f"{c.method} gives on these costs ({smallest:.6g})"
+    require(stated >= 1 or holds(iv.mpf(stated)), f"the bound {stated:.6g} is below what {gives}")
+    smallest = min(smallest, stated)
+    if c.ball is not None:
+        check_samples(c.ball, c.budget.get("shift"))
+        if c.tilt is not None:
+            robust = tightest = tilted_condition(holds, c.ball, c.tilt)
+        else:
+            robust, tightest = (shifted_condition(c.ball, bound) for bound in (stated, smallest))
+        if not robust(iv.mpf(c.bound)):
+            raise InvalidCertificate(
+                f"the bound {c.bound:.6g} does not hold on every distribution with {c.ball} "
+                f"({intervals.smallest_that(robust, iv.mpf(stated)):.6g} does)"
+            )
+        smallest = min(intervals.smallest_that(tightest, iv.mpf(smallest)), c.bound)
+    return Verification(c, smallest, claims_without_proof(run), run)
 
 
 def _check_record(run: Run, sentence: str | None) -> None:
@@ -99,7 +85,6 @@ def _check_record(run: Run, sentence: str | None) -> None:
     check_words(run)
     require(c.binary == costs.binary, "the certificate is wrong about whether all costs are 0 or 1")
     _check_budget(c)
-    _check_shift(c)
     name = costs.names[c.policy] if c.policy is not None and costs.names else None
     wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
     require(c.policy_name == name, wrong_name)
@@ -107,28 +92,21 @@ def _check_record(run: Run, sentence: str | None) -> None:
 
 
 def _check_budget(c: Certificate) -> None:
-    """Whether the shares of δ are positive, sum to at most δ, and include the method's."""
+    """Whether the shares of δ are positive and sum to at most δ, and bounds, ball and tilt fit."""
     spent = list(c.budget.values())
     positive = 0 < c.delta < 1 and min(spent, default=0) > 0
     covered = positive and math.fsum(spent) <= c.delta * (1 + 1e-12)
     require(covered, f"the budget {dict(c.budget)} overspends delta = {c.delta}")
     require(c.method in c.budget, f"the budget has no share for {c.method}")
-
-
-def _check_shift(c: Certificate) -> None:
-    """Whether the bounds, the ball and the tilt fit together."""
     for bound in (c.bound, c.bound if c.bound_without_shift is None else c.bound_without_shift):
         require(0 <= bound <= 1, f"the bound {bound} is outside [0, 1]")
     tilted, in_ball = c.method == "tilted", c.ball is not None
-    possible = c.tilt is None or 0 < c.tilt <= 30
-    if tilted != (c.tilt is not None) or not possible:
-        raise InvalidCertificate(
-            "a tilt from 0 to 30 belongs to the method tilted, and to no other"
-        )
-    if tilted and (c.ball is None or c.ball.divergence != "kl"):
-        raise InvalidCertificate("the method tilted certifies in a kl ball")
-    if in_ball != (c.bound_without_shift is not None):
-        raise InvalidCertificate("a bound without shift belongs to a certificate in a ball only")
+    fits = c.tilt is not None and 0 < c.tilt <= 30 if tilted else c.tilt is None
+    require(fits, "a tilt from 0 to 30 belongs to the method tilted, and to no other")
+    in_kl_ball = c.ball is not None and c.ball.divergence == "kl"
+    require(in_kl_ball or not tilted, "the method tilted certifies in a kl ball")
+    fits = in_ball == (c.bound_without_shift is not None)
+    require(fits, "a bound without shift belongs to a certificate in a ball only")
     require(in_ball or "shift" not in c.budget, "the budget has a share for a shift without a ball")
 
 
@@ -139,8 +117,8 @@ def _check_kind(run: Run) -> None:
     require(same, "the prior and the posterior are not over the same policies")
     finite, single = isinstance(posterior, Categorical), c.method == "single-draw"
     sampled, size = not finite and not single, len(posterior)
-    if (c.method in ("occam", "tilted") and not finite) or (single and finite):
-        raise InvalidCertificate(f"method {c.method} cannot certify a posterior of this kind")
+    possible = not single if finite else c.method not in ("occam", "tilted")
+    require(possible, f"method {c.method} cannot certify a posterior of this kind")
     drawn = costs.draws is not None
     require(drawn == sampled, "the costs are not what this kind of certificate counts")
     stated = (c.environments, c.policies, c.parameters, c.draws, c.shared_draws)
@@ -152,14 +130,14 @@ def _check_kind(run: Run) -> None:
         costs.draws == "shared" if sampled else None,
     )
     columns = size if finite else 1 if single else costs.policies
-    if stated != actual or costs.policies != columns:
-        raise InvalidCertificate(
-            "the certificate states another number of environments, policies, parameters or draws"
-        )
-    if (c.training_cost_bound is not None) != sampled:
-        raise InvalidCertificate("a bound on the training cost belongs to sampled policies only")
-    if (c.policy is not None) != (c.method in ("occam", "single-draw")):
-        raise InvalidCertificate(f"method {c.method} cannot certify what the certificate names")
+    require(
+        stated == actual and costs.policies == columns,
+        "the certificate states another number of environments, policies, parameters or draws",
+    )
+    same = (c.training_cost_bound is not None) == sampled
+    require(same, "a bound on the training cost belongs to sampled policies only")
+    same = (c.policy is not None) == (c.method in ("occam", "single-draw"))
+    require(same, f"method {c.method} cannot certify what the certificate names")
     if finite and c.policy is not None:
         alone = 0 <= c.policy < size and posterior.probabilities[c.policy] == 1
         require(alone, "the posterior is not the single policy that is certified")
@@ -174,19 +152,11 @@ def _check_agrees(name: str, stated: float, recomputed: Interval) -> None:
     require(close, f"{name} is stated as {stated:.9g}, and is {actual:.9g} on these files")
 
 
-# r̂, and a test that a bound passes if the theorem gives it or a smaller one.
-Condition = tuple[Interval, Callable[[Interval], bool]]
-
-
-def _finite(run: Run, means: list[Interval]) -> Condition:
-    """The condition for a posterior over finitely many policies, or for one of them."""
+def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
+    """r̂ and the test for a posterior over finitely many policies, or for one of them."""
     c = run.certificate
-    assert isinstance(run.posterior, Categorical)
-    assert isinstance(run.prior, Categorical)
-    posterior, prior = (
-        intervals.exact_probabilities(run.posterior.probabilities),
-        intervals.exact_probabilities(run.prior.probabilities),
-    )
+    posterior = intervals.exact_probabilities(run.posterior.probabilities)
+    prior = intervals.exact_probabilities(run.prior.probabilities)
     cost = _expected(posterior, means)
     kl = intervals.kl_categorical(posterior, prior)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
@@ -210,11 +180,9 @@ def _expected(posterior: list[Interval], means: list[Interval]) -> Interval:
     return sum((p * x for p, x in zip(posterior, means, strict=True) if p.b > 0), iv.mpf(0))
 
 
-def _gaussian(run: Run, means: list[Interval]) -> Condition:
-    """The condition for a Gaussian posterior, from the costs of policies drawn from it."""
+def _gaussian(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
+    """r̂ and the test for a Gaussian posterior, from the costs of policies drawn from it."""
     c, posterior, prior = run.certificate, run.posterior, run.prior
-    assert isinstance(posterior, DiagonalGaussian)
-    assert isinstance(prior, DiagonalGaussian)
     cost = sum(means, iv.mpf(0)) / len(means)
     _check_agrees("empirical_cost", c.empirical_cost, cost)
     if c.method == "single-draw":
@@ -227,18 +195,14 @@ def _gaussian(run: Run, means: list[Interval]) -> Condition:
         return cost, lambda b: intervals.exceeds_kl_inverse(cost, b, allowed)
     kl = intervals.kl_gaussian(posterior, prior)
     _check_agrees("kl", c.kl, kl)
-    if "sampling" not in c.budget or c.training_cost_bound is None:
+    stated = c.training_cost_bound
+    if "sampling" not in c.budget or stated is None:
         raise InvalidCertificate("the budget has no share for sampling")
     independent = len(means) if c.shared_draws else run.costs.values.size
-    slack = -iv.log(iv.mpf(c.budget["sampling"])) / independent
-    cost_bound = iv.mpf(c.training_cost_bound)
-    if not 0 <= c.training_cost_bound <= 1 or (
-        c.training_cost_bound < 1 and not intervals.exceeds_kl_inverse(cost, cost_bound, slack)
-    ):
-        raise InvalidCertificate(
-            f"the training cost is stated to be at most {c.training_cost_bound:.6g}, which "
-            "these draws do not support"
-        )
+    slack, cost_bound = -iv.log(iv.mpf(c.budget["sampling"])) / independent, iv.mpf(stated)
+    proven = 0 <= stated < 1 and intervals.exceeds_kl_inverse(cost, cost_bound, slack)
+    words = f"the training cost is stated to be at most {stated:.6g}"
+    require(stated == 1 or proven, f"{words}, which these draws do not support")
     return cost_bound, _pac_bayes(c, cost_bound, kl)
 
 
@@ -247,13 +211,13 @@ def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> No
     rows = zip(policy, posterior.mean, posterior.variance, strict=True)
     distance = mp.fsum((mp.mpf(float(w)) - mp.mpf(m)) ** 2 / mp.mpf(s) for w, m, s in rows)
     below = mp.gammainc(mp.mpf(len(policy)) / 2, 0, distance / 2, regularized=True)
-    if not 5e-10 < below < 1 - 5e-10:
-        raise InvalidCertificate(
-            "the policy is not a draw from the posterior: its distance from the mean is impossible"
-        )
+    require(
+        5e-10 < below < 1 - 5e-10,
+        "the policy is not a draw from the posterior: its distance from the mean is impossible",
+    )
 
 
-def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Callable[[Interval], bool]:
+def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Test:
     """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
     n, delta = c.environments, iv.mpf(c.budget[c.method])
     constant = intervals.xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))

@@ -8,19 +8,13 @@ from collections.abc import Callable, Sequence
 from scipy.special import betainccinv
 
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.verify.intervals import (
-    Interval,
-    InvalidCertificate,
-    binomial_tail,
-    iv,
-    mp,
-    require,
-)
+from pacbayes_control.verify import intervals
+from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
 
 Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
 
 
-def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
+def shifted_condition(ball: Ball, bound: float) -> Test:
     """The test that a number passes if no D' in the ball costs more, given that D costs `bound`.
 
     D(Bern(b)‖Bern(U)) grows with b ≥ U: if it is at least B, then b is at least the largest cost
@@ -43,9 +37,7 @@ def shifted_condition(ball: Ball, bound: float) -> Callable[[Interval], bool]:
     return holds
 
 
-def tilted_condition(
-    holds: Callable[[Interval], bool], ball: Ball, tilt: float
-) -> Callable[[Interval], bool]:
+def tilted_condition(holds: Test, ball: Ball, tilt: float) -> Test:
     """The same for a tilted certificate, whose bound on D' is that on D plus B/λ."""
     more = iv.mpf(ball.radius) / iv.mpf(tilt)
     return lambda b: bool(b.a >= 1) or holds(b - more)
@@ -61,29 +53,30 @@ def check_samples(ball: Ball, spent: float | None) -> None:
     if len(shifted) == 1:  # one cell always has probability 1
         return
     level = ball.delta / (4 * len(shifted))
-    low, high = zip(*(_limits(k, sum(shifted), level) for k in shifted), strict=True)
-    below, above = zip(*(_limits(k, sum(training), level) for k in training), strict=True)
-    sides = list(zip(below, above, strict=True))
-    left = [max(_term(ball.divergence, x, y) for y in ys) for x, ys in zip(low, sides, strict=True)]
-    right = [
-        max(_term(ball.divergence, x, y) for y in ys) for x, ys in zip(high, sides, strict=True)
+    cells = [_limits(k, sum(shifted), level) for k in shifted]
+    others = [_limits(k, sum(training), level) for k in training]
+    chords = [
+        [(x, max(_term(ball.divergence, x, y) for y in other)) for x in cell]
+        for cell, other in zip(cells, others, strict=True)
     ]
-    needed = _of_sum(ball.divergence, _largest_sum(low, high, left, right))
-    if not mp.mpf(ball.radius) >= needed:
-        raise InvalidCertificate(
-            f"the shift is stated to be at most {ball.radius:.6g}, which these samples do not "
-            f"support ({float(needed):.6g})"
-        )
+    needed = _of_sum(ball.divergence, _largest_sum(chords))
+    require(
+        mp.mpf(ball.radius) >= needed,
+        f"the shift is stated to be at most {ball.radius:.6g}, which these samples do not "
+        f"support ({float(needed):.6g})",
+    )
 
 
-def _largest_sum(low: Sequence, high: Sequence, left: Sequence, right: Sequence) -> Number:
-    """The maximum of chords over probabilities in a box, by duality: a minimum over multipliers."""
-    if any(mp.isinf(value) for value in right):
+def _largest_sum(chords: Sequence[Sequence[tuple[Number, Number]]]) -> Number:
+    """The maximum of chords over probabilities in a box, by duality: a minimum over multipliers.
+
+    Each chord is its left and its right end, with the value at each.
+    """
+    if any(mp.isinf(top) for _, (_, top) in chords):
         return mp.inf
-    chords = list(zip(low, high, left, right, strict=True))
-    slopes = [(top - bottom) / (b - a) for a, b, bottom, top in chords]
+    slopes = [(top - bottom) / (b - a) for (a, bottom), (b, top) in chords]
     return min(
-        m + sum(max(bottom - m * a, top - m * b) for a, b, bottom, top in chords) for m in slopes
+        m + sum(max(value - m * x for x, value in chord) for chord in chords) for m in slopes
     )
 
 
@@ -97,13 +90,11 @@ def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
 def _certified(count: int, n: int, level: float) -> Number:
     """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, increased until that is proven."""
     guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
-    while guess < 1:
+    while guess < 1 and widening <= 1:
         p = guess + widening * min(guess, 1 - guess)
-        if binomial_tail(count, n, iv.mpf(p)).b <= level:
+        if intervals.binomial_tail(count, n, iv.mpf(p)).b <= level:
             return p
         widening *= 4
-        if widening > 1:
-            break
     return mp.mpf(1)
 
 
@@ -113,16 +104,8 @@ def _order(divergence: str) -> float:
 
 def _between(divergence: str, q: Interval, p: Interval) -> Interval:
     """D(Bern(q)‖Bern(p)) by its definition, for q in (0, 1) and p in [0, 1)."""
-    if divergence == "reverse-kl":
-        return _kl(p, q)
-    if divergence == "kl":
-        return _kl(q, p)
-    if divergence == "total-variation":
-        return q - p
-    if divergence == "chi-squared":
-        return (q - p) ** 2 / (p * (1 - p))
-    if divergence == "hellinger":
-        return 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q))
+    if divergence in BETWEEN:
+        return BETWEEN[divergence](q, p)
     order = _order(divergence)
     if order == math.inf:
         return iv.log(q / p)
@@ -131,25 +114,28 @@ def _between(divergence: str, q: Interval, p: Interval) -> Interval:
     return iv.log(met + iv.exp(a * iv.log(1 - q) + (1 - a) * iv.log(1 - p))) / (a - 1)
 
 
-def _kl(q: Interval, p: Interval) -> Interval:
-    met = q * iv.log(q / p) if q.a > 0 else iv.mpf(0)
-    return met + (1 - q) * iv.log((1 - q) / (1 - p))
+BETWEEN: dict[str, Callable[[Interval, Interval], Interval]] = {  # but those of Rényi
+    "kl": intervals.kl_bernoulli,
+    "reverse-kl": lambda q, p: intervals.kl_bernoulli(p, q),
+    "total-variation": lambda q, p: q - p,
+    "chi-squared": lambda q, p: (q - p) ** 2 / (p * (1 - p)),
+    "hellinger": lambda q, p: 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q)),
+}
+TERMS: dict[str, Callable[[Number, Number], Number]] = {  # of a cell, likewise
+    "kl": lambda x, y: x * mp.log(x / y) - x + y,
+    "reverse-kl": lambda x, y: y * mp.log(y / x) + x - y,
+    "total-variation": lambda x, y: abs(x - y) / 2,
+    "chi-squared": lambda x, y: (x - y) ** 2 / y,
+    "hellinger": lambda x, y: (mp.sqrt(x) - mp.sqrt(y)) ** 2 / 2,
+}
 
 
 def _term(divergence: str, x: Number, y: Number) -> Number:
     """The term of a cell with probabilities x under D' and y under D; ≥ 0, convex in both."""
     if y == 0 or x == 0:
         return _one_sided(divergence, x, y)
-    if divergence == "kl":
-        return x * mp.log(x / y) - x + y
-    if divergence == "reverse-kl":
-        return y * mp.log(y / x) + x - y
-    if divergence == "total-variation":
-        return abs(x - y) / 2
-    if divergence == "chi-squared":
-        return (x - y) ** 2 / y
-    if divergence == "hellinger":
-        return (mp.sqrt(x) - mp.sqrt(y)) ** 2 / 2
+    if divergence in TERMS:
+        return TERMS[divergence](x, y)
     a = mp.mpf(_order(divergence))
     return (x**a * y ** (1 - a) - y - a * (x - y)) / (a - 1)
 

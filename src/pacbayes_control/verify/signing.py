@@ -7,12 +7,13 @@ the run. It shows which key signed the files, not that the files are true.
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess, run
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, read_manifest
 from pacbayes_control.certify.text import printable, shortened
 
@@ -65,9 +66,7 @@ def sign(folder: str | Path, key: str | Path, overwrite: bool = False) -> Signat
         signature = _checked("check-novalidate", "-s", file, manifest=copy, by=key.name)
         if signature is None:
             raise ValueError(f"ssh-keygen made a signature with {key} that does not hold")
-        (folder / SIGNATURE).unlink(missing_ok=True)
-        with (folder / SIGNATURE).open("xb") as new:  # never through a link
-            new.write(file.read_bytes())
+        write_atomic(folder / SIGNATURE, file.read_bytes())  # never through a link
     return signature
 
 
@@ -91,15 +90,14 @@ def check_signature(folder: str | Path, key: str | Path, signer: str | None = No
     folder, key = Path(folder), Path(key).expanduser()
     allowed, identity = _allowed_signers(key, signer)
     read_manifest(folder)
-    if not (folder / SIGNATURE).exists():
+    by, manifest, file = signer or key.name, folder / "manifest.json", folder / SIGNATURE
+    if not file.exists():
         raise InvalidSignature(f"the run is not signed: it has no {SIGNATURE}")
-    if (folder / SIGNATURE).stat().st_size > LARGEST:
+    if file.stat().st_size > LARGEST:
         raise InvalidSignature(f"{SIGNATURE} is larger than any signature")
-    by, manifest = signer or key.name, folder / "manifest.json"
     with TemporaryDirectory() as scratch:
         signers = Path(scratch, "allowed_signers")
         signers.write_bytes(allowed)
-        file = folder / SIGNATURE
         made = _checked("check-novalidate", "-s", file, manifest=manifest, by=by)
         if made is None:
             raise InvalidSignature(
@@ -107,19 +105,23 @@ def check_signature(folder: str | Path, key: str | Path, signer: str | None = No
             )
         options = ("-f", signers, "-I", identity, "-s", file)
         signature = _checked("verify", *options, manifest=manifest, by=by)
-    if signature is None and signer is None:
+    if signature is not None:
+        return signature
+    if signer is None:
         raise InvalidSignature(f"the run is signed by another key ({made.fingerprint})")
-    if signature is None:
-        raise InvalidSignature(
-            f"the run is signed by {made.fingerprint}, which {key.name} does not allow for "
-            f"{signer}: another key, an expired one, or one for other purposes"
-        )
-    return signature
+    raise InvalidSignature(
+        f"the run is signed by {made.fingerprint}, which {key.name} does not allow for "
+        f"{signer}: another key, an expired one, or one for other purposes"
+    )
 
 
 def _allowed_signers(key: Path, signer: str | None) -> tuple[bytes, str]:
     """An allowed_signers file for a public key, or the one given, and the identity to look for."""
-    content = _read_keys(key)
+    if not key.is_file():
+        raise FileNotFoundError(f"there is no key file {key}")
+    if key.stat().st_size > LARGEST:
+        raise ValueError(f"{key} is larger than any file of keys")
+    content = key.read_bytes()
     lines = [line.split() for line in content.decode("utf-8-sig", "replace").split("\n")]
     lines = [words for words in lines if words and not words[0].startswith("#")]
     if any("PRIVATE" in words for words in lines[:1]):
@@ -137,15 +139,6 @@ def _allowed_signers(key: Path, signer: str | None) -> tuple[bytes, str]:
     if not signer.isprintable() or not re.fullmatch(r"[^-\s\"'*?!,#][^\s\"'*?!,]*", signer):
         raise ValueError(f"{signer!r} is not one identity, such as alice@example.com")
     return content, signer
-
-
-def _read_keys(key: Path) -> bytes:
-    """The content of a file of public keys; an error if it is missing or too large."""
-    if not key.is_file():
-        raise FileNotFoundError(f"there is no key file {key}")
-    if key.stat().st_size > LARGEST:
-        raise ValueError(f"{key} is larger than any file of keys")
-    return key.read_bytes()
 
 
 def _line_of(key: Path, lines: list[list[str]]) -> bytes:
@@ -170,21 +163,17 @@ def _checked(action: str, *options: str | Path, manifest: Path, by: str) -> Sign
     return Signature(by, *good.groups()) if good and done.returncode == 0 else None
 
 
-def _ssh_keygen(
-    *arguments: str | Path, given: BinaryIO | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _ssh_keygen(*arguments: str | Path, given: BinaryIO | None = None) -> CompletedProcess[bytes]:
     """Run ssh-keygen; its output is captured, as it must not reach the terminal unescaped."""
     try:
-        return subprocess.run(
-            ["ssh-keygen", *arguments], stdin=given, capture_output=True, check=False
-        )
+        return run(["ssh-keygen", *arguments], stdin=given, capture_output=True, check=False)
     except FileNotFoundError:
         raise ValueError(
             "ssh-keygen is missing: install OpenSSH (openssh-client on Debian and Ubuntu)"
         ) from None
 
 
-def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
+def _reason(done: CompletedProcess[bytes]) -> str:
     """The error of ssh-keygen in one line, without lines of @ and control characters."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith("@"))

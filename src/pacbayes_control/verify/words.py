@@ -13,7 +13,6 @@ from pacbayes_control.certify.text import quoted
 from pacbayes_control.verify.intervals import InvalidCertificate, require
 
 FEASIBLE = 1e-5  # the tolerance of constraints, as of a solver
-STREAMS = {"single-draw": "single draw"}  # of the policies, by method; "certify" for the others
 OBJECTIVES = ("kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker")
 
 
@@ -22,12 +21,15 @@ def check_words(run: Run) -> None:
     _check_origin(run)
     _check_streams(run)
     _check_seen(run)
-    _check_objective(run)
+    c = run.certificate
+    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
+    unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
+    require(c.objective in known, unknown)
     if isinstance(run.prior, Categorical):
         _check_prior(run)
         _check_constraints(run)
     else:
-        require(not run.certificate.constraints, "constraints belong to finitely many policies")
+        require(not c.constraints, "constraints belong to finitely many policies")
 
 
 def claims_without_proof(run: Run) -> tuple[str, ...]:
@@ -35,11 +37,14 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
     c, origin = run.certificate, run.costs.origin
     drawn = run.costs.draws and "policies" not in origin
     minimised = f"that the posterior was chosen to minimise {quoted(c.objective)}"
+    named = {"policies": run.costs.names, "sites": run.costs.sites}
+    kinds = [kind for kind, names in named.items() if names]
+    names = f", and the names of {' and '.join(kinds)}" if kinds else ""
     in_words = c.constraints and not isinstance(c.constraints[0], Constraint)
     claims = [
         (c.format < FORMAT, f"all that format {c.format} does not record, as the prior's data"),
         (True, f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"),
-        (True, f"which robot, policies and environments these are{_names(run)}"),
+        (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
@@ -54,12 +59,6 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)
-
-
-def _names(run: Run) -> str:
-    named = {"policies": run.costs.names, "sites": run.costs.sites}
-    kinds = [kind for kind, names in named.items() if names]
-    return f", and the names of {' and '.join(kinds)}" if kinds else ""
 
 
 def _source(run: Run) -> str:
@@ -109,38 +108,35 @@ def _check_streams(run: Run) -> None:
         return
     policies = record if isinstance(record, dict) else {}
     stream = policies.get("stream")
-    if stream != STREAMS.get(c.method, "certify"):
-        raise InvalidCertificate(
-            f"the policies were drawn from the stream {stream!r}, not from the one that is used "
-            "for certificates only"
-        )
+    require(
+        stream == ("single draw" if c.method == "single-draw" else "certify"),
+        f"the policies were drawn from the stream {stream!r}, not from the one that is used "
+        "for certificates only",
+    )
     same = policies.get("posterior") == run.posterior.parameters_digest
     require(c.format < 4 or same, "the policies were not drawn from the posterior of this run")
 
 
 def _check_seen(run: Run) -> None:
     """Neither the prior nor a shared part of the policies depends on counted environments."""
-    c, costs, mine = run.certificate, run.costs, run.costs.range
-    used = [*(run.prior.seen or ()), *costs.policies_seen]
-    has_rows = isinstance(run.prior, Categorical) and not costs.policies_seen
-    if used and mine is None and not has_rows:
-        raise InvalidCertificate(
-            "the costs do not record their environments, and the prior depends on some"
-        )
+    c, costs, prior, mine = run.certificate, run.costs, run.prior, run.costs.range
+    used, finite = [*(prior.seen or ()), *costs.policies_seen], isinstance(prior, Categorical)
+    known = mine is not None or not used or (finite and not costs.policies_seen)
+    require(known, "the costs do not record their environments, and the prior depends on some")
     other = not (mine and any(mine.overlaps(part) for part in used))
     require(other, "the prior depends on environments that the bound counts")
-    if isinstance(run.prior, Categorical) and run.prior.seen is not None:
-        overlap = describe_overlap(run.prior, costs)
+    if finite and prior.seen is not None:
+        overlap = describe_overlap(prior, costs)
         require(not overlap, overlap)
-    elif c.format >= 4 and run.prior.seen is None:
-        raise InvalidCertificate("the prior does not say which environments it depends on")
-    if c.format >= 4 and not _records_costs(run):
-        raise InvalidCertificate("the posterior does not say that it was learnt from these costs")
+    if c.format >= 4:
+        told = prior.seen is not None
+        require(told, "the prior does not say which environments it depends on")
+        told = _records_costs(run)
+        require(told, "the posterior does not say that it was learnt from these costs")
     same = [r for r in merged_ranges(used) if mine and r[:2] == mine[:2]]
-    if c.set_aside != sum(r.stop - r.start for r in same):
-        raise InvalidCertificate(
-            f"{c.set_aside} environments are stated as set aside, and the prior depends on others"
-        )
+    counted = c.set_aside == sum(r.stop - r.start for r in same)
+    wrong = f"{c.set_aside} environments are stated as set aside, and the prior depends on others"
+    require(counted, wrong)
 
 
 def _records_costs(run: Run) -> bool:
@@ -152,13 +148,6 @@ def _records_costs(run: Run) -> bool:
     ):
         return False
     return not isinstance(posterior, Categorical) or posterior.rows >= run.costs.listed_rows
-
-
-def _check_objective(run: Run) -> None:
-    c = run.certificate
-    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
-    unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
-    require(c.objective in known, unknown)
 
 
 def _check_prior(run: Run) -> None:
@@ -189,7 +178,6 @@ def _check_constraints(run: Run) -> None:
         same = Constraint.of(weights, low, high, name_of=run.costs.name).words == constraint.words
         require(same, f"the words of constraint {number} are not those of its limits")
         share = sum(weight * float(p[j]) for j, weight in weights.items())
-        if (low is not None and share < low - FEASIBLE) or (
-            high is not None and share > high + FEASIBLE
-        ):
-            raise InvalidCertificate(f"the posterior breaks the constraint {constraint.words}")
+        met = low is None or share >= low - FEASIBLE
+        met = met and (high is None or share <= high + FEASIBLE)
+        require(met, f"the posterior breaks the constraint {constraint.words}")

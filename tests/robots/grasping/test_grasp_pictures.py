@@ -22,7 +22,7 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import PICTURES as SUFFIXES
 from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.learn import Plan, SearchSettings, certify_draw, learn_finite, learn_gaussian
-from pacbayes_control.report.own_pictures import LARGEST_PICTURE
+from pacbayes_control.report.page import LARGEST_PICTURE
 from pacbayes_control.report.pictures import GREEN
 from pacbayes_control.robots.grasping import pictures as grasp_pictures
 from pacbayes_control.robots.grasping.arm import Arm

@@ -9,8 +9,6 @@ starts at 1 and reaches 1/α with probability at most α, for any number of outc
 conclusion is wrong with probability at most δ + α.
 """
 
-from pacbayes_control.certify.text import shown
-from pacbayes_control.deploy.monitor.reports import Promise, Report
-from pacbayes_control.deploy.monitor.watching import Monitor
+from pacbayes_control.deploy.monitor.watching import Monitor, Promise, Report
 
-__all__ = ["Monitor", "Promise", "Report", "shown"]
+__all__ = ["Monitor", "Promise", "Report"]

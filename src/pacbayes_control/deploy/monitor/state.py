@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +24,14 @@ from pacbayes_control.bounds import sequential
 from pacbayes_control.bounds.sequential import BettingState, bets
 from pacbayes_control.certify import files
 from pacbayes_control.certify.certificate import Certificate
-from pacbayes_control.deploy.monitor.reports import Promise
 
-FORMAT = 2
-READABLE = (1, FORMAT)  # format 1 has no seal, and no fingerprint of a verified run
+if TYPE_CHECKING:
+    from pacbayes_control.deploy.monitor.watching import Promise
+
+FORMAT = 2  # format 1, which is still read, has no seal and no fingerprint of a verified run
 MOST_TRIALS = 2**53  # beyond, sums of outcomes are not exact
 POINTS = 2048  # of the history, at most
 NEGLIGIBLE = 450.0  # a bet whose wealth is e⁻⁴⁵⁰ of the largest may be rounded to zero
-PROMISED = (  # the fields of a certificate of format 3: its digest does not depend on later ones
-    *("bound", "method", "delta", "environments", "set_aside", "policies", "parameters"),
-    *("empirical_cost", "training_cost_bound", "draws", "shared_draws", "kl", "policy"),
-    *("policy_name", "binary", "noise", "prior", "objective", "constraints", "budget", "ball"),
-    *("bound_without_shift", "tilt", "hashes", "versions", "sentence"),
-)
 KINDS = {
     "format": int,
     "certificate": str,
@@ -55,6 +51,12 @@ KINDS = {
     "seal": str | None,
 }
 Floats = NDArray[np.float64]
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError with this message unless the condition holds."""
+    if not condition:
+        raise ValueError(message)
 
 
 class Batch(NamedTuple):
@@ -82,8 +84,8 @@ def stride_of(trials: int) -> int:
 def certificate_digest(certificate: Certificate | Promise) -> str:
     """A digest of a certificate that is the same in every version of this library."""
     record = certificate.to_dict()
-    if isinstance(certificate, Certificate):
-        record = {name: record[name] for name in PROMISED} | {"format": 3}
+    if isinstance(certificate, Certificate):  # the digest has no fields of later formats than 3
+        record = replace(certificate, format=3).to_dict() | {"sentence": record["sentence"]}
     return files.sha256(files.json_bytes(record))
 
 
@@ -116,7 +118,7 @@ def _check_values(record: Mapping[str, Any]) -> None:
     trials, wealth, scale = record["trials"], record["wealth"], record["scale"]
     run = record["verified"] or {"manifest": "0" * 64, "version": ""}
     possible = {
-        "format": record["format"] in READABLE,
+        "format": record["format"] in (1, FORMAT),
         "alpha": 0 < record["alpha"] < 1,
         "stride": 1 <= record["stride"] <= MOST_TRIALS,
         "total": 0 <= record["total"] <= trials <= MOST_TRIALS,
@@ -129,8 +131,7 @@ def _check_values(record: Mapping[str, Any]) -> None:
         "verified": run.keys() == {"manifest", "version"} and _is_sha(run["manifest"]),
     }
     for name, is_possible in possible.items():
-        if not is_possible:
-            raise ValueError(f"bad {name}")
+        require(is_possible, f"bad {name}")
 
 
 def _is_sha(text: str) -> bool:
@@ -147,25 +148,27 @@ def alarm_threshold(alpha: float, trials: int) -> float:
 
 def check_consistent(state: Mapping[str, Any], bound: float) -> None:
     """An error that names the first contradiction in the record of a state."""
-    _check_batches([Batch(*entry) for entry in state["batches"]], state["trials"])
-    if state["stride"] != stride_of(state["trials"]):
-        raise ValueError("the stride is not that of its number of trials")
+    trials, stride = state["trials"], state["stride"]
+    _check_batches([Batch(*entry) for entry in state["batches"]], trials)
+    require(stride == stride_of(trials), "the stride is not that of its number of trials")
     n, sums, path = np.array([[0, 0.0, 0.0], *state["history"]], float).T
     _check_history(state, n, sums, path)
-    betting = BettingState(np.array(state["wealth"], float), float(state["scale"]), state["trials"])
-    tolerance = _rounding(state, bound)
-    if len(betting.wealth) != len(bets(bound)[0]):
-        raise ValueError("the wealth is on other bets than those of the bound")
-    if not abs(betting.log_value(bound) - state["log_e"]) <= tolerance:
-        raise ValueError("the e-value is not that of the wealth")
-    if state["stride"] == 1:
+    betting = BettingState(np.array(state["wealth"], float), float(state["scale"]), trials)
+    # A bound on the difference of two logarithms of e-values that were summed differently.
+    tolerance, largest_bet = 1e-9 * (1 + math.sqrt(trials)) + 1e-14 * trials, bets(bound)[0].max()
+    if not state["binary"]:  # differences of sums lose digits, and a large bet amplifies this
+        tolerance += 1e-13 * trials * state["total"] * float(largest_bet)
+    known = len(betting.wealth) == len(bets(bound)[0])
+    require(known, "the wealth is on other bets than those of the bound")
+    same = abs(betting.log_value(bound) - state["log_e"]) <= tolerance
+    require(same, "the e-value is not that of the wealth")
+    if stride == 1:
         reached = path
         _replay(betting, n, sums, path, bound, tolerance)
     else:
-        largest_bet = float(bets(bound)[0].max())
-        reached = np.append(0.0, path[:-1] + largest_bet * np.diff(sums) + tolerance)
-        if np.any(path > reached):
-            raise ValueError("the history's e-values are out of reach for its outcomes")
+        reached = np.append(0.0, path[:-1] + float(largest_bet) * np.diff(sums) + tolerance)
+        possible = not np.any(path > reached)
+        require(possible, "the history's e-values are out of reach for its outcomes")
     _check_alarm(state, n, path, reached)
 
 
@@ -179,27 +182,25 @@ def _check_batches(batches: Sequence[Batch], trials: int) -> None:
         elif not batch.again:  # it has grown
             new -= before.trials
             possible = new > 0 and not before.again
-        if not possible:
-            raise ValueError(f"the file {batch.name!r} cannot have been counted as it is listed")
+        require(possible, f"the file {batch.name!r} cannot have been counted as it is listed")
         counted += new
         last[batch.name] = batch
-    if counted > trials:
-        raise ValueError("its files have more outcomes than it counts")
+    require(counted <= trials, "its files have more outcomes than it counts")
 
 
 def _check_history(state: Mapping[str, Any], n: Floats, sums: Floats, path: Floats) -> None:
     """Whether the points rise to the current values, and are those that are kept."""
-    trials = state["trials"]
-    if (n[-1], sums[-1], path[-1]) != (trials, state["total"], state["log_e"]):
-        raise ValueError("the history does not end at the current values")
+    trials, stride = state["trials"], state["stride"]
+    current = (n[-1], sums[-1], path[-1]) == (trials, state["total"], state["log_e"])
+    require(current, "the history does not end at the current values")
     rise, costs = np.diff(n), np.diff(sums)
-    if np.any(rise <= 0) or np.any(costs < 0) or np.any(costs > rise + 1e-15 * trials):
-        raise ValueError("the history does not rise as outcomes from 0 to 1 do")
-    if np.count_nonzero(n[:-1] % state["stride"]) > 1:
-        raise ValueError("the history has points that would have been dropped")
+    wrong = np.any(rise <= 0) or np.any(costs < 0) or np.any(costs > rise + 1e-15 * trials)
+    require(not wrong, "the history does not rise as outcomes from 0 to 1 do")
+    kept = int(np.count_nonzero(n[:-1] % stride)) <= 1
+    require(kept, "the history has points that would have been dropped")
     whole = bool(np.all(sums == np.floor(sums)))
-    if state["binary"] != whole and (state["binary"] or state["stride"] == 1):
-        raise ValueError("it is wrong about whether all outcomes are 0 or 1")
+    possible = state["binary"] == whole or not (state["binary"] or stride == 1)
+    require(possible, "it is wrong about whether all outcomes are 0 or 1")
 
 
 def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Floats) -> None:
@@ -209,31 +210,18 @@ def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Flo
     before.
     """
     largest, alarm, level = state["largest"], state["alarm_at"], -math.log(state["alpha"])
-    if not path.max() <= largest <= max(reached.max(), path.max()):
-        raise ValueError("the largest e-value is not that of the history")
+    possible = path.max() <= largest <= max(reached.max(), path.max())
+    require(possible, "the largest e-value is not that of the history")
     threshold = alarm_threshold(state["alpha"], state["trials"])
     if alarm is None:
-        if largest >= threshold:
-            raise ValueError("the largest e-value calls for an alarm, and there is none")
+        called = largest >= threshold
+        require(not called, "the largest e-value calls for an alarm, and there is none")
         return
     at = int(np.searchsorted(n, alarm))
     exact = n[at] == alarm
-    if (
-        np.any(path[:at] >= threshold)
-        or (path if exact else reached)[at] < level
-        or (state["stride"] == 1 and not exact)
-        or largest < level
-    ):
-        raise ValueError("the alarm is not at the first e-value of 1/α")
-
-
-def _rounding(state: Mapping[str, Any], bound: float) -> float:
-    """A bound on the difference of two logarithms of e-values that were summed differently."""
-    trials = state["trials"]
-    tolerance = 1e-9 * (1 + math.sqrt(trials)) + 1e-14 * trials
-    if not state["binary"]:  # differences of sums lose digits, and a large bet amplifies this
-        tolerance += 1e-13 * trials * state["total"] * float(bets(bound)[0].max())
-    return tolerance
+    first = not np.any(path[:at] >= threshold) and (path if exact else reached)[at] >= level
+    first = first and largest >= level and (exact or state["stride"] > 1)
+    require(first, "the alarm is not at the first e-value of 1/α")
 
 
 def _replay(
@@ -247,15 +235,14 @@ def _replay(
         if trials[start] == 1:
             again, part = sequential.update_wealth(again, np.clip(costs[start:stop], 0, 1), bound)
         else:
-            again = sequential.update_wealth_by_counts(
-                again, costs[start], int(trials[start]), bound
-            )
+            count = int(trials[start])
+            again = sequential.update_wealth_by_counts(again, costs[start], count, bound)
             part = np.array([again.log_value(bound)])
         repeated.append(part)
-    if np.any(np.abs(np.concatenate(repeated) - path) > tolerance):
-        raise ValueError("the history's e-values are not those of its outcomes")
+    different = np.abs(np.concatenate(repeated) - path) > tolerance
+    require(not different.any(), "the history's e-values are not those of its outcomes")
     with np.errstate(divide="ignore"):
         logs = np.array([np.log(each.wealth) + each.scale for each in (again, state)])
     logs = np.maximum(logs, max(float(logs.max()), 0.0) - NEGLIGIBLE)
-    if np.any(np.abs(logs[0] - logs[1]) > tolerance):
-        raise ValueError("the wealth is not that of the outcomes")
+    different = np.abs(logs[0] - logs[1]) > tolerance
+    require(not different.any(), "the wealth is not that of the outcomes")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +13,57 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.bounds import sequential
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify import files
+from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.tables.columns import checked_outcomes
+from pacbayes_control.certify.text import confidence_percent, shown
 from pacbayes_control.deploy.monitor import state
-from pacbayes_control.deploy.monitor.reports import HOLDING, OPEN, Promise, Report, sentence
-from pacbayes_control.deploy.monitor.state import MOST_TRIALS, Batch
+from pacbayes_control.deploy.monitor.state import MOST_TRIALS, Batch, require
 
 LARGEST_LOG = 690.0  # of an e-value in a report: e⁶⁹⁰ ≈ 1e299
 PLAIN = ("alpha", "trials", "total", "binary", "log_e", "largest", "alarm_at", "verified")
+HOLDING, OPEN = "holding", "no evidence yet"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A bound and its δ as they were stated, if there is no run to load."""
+
+    bound: float
+    delta: float
+    ball: Ball | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bound <= 1:
+            raise ValueError(f"the bound {self.bound:g} must lie in [0, 1]")
+        check_delta(self.delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The evidence of the outcomes so far for or against the certificate."""
+
+    trials: int
+    mean_cost: float
+    bound: float
+    p_value: float  # exact, for one look at a number of trials that was fixed in advance
+    e_value: float  # of the outcomes so far; valid at every look
+    largest_e_value: float  # ever reached
+    anytime_p_value: float  # one over the largest e-value; valid at every look
+    alarm_at: int | None  # the trial at which the e-value first reached 1/α
+    interval: tuple[float, float]  # for the cost as deployed, at every number of trials at once
+    alpha: float
+    verdict: str  # holding, no evidence yet, or violated at level α
+    error_rate: float  # δ + α: of the conclusion that the environments are not as certified
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"interval": list(self.interval)}
 
 
 class Monitor:
@@ -80,13 +124,11 @@ class Monitor:
                 f"{name} was appended before: if it has grown, say --grown; if all of its "
                 "outcomes are new, --again"
             )
-        new = values
-        if repeated == "grown":
-            new = values[self._counted(name, values, earlier) :]
-        elif repeated is None:
+        counted = self._counted(name, values, earlier) if repeated == "grown" else 0
+        if repeated is None:
             self._check_new(name, values)
-        if len(new):
-            self.observe(new)
+        if counted < len(values):
+            self.observe(values[counted:])
             again = bool(earlier) and repeated == "again"
             self.batches.append(Batch(name, len(values), files.sha256(values.tobytes()), again))
 
@@ -157,8 +199,7 @@ class Monitor:
 
     def report(self) -> Report:
         """The verdict so far, and the numbers behind it."""
-        if self.trials == 0:
-            raise ValueError("there are no outcomes to judge the certificate by")
+        require(self.trials > 0, "there are no outcomes to judge the certificate by")
         bound, mean = self.certificate.bound, min(self.total / self.trials, 1.0)
         low, high = sequential.confidence_sequence(self.total, self.trials, self.alpha)
         if self.binary:
@@ -182,7 +223,28 @@ class Monitor:
             alpha=self.alpha,
             verdict=verdict,
             error_rate=min(self.certificate.delta + self.alpha, 1.0),
-            sentence=sentence(self.certificate, self.alpha, verdict, self.alarm_at),
+            sentence=self._sentence(verdict),
+        )
+
+    def _sentence(self, verdict: str) -> str:
+        """The verdict in plain words."""
+        c = self.certificate
+        promise = f"the promise of at most {shown(c.bound)}"
+        if verdict == HOLDING:
+            return (
+                f"Holding: with confidence {confidence_percent(self.alpha)}, at every look, the "
+                f"cost as deployed, if it has not changed meanwhile, is below {promise}."
+            )
+        if verdict == OPEN:
+            return f"No evidence yet against {promise}, nor enough to call it confirmed."
+        world = "drawn like those of training"
+        if c.ball is not None:
+            known = c.ball.samples is None
+            world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
+        return (
+            f"Violated: the outcomes up to trial {self.alarm_at} are evidence against {promise}. "
+            f"The environments are not {world}, or something else has changed; this conclusion is "
+            f"wrong with probability at most δ + α = {c.delta:g} + {self.alpha:g}."
         )
 
     # ---- the state file -------------------------------------------------------------------------
@@ -194,25 +256,19 @@ class Monitor:
         has not changed since then: no other outcomes are overwritten.
         """
         path = Path(path)
-        record = {name: getattr(self, name) for name in PLAIN} | {
+        record = {name: getattr(self, name) for name in (*PLAIN, "batches", "history")} | {
             "format": state.FORMAT,
             "certificate": state.certificate_digest(self.certificate),
             "wealth": self.betting.wealth.tolist(),
             "scale": self.betting.scale,
-            "batches": [list(batch) for batch in self.batches],
             "stride": state.stride_of(self.trials),
-            "history": [list(point) for point in self.history],
         }
         content = files.json_bytes(record | {"seal": files.seal(record)})
         with files.locked(path):
-            self.check_unchanged(path)
+            same = not path.exists() or files.hash_file(path) == self._saved
+            require(same, f"{path} was changed meanwhile, or is of another monitor: load it")
             files.write_atomic(path, content)
         self._saved = files.sha256(content)
-
-    def check_unchanged(self, path: Path) -> None:
-        """An error if the file exists and is not as this monitor read or saved it last."""
-        if path.exists() and files.hash_file(path) != self._saved:
-            raise ValueError(f"{path} was changed meanwhile, or is of another monitor: load it")
 
     @classmethod
     def load(
@@ -222,14 +278,12 @@ class Monitor:
         path = Path(path)
         saved = files.hash_file(path) if path.is_file() else ""
         record = state.read_state(path)
-        if files.hash_file(path) != saved:
-            raise ValueError(f"{path} is being written by another process: try again")
-        if record["certificate"] != state.certificate_digest(certificate):
-            raise ValueError(f"{path} belongs to another certificate: choose another file")
-        if alpha is not None and alpha != record["alpha"]:
-            raise ValueError(
-                f"{path} was started with alpha = {record['alpha']:g}: it cannot be changed"
-            )
+        same = files.hash_file(path) == saved
+        require(same, f"{path} is being written by another process: try again")
+        same = record["certificate"] == state.certificate_digest(certificate)
+        require(same, f"{path} belongs to another certificate: choose another file")
+        same, begun = alpha in (None, record["alpha"]), f"alpha = {record['alpha']:g}"
+        require(same, f"{path} was started with {begun}: it cannot be changed")
         try:
             state.check_consistent(record, certificate.bound)
         except ValueError as error:

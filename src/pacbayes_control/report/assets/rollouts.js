@@ -1,4 +1,4 @@
-// The rollouts that the page holds: values as JSON, arrays deflated in base 64 (report/packing.py).
+// The rollouts that the page holds: values as JSON, arrays deflated in base 64 (report/replay.py).
 "use strict";
 
 const element = (id) => document.getElementById(id);

@@ -11,11 +11,11 @@ import pytest
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.shift import Curve, curve
-from pacbayes_control.certify.text import round_down
-from pacbayes_control.deploy.monitor import Monitor, shown
+from pacbayes_control.certify.text import round_down, shown
+from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.learn.repeated import over_draws
-from pacbayes_control.report.shift_pictures import (
+from pacbayes_control.report.plots import (
     draw_curve,
     draw_monitor,
 )
