@@ -37,8 +37,7 @@ from pacbayes_control.robots.grasping.pictures import (
     outlines,
     views,
 )
-from pacbayes_control.robots.grasping.playback import play
-from pacbayes_control.robots.grasping.simulator import COLLIDED, DROPPED, LIFTED, MISSED
+from pacbayes_control.robots.grasping.simulator import COLLIDED, DROPPED, LIFTED, MISSED, play
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks.environments import KEPT_STREAMS, generator

@@ -16,7 +16,8 @@ from trimesh.exchange.gltf import export_gltf
 
 from here import Here
 from pacbayes_control.robots.grasping import meshes
-from pacbayes_control.robots.grasping.cache import cache_folder, read_hulls, remembered_hulls
+from pacbayes_control.robots.grasping.decomposition import read_hulls, remembered_hulls
+from pacbayes_control.robots.grasping.extras import cache_folder
 from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.shapes import Hull, bounding_box
 from sizes import sized

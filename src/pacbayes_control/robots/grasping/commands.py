@@ -19,11 +19,10 @@ from pacbayes_control.cli.options import (
     write_json,
 )
 from pacbayes_control.report.console import say
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extractors import Compact
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.learning import labelled
-from pacbayes_control.robots.grasping.pretraining import Training
-from pacbayes_control.robots.grasping.pretraining import pretrain as train
+from pacbayes_control.robots.grasping.learning import Training, labelled
+from pacbayes_control.robots.grasping.learning import pretrain as train
 from pacbayes_control.robots.grasping.task import Grasping
 
 app = typer.Typer()

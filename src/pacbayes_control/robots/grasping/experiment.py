@@ -29,13 +29,12 @@ from pacbayes_control.cli.options import MOST, Seed
 from pacbayes_control.learn import Plan, SearchSettings, learn_gaussian
 from pacbayes_control.report.console import say, show, working
 from pacbayes_control.report.page import write_page
-from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.environments import minor_axis
-from pacbayes_control.robots.grasping.labels import Grid
+from pacbayes_control.robots.grasping.extractors import Compact
+from pacbayes_control.robots.grasping.labels import Grid, Surrogate, descend
 from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
 from pacbayes_control.robots.grasping.options import GraspingOptions
 from pacbayes_control.robots.grasping.policy import GraspNetwork
-from pacbayes_control.robots.grasping.surrogates import Surrogate, descend
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import table_of

@@ -16,21 +16,17 @@ from typing import Literal
 
 import numpy as np
 
-from pacbayes_control.robots.grasping.cache import (
-    cache_folder,
-    content_digest,
-    digest_of,
-    read_hulls,
-    remembered_hulls,
-)
 from pacbayes_control.robots.grasping.decomposition import (
     SEED,
     HullSettings,
     Mesh,
+    content_digest,
     decompose,
     new_process,
+    read_hulls,
+    remembered_hulls,
 )
-from pacbayes_control.robots.grasping.extras import INSTALL
+from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
 from pacbayes_control.robots.grasping.shapes import Hull, Part
 from pacbayes_control.tasks.environments import Arrays
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.grasping.arm import Arm
-from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.environments import Tabletop
+from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.gripper import Gripper
+from pacbayes_control.robots.grasping.labels import Surrogate
 from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.policy import GraspNetwork
-from pacbayes_control.robots.grasping.surrogates import Surrogate
-from pacbayes_control.robots.grasping.vgg import Vgg16
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks.options import option
 

@@ -13,7 +13,7 @@ from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.robots.grasping.camera import View
 from pacbayes_control.robots.grasping.environments import BLOCK, Tabletop
 from pacbayes_control.robots.grasping.gripper import Gripper
-from pacbayes_control.robots.grasping.labels import Labels
+from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.options import (
     GraspingOptions,
     full,
@@ -22,7 +22,6 @@ from pacbayes_control.robots.grasping.options import (
 )
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
-from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
 from pacbayes_control.tasks.options import from_values
