@@ -21,18 +21,17 @@ from numpy.typing import NDArray
 from pacbayes_control import __version__
 from pacbayes_control.learn.priors import GaussianPrior
 from pacbayes_control.learn.search import SearchSettings
-from pacbayes_control.robots.grasping.extractors import Compact, compact_layers
+from pacbayes_control.robots.grasping import Compact, Grasping, GraspNetwork, Grid, Labels
+from pacbayes_control.robots.grasping.extractors import compact_layers
 from pacbayes_control.robots.grasping.extras import cache_folder, digest_of, needed
-from pacbayes_control.robots.grasping.labels import Grid, Labels, near_failures
-from pacbayes_control.robots.grasping.policy import GraspNetwork, forward, jet
-from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.robots.grasping.labels import near_failures
+from pacbayes_control.robots.grasping.policy import forward, jet
 from pacbayes_control.robots.grasping.weights import write_weights
 from pacbayes_control.rollouts import Execution
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.rollouts.pools import open_workers
-from pacbayes_control.tasks import Environments
-from pacbayes_control.tasks.environments import generator
+from pacbayes_control.tasks.environments import Environments, generator
 
 PART = 256  # objects whose labels are kept together
 
