@@ -7,7 +7,7 @@ simulator, environments       grasps and their endings; objects that have come t
 camera                        depth images for policies, and shaded pictures
 policy, extractors, weights   from an image to a grasp: layers over a frozen network from a file
 labels, learning              grasps tried for training, costs made from them, priors
-task, options                 `Grasping`, and the choices of a user
+task                          `Grasping`, and the choices of a user
 pictures, experiment          the pictures of a run, and the paper's experiment
 commands                      `pbc grasping`
 extras                        optional libraries, and the folder for kept results
