@@ -34,6 +34,7 @@ from pacbayes_control.robots.grasping.environments import minor_axis
 from pacbayes_control.robots.grasping.labels import descend
 from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
 from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.task import GraspingOptions
 from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import CHUNK, Job
@@ -281,7 +282,7 @@ def reproduce_grasping(
     given = {"environments": environments, "test_environments": test_environments}
     numbers = {name: number for name, number in given.items() if number is not None}
     size, checkpoint = replace(QUICK if quick else Size(), **numbers), folder / "checkpoint"
-    task = Grasping.from_options(Grasping.Options())  # an error before the labels, if there is one
+    task = Grasping.from_options(GraspingOptions())  # an error before the labels, if there is one
     with executing(task, store=checkpoint) as execution:
         result = grasping(size, seed, execution)
         new = result.task.environments(size.test_environments, "test", seed)

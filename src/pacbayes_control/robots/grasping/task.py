@@ -195,7 +195,7 @@ class Grasping(Task):
         """Camera images of each object: observations for `act`."""
         arrays = environments.arrays()
         fields = (arrays[name] for name in ("heights", "mask", "centroid", "top"))
-        return [View(*images, float(top)) for *images, top in zip(*fields, strict=True)]
+        return [View(h, m, c, float(top)) for h, m, c, top in zip(*fields, strict=True)]
 
     def pictures(self, run: Any, environments: Environments) -> dict[str, bytes]:
         """Of objects, of what the policy sees and does, of the arm, and of failures."""
