@@ -66,7 +66,7 @@ def no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     def pictures(task: Any, _: Any, environments: Any) -> dict[str, bytes]:
-        return {"objects.png": contact_sheet(task, environments, 1, 1)}
+        return {"objects.png": contact_sheet(task, environments[:1], 1)}
 
     monkeypatch.setattr(Grasping, "pictures", pictures)
 

@@ -88,32 +88,23 @@ class Camera:
 
     def look(self, model: Any, data: Any) -> View | None:
         """The view of the object on an empty table; None if it is out of sight."""
-        points, seen = self._points(model, data)
-        seen = seen.reshape(self.pixels, self.pixels)
+        rays, origin = self.rays, np.array([0.0, 0.0, self.height])
+        geoms, distances = cast(model, data, origin, rays)
+        points = (origin + rays * distances[:, None]).reshape(self.pixels, self.pixels, 3)
+        met = (geoms >= 0) & (model.geom_bodyid[np.maximum(geoms, 0)] == model.body("object").id)
+        seen = met.reshape(self.pixels, self.pixels)
         if not seen.any():
             return None
-        heights = np.maximum(points[:, 2], 0).reshape(seen.shape)
-        object_points = points.reshape(*seen.shape, 3)[seen]
-        centroid = object_points[:, :2].mean(axis=0)
         rows, columns = np.nonzero(seen)
         middle = [round(float(axis.mean())) for axis in (rows, columns)]
         edges = (rows.min(), columns.min(), rows.max(), columns.max())
-        whole = min(edges[:2]) > 0 and max(edges[2:]) < self.pixels - 1
         return View(
-            _around(heights, middle, self.crop).astype(np.float32),
-            _around(seen, middle, self.crop),
-            centroid,
-            float(object_points[:, 2].max()),
-            bool(whole),
+            heights=_around(np.maximum(points[..., 2], 0), middle, self.crop).astype(np.float32),
+            mask=_around(seen, middle, self.crop),
+            centroid=points[seen, :2].mean(axis=0),
+            top=float(points[seen, 2].max()),
+            whole=bool(min(edges[:2]) > 0 and max(edges[2:]) < self.pixels - 1),
         )
-
-    def _points(self, model: Any, data: Any) -> tuple[Floats, NDArray[np.bool_]]:
-        """Where the rays end, (pixels², 3), and which of them meet the object."""
-        rays, origin = self.rays, np.array([0.0, 0.0, self.height])
-        geoms, distances = cast(model, data, origin, rays)
-        target = model.body("object").id
-        met = (geoms >= 0) & (model.geom_bodyid[np.maximum(geoms, 0)] == target)
-        return origin + rays * distances[:, None], met
 
 
 def _around(image: NDArray, middle: list[int], size: int) -> NDArray:

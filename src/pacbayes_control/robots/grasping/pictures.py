@@ -21,13 +21,12 @@ from PIL import Image
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.report.pictures import DARK, GREEN, GREY
-from pacbayes_control.robots.grasping.camera import Camera, shaded
-from pacbayes_control.robots.grasping.gripper import Hand
+from pacbayes_control.robots.grasping import Arm, Camera, Grasping, Hand
+from pacbayes_control.robots.grasping.camera import shaded
 from pacbayes_control.robots.grasping.models import build, data_at
 from pacbayes_control.robots.grasping.policy import jet
 from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Playback, Robot, play
-from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.tasks.environments import Arrays, Environments, generator
 
 Box = tuple[int, int, int, int]  # left, top, width and height, in pixels of the sheet
@@ -38,6 +37,7 @@ RED = "#d62728"
 POLICIES = 4  # drawn from a posterior
 OBJECTS = 40  # shown
 FILMED = 8  # objects that are tried, for a film of one that is lifted
+FAILED = 8  # grasps shown that failed
 SEARCHED = 300  # objects that are searched for failures: a good policy has few
 
 # For each phase its share of a film, and words for its begin, its course and its end.
@@ -48,14 +48,11 @@ FILM = {
 }
 
 
-def contact_sheet(
-    task: Grasping, environments: Environments, count: int = OBJECTS, columns: int = 8
-) -> bytes:
+def contact_sheet(task: Grasping, environments: Environments, columns: int = 8) -> bytes:
     """Objects as they lie on the table."""
-    few, size = environments[:count], (144, 144)
-    arrays = few.arrays()
-    sheet = PictureSheet(len(few), columns, size)
-    for row in range(len(few)):
+    arrays, size = environments.arrays(), (144, 144)
+    sheet = PictureSheet(len(environments), columns, size)
+    for row in range(len(environments)):
         model = build(task.tabletop.body(arrays, row))
         data = data_at(model, arrays["rest"][row])
         at = np.array([*arrays["centroid"][row], arrays["top"][row] / 3])
@@ -100,12 +97,10 @@ def film(
     return sheet.png()
 
 
-def failures(
-    task: Grasping, policies: NDArray, environments: Environments, count: int = 8
-) -> bytes:
+def failures(task: Grasping, policies: NDArray, environments: Environments) -> bytes:
     """Grasps that failed, some of every kind, each at its end and with the image of the object."""
     endings, arrays = task.endings(policies, environments), environments.arrays()
-    chosen = _of_every_kind(endings, count)
+    chosen = _of_every_kind(endings, FAILED)
     sheet = PictureSheet(len(chosen), 4, (284, 212), 2 * LINE, above=LINE)
     failed = f"{int((endings != LIFTED).sum())} of {endings.size} grasps failed"
     by = "one policy" if len(policies) == 1 else f"each of {len(policies)} policies"
@@ -124,11 +119,9 @@ def failures(
     return sheet.png()
 
 
-def attachments(
-    task: Grasping, run: Run[Any], environments: Environments, arm: Robot
-) -> dict[str, bytes]:
+def attachments(task: Grasping, run: Run[Any], environments: Environments) -> dict[str, bytes]:
     """The pictures of a run, of policies that are drawn for them alone; the film is of the arm."""
-    policies, few = _drawn(run), environments[:OBJECTS]
+    policies, few, arm = _drawn(run), environments[:OBJECTS], Arm(task.robot.hand)
     filmed = _worth_a_film(task, arm, few[:FILMED], policies[0])
     return {
         "objects.png": contact_sheet(task, few),

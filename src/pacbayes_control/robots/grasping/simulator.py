@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -125,25 +124,39 @@ class Simulator:
             top: the height of its highest point that was seen, in m.
             grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
         """
-        mj = mujoco()
-        model = build(body, self.robot.world)
-        data = mj.MjData(model)
-        tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
-        velocity = 1 + model.nq + model.joint("object").dofadr[0]
         ends = np.full(len(grasps), MISSED, np.uint8)
-        left = np.flatnonzero(
-            (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
-        )
-        if len(left) == 0:
-            return ends
-        ends[left] = DROPPED
-        states = self.robot.start(model, rest, grasps[left], tips[left])
-        elapsed = 0.0
+        near = (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
+        if near.any():
+            ends[near] = self.run(build(body, self.robot.world), rest, top, grasps[near])
+        return ends
+
+    def run(
+        self,
+        model: Any,
+        rest: Floats,
+        top: float,
+        grasps: Floats,
+        seen: list[tuple[str, Floats]] | None = None,
+    ) -> NDArray[np.uint8]:
+        """The endings of grasps in a model of the robot and the object.
+
+        seen: where it is given, filled with the states of each phase, (grasps, steps, state), after
+        a first entry of those before the motion.
+        """
+        mj = mujoco()
+        data, velocity = mj.MjData(model), 1 + model.nq + model.joint("object").dofadr[0]
+        tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
+        left, ends = np.arange(len(grasps)), np.full(len(grasps), DROPPED, np.uint8)
+        states, elapsed = self.robot.start(model, rest, grasps, tips), 0.0
         before = np.zeros(len(grasps))  # heights of the object
+        if seen is not None:
+            seen.append(("start", states[:, None]))
         with mj.rollout.Rollout(nthread=0) as pool:
             for phase in PHASES:
                 controls = self.robot.controls(phase, grasps[left], tips[left])
                 states, sensed = pool.rollout([model], [data], states, controls)
+                if seen is not None:
+                    seen.append((phase, states))
                 last = sensed[:, -1]
                 elapsed += STEP * controls.shape[1]
                 # Where numbers overflow MuJoCo begins again, at time 0: that is no success.
@@ -196,14 +209,6 @@ class Playback:
 
     def place(self, point: ArrayLike) -> Floats:
         """A point over the table, (3,), in the model's frame, which the robot chooses."""
-        turn, shift = self._frame
-        x, y, z = np.asarray(point, float)
-        c, s = np.cos(turn), np.sin(turn)
-        return np.array([c * x - s * y + shift[0], s * x + c * y + shift[1], z])
-
-    @cached_property
-    def _frame(self) -> tuple[float, Floats]:
-        """The turn about z, and then the shift, from the table's frame to the model's."""
         mj = mujoco()
         where = 1 + self.model.joint("object").qposadr[0]
         begun, back, turn = self.states[0, where : where + 7], np.empty(4), np.empty(4)
@@ -211,7 +216,9 @@ class Playback:
         mj.mju_mulQuat(turn, begun[3:], back)
         angle = 2 * np.arctan2(turn[3], turn[0])
         c, s = np.cos(angle), np.sin(angle)
-        return float(angle), begun[:2] - np.array([[c, -s], [s, c]]) @ self.rest[:2]
+        shift = begun[:2] - np.array([[c, -s], [s, c]]) @ self.rest[:2]
+        x, y, z = np.asarray(point, float)
+        return np.array([c * x - s * y + shift[0], s * x + c * y + shift[1], z])
 
 
 def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> Playback:
@@ -224,18 +231,9 @@ def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> P
         top: the height of its highest point that was seen, in m.
         grasp: (3,), as x, y in m and the angle of closing in rad.
     """
-    mj = mujoco()
-    ending = int(Simulator(robot).endings(body, rest, top, grasp[None])[0])
-    model = build(body, robot.world)
-    tips = np.array([float(robot.hand.tip_height(np.array(top)))])
-    states, phases = robot.start(model, rest, grasp[None], tips), []
-    with mj.rollout.Rollout(nthread=0) as pool:
-        for phase in PHASES:
-            controls = robot.controls(phase, grasp[None], tips)
-            rolled, sensed = pool.rollout([model], [mj.MjData(model)], states[-1:], controls)
-            first, states = len(states) - 1, np.concatenate([states, rolled[0]])
-            phases.append((phase, first, len(states) - 1))
-            touching = (sensed[0, -1, [models.LEFT, models.RIGHT]] > 0).all()
-            if ending == COLLIDED or (phase == "close" and ending == MISSED and not touching):
-                break
-    return Playback(model, np.asarray(rest), states, phases, ending)
+    model, seen = build(body, robot.world), []
+    ending = int(Simulator(robot).run(model, rest, top, grasp[None], seen)[0])
+    names, parts = [phase for phase, _ in seen[1:]], [states[0] for _, states in seen]
+    ends = (np.cumsum([len(part) for part in parts]) - 1).tolist()
+    phases = list(zip(names, ends[:-1], ends[1:], strict=True))
+    return Playback(model, np.asarray(rest), np.concatenate(parts), phases, ending)

@@ -201,7 +201,7 @@ class Grasping(Task):
         """Of objects, of what the policy sees and does, of the arm, and of failures."""
         from pacbayes_control.robots.grasping.pictures import attachments
 
-        return attachments(self, run, environments, Arm(self.robot.hand))
+        return attachments(self, run, environments)
 
     @property
     def parameters(self) -> int:  # type: ignore[override]
