@@ -10,7 +10,6 @@ import hashlib
 import json
 import warnings
 from dataclasses import dataclass
-from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -198,12 +197,3 @@ def read_hulls(file: Path) -> list[Floats] | None:
         return None
     corners.setflags(write=False)
     return np.split(corners, ends[:-1])
-
-
-@lru_cache(maxsize=4096)
-def remembered_hulls(file: Path) -> list[Floats]:
-    """The same, read once and kept in memory; an error where the file is missing or damaged."""
-    hulls = read_hulls(file)
-    if hulls is None:
-        raise FileNotFoundError(f"{file} is missing or damaged: compute it again")
-    return hulls

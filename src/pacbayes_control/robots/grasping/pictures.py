@@ -267,11 +267,9 @@ def outlines(grasp: Floats, hand: Hand) -> tuple[list[Floats], Floats]:
     along = np.array([np.cos(angle), np.sin(angle)])
     across = np.array([-along[1], along[0]])
     inner, outer, half = hand.opening / 2, hand.opening / 2 + hand.thickness, hand.width / 2
-    corners = [(inner, -half), (outer, -half), (outer, half), (inner, half)]
     at = np.array([x, y])
-    fingers = [
-        np.array([at + side * (u * along + v * across) for u, v in corners]) for side in (-1, 1)
-    ]
+    corners = np.array([(inner, -half), (outer, -half), (outer, half), (inner, half)])
+    fingers = [at + side * (corners @ [along, across]) for side in (-1, 1)]
     return fingers, np.array([at - inner * along, at + inner * along])
 
 

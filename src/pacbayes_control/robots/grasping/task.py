@@ -120,10 +120,8 @@ class Grasping(Task):
     }
 
     def __post_init__(self) -> None:
-        for name, value, needs in (
-            ("robot", self.robot, "world"),
-            ("controller", self.controller, "offsets"),
-        ):
+        for name, needs in (("robot", "world"), ("controller", "offsets")):
+            value = getattr(self, name)
             if not hasattr(value, needs):
                 raise TypeError(f"{name} = {value!r} has no {needs}: see robots.grasping")
 
@@ -216,19 +214,19 @@ class Grasping(Task):
         extractor = Vgg16(vgg) if vgg else Compact(options.weights)
         controller = GraspNetwork(extractor, head=options.head)
         repr(controller)  # reads the weights: an error now, not after the labels
-        tabletop = Tabletop(_mesh_folder(options)) if options.meshes else Tabletop()
+        meshes = options.meshes and _mesh_folder(options.meshes, options.skip_broken)
+        tabletop = Tabletop(meshes) if meshes else Tabletop()
         return cls(controller, tabletop, ROBOTS[options.robot](), Surrogate(options.surrogate))
 
     @property
     def settings(self) -> dict[str, Any] | None:
         """The options that make it; None if it rests on files, or on parts that no option names."""
         network, robot = self.controller, "arm" if isinstance(self.robot, Arm) else "gripper"
-        if not isinstance(network, GraspNetwork):
-            return None
-        usual = (GraspNetwork(Compact(), head=network.head), Tabletop(), ROBOTS[robot]())
-        if (network, self.tabletop, self.robot) != usual:
-            return None
-        return {"robot": robot, "head": network.head, "surrogate": self.surrogate_cost.kind}
+        if isinstance(network, GraspNetwork):
+            usual = (GraspNetwork(Compact(), head=network.head), Tabletop(), ROBOTS[robot]())
+            if (network, self.tabletop, self.robot) == usual:
+                return {"robot": robot, "head": network.head, "surrogate": self.surrogate_cost.kind}
+        return None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -288,8 +286,8 @@ class Grasping(Task):
         key = (network.extractor.digest, environments.task, environments.range)
         found = _known.get(key)
         if found is None:
-            images = (image for part in environments.chunks(BLOCK) for image in _heights(part))
-            found = np.array([network.features(image) for image in images])
+            parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
+            found = np.array([network.features(image) for part in parts for image in part])
             _known.clear()  # a search asks for the same again and again
             _known[key] = found
         return found
@@ -310,16 +308,12 @@ class Grasping(Task):
 _known: dict[tuple[Any, ...], NDArray[np.float32]] = {}
 
 
-def _heights(environments: Environments) -> NDArray[np.float32]:
-    return environments.arrays()["heights"]
-
-
-def _mesh_folder(options: GraspingOptions) -> MeshFolder:
-    assert options.meshes is not None
+def _mesh_folder(folder: Path, skip_broken: bool) -> MeshFolder:
+    """The objects of a folder, with a bar while they are decomposed."""
     with progress_bars() as tell:
         objects = MeshFolder(
-            options.meshes,
-            skip_broken=options.skip_broken,
+            folder,
+            skip_broken=skip_broken,
             workers=os.cpu_count() or 1,
             progress=lambda done, total: tell(Progress("decomposing meshes", done, total)),
         )
