@@ -25,7 +25,6 @@ from pacbayes_control.learn import Plan, SearchSettings, certify_draw, learn_fin
 from pacbayes_control.report.own_pictures import LARGEST_PICTURE
 from pacbayes_control.report.pictures import GREEN
 from pacbayes_control.robots.grasping import pictures as grasp_pictures
-from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import cast
 from pacbayes_control.robots.grasping.models import build, mujoco
 from pacbayes_control.robots.grasping.pictures import (
@@ -38,6 +37,7 @@ from pacbayes_control.robots.grasping.pictures import (
     outlines,
     views,
 )
+from pacbayes_control.robots.grasping.robots import Arm
 from pacbayes_control.robots.grasping.simulator import COLLIDED, DROPPED, LIFTED, MISSED, play
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.rollouts import evaluate

@@ -9,9 +9,8 @@ import pytest
 from hand_made import ACROSS, ALONG, BRICK, body, pose
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.arm import Arm
-from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.models import HEIGHT, TABLE, build, mujoco
+from pacbayes_control.robots.grasping.robots import Arm, Gripper
 from pacbayes_control.robots.grasping.simulator import (
     COLLIDED,
     LIFTED,

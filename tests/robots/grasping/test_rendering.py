@@ -10,9 +10,9 @@ from hand_made import alone, at, body, part, pose
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping import camera
-from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import OBJECT, Camera, shaded
 from pacbayes_control.robots.grasping.models import build
+from pacbayes_control.robots.grasping.robots import Arm
 
 OVER = (0.0, 0.0, 0.6)
 ORIGIN = (0.0, 0.0, 0.0)

@@ -2,7 +2,7 @@
 
 shapes, objects               convex parts; objects drawn from families
 meshes, decomposition         objects from a folder of meshes, cut into convex parts
-models, gripper, arm          MuJoCo models: an object on a table, and two robots with one hand
+models, robots                MuJoCo models: an object on a table, and two robots with one hand
 simulator, environments       grasps and their endings; objects that have come to rest
 camera                        depth images for policies, and shaded pictures
 policy, extractors, weights   from an image to a grasp: layers over a frozen network from a file
@@ -13,15 +13,14 @@ commands                      `pbc grasping`
 extras                        optional libraries, and the folder for kept results
 """
 
-from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import Camera, View
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.labels import Grid, Labels, Surrogate
 from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.objects import Procedural
 from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
+from pacbayes_control.robots.grasping.robots import Arm, Gripper, Hand
 from pacbayes_control.robots.grasping.task import Grasping
 
 __all__ = [

@@ -33,8 +33,9 @@ class _Content:
 
 
 class FileExtractor:
-    """An extractor whose weights are in a file, which is read when it is first needed.
+    """A frozen network from colour images to features. Its `repr` must tell it from others.
 
+    Its weights are in a file, which is read when it is first needed.
     A copy in another process reads the file again, and refuses one that has changed.
     """
 
@@ -44,6 +45,7 @@ class FileExtractor:
     others: ClassVar[tuple[str, ...]] = ()  # names of tensors in the file beside the network's
     right_file: ClassVar[str]  # for errors: the file that should have been given
     weights: Path | None  # None: the file that ships with the library
+    seen: tuple[EnvironmentRange, ...]  # objects that it was trained on: no bound may count them
 
     def build(self) -> Any:
         """The network in torch, with its layers named as in the file."""

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.grasping import models
 from pacbayes_control.robots.grasping.extras import digest_of
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco
+from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.shapes import Floats, corners, rotation
 
 PHASES = ("approach", "close", "lift")

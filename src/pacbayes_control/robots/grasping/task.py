@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.report.console import progress_bars, say
-from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import View
 from pacbayes_control.robots.grasping.environments import BLOCK, Tabletop
 from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
+from pacbayes_control.robots.grasping.robots import Arm, Gripper
 from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
 from pacbayes_control.rollouts import Progress
