@@ -77,7 +77,7 @@ def test_the_weights_that_ship_are_small_and_load(images: NDArray):
 def test_features_are_those_of_the_network_with_the_weights_of_the_file(
     images: NDArray, shipped: tuple[dict[str, NDArray], dict[str, str]]
 ):
-    built = compact_layers()
+    built = compact_layers(torch)
     state = {
         name.removeprefix("extractor."): torch.as_tensor(tensor.astype(np.float32))
         for name, tensor in shipped[0].items()

@@ -47,8 +47,8 @@ class FileExtractor:
     weights: Path | None  # None: the file that ships with the library
     seen: tuple[EnvironmentRange, ...]  # objects that it was trained on: no bound may count them
 
-    def build(self) -> Any:
-        """The network in torch, with its layers named as in the file."""
+    def build(self, torch: Any) -> Any:
+        """The network, with its layers named as in the file."""
         raise NotImplementedError
 
     def digest_parts(self, network: Tensors) -> list[tuple[str, NDArray]]:
@@ -94,7 +94,7 @@ class FileExtractor:
         torch = needed("torch", f"the extractor {self.name}")
         tensors, words = read_weights(self.file)
         with torch.device("meta"):  # which takes no memory and no random numbers
-            network = self.build()
+            network = self.build(torch)
         shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
         found = {name: self._found(tensors, name, shape) for name, shape in shapes.items()}
         sha = hashlib.sha256()
@@ -150,9 +150,8 @@ FEATURES = 128
 SIDE = 64  # pixels of an image
 
 
-def compact_layers() -> Any:
+def compact_layers(torch: Any) -> Any:
     """Four convolutions, each halving the image, and a layer of features between -1 and 1."""
-    torch = needed("torch", "the extractor compact")
     layers: list[Any] = []
     for number, (before, after) in enumerate(pairwise(CHANNELS)):
         size = 5 if number == 0 else 3
@@ -195,10 +194,9 @@ class Compact(FileExtractor):
         origin = self._content.words.get("origin", f"from {self.file.name}")
         return DiagonalGaussian(mean, variance, f"prior in {self.file.name}", self.seen), origin
 
-    def build(self) -> Any:
-        """The network in torch, with its layers named as in the file."""
-        torch = needed("torch", "the extractor compact")
-        return torch.nn.Sequential(OrderedDict(extractor=compact_layers()))
+    def build(self, torch: Any) -> Any:
+        """The network, with its layers named as in the file."""
+        return torch.nn.Sequential(OrderedDict(extractor=compact_layers(torch)))
 
     def digest_parts(self, network: Tensors) -> list[tuple[str, NDArray]]:
         """The network's tensors in the order of the digest, each with a word before it."""
@@ -234,9 +232,8 @@ class Vgg16(FileExtractor):
     right_file = "the weights of VGG16 without batch normalisation, named as in torchvision"
     seen = ()  # no environment of a task went into the weights
 
-    def build(self) -> Any:
-        """The network in torch, with its layers named as in the file."""
-        torch = needed("torch", "the extractor vgg16")
+    def build(self, torch: Any) -> Any:
+        """The network, with its layers named as in the file."""
         nn = torch.nn
 
         class Prepare(nn.Module):

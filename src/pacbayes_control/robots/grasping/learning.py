@@ -144,7 +144,7 @@ def pretrain(
     heights = (part.arrays()["heights"] for part in labels.environments.chunks(256))
     images = torch.as_tensor(np.concatenate([jet(part) for part in heights]), device=device)
     table = torch.as_tensor(labels.failures, device=device)
-    extractor = compact_layers().to(device)
+    extractor = compact_layers(torch).to(device)
     network = GraspNetwork(Compact())  # of which only the shapes of the layers are used
     head = torch.tensor(_first_weights(network, seed), device=device, requires_grad=True)
     grid_layer = torch.nn.Linear(Compact.size, len(labels.grid.grasps)).to(device)

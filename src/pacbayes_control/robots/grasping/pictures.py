@@ -68,10 +68,9 @@ def views(task: Grasping, policies: NDArray, environments: Environments, columns
     endings = task.endings(own, environments)[:, 0]
     sheet = PictureSheet(n, columns, size, LINE)
     for row in range(n):
-        axis = sheet.panel(sheet.box(row))
-        _draw_view(axis, task, own[row, 0], arrays, row, _colour(endings[row]))
-        words = "lifted" if endings[row] == LIFTED else "not lifted"
-        title(axis, words, _colour(endings[row]))
+        words, colour = "lifted" if endings[row] == LIFTED else "not lifted", _colour(endings[row])
+        axis = sheet.panel(sheet.box(row), title=words, colour=colour)
+        _draw_view(axis, task, own[row, 0], arrays, row, colour)
     return sheet.png()
 
 
@@ -88,12 +87,12 @@ def film(
     left = 0 if beside is None else beside.shape[1] + GAP
     sheet = PictureSheet(len(moments), columns, size, lines, left)
     if beside is not None:
-        axis = sheet.panel((GAP, GAP + lines, beside.shape[1], beside.shape[0]), beside)
-        title(axis, "the whole robot, with its hand down")
+        box = GAP, GAP + lines, beside.shape[1], beside.shape[0]
+        sheet.panel(box, beside, "the whole robot, with its hand down")
     for number, (moment, _) in enumerate(moments):
-        axis = sheet.panel(sheet.box(number), _close_up(playback, moment, grasp, size))
-        last = moment == len(playback.states) - 1
-        title(axis, titles[number], _colour(playback.ending) if last else DARK)
+        image, last = _close_up(playback, moment, grasp, size), moment == len(playback.states) - 1
+        colour = _colour(playback.ending) if last else DARK
+        sheet.panel(sheet.box(number), image, titles[number], colour)
     return sheet.png()
 
 
@@ -113,7 +112,7 @@ def failures(task: Grasping, policies: NDArray, environments: Environments) -> b
         image = _close_up(playback, len(playback.states) - 1, grasp, sheet.size)
         left, top, width, _ = box = sheet.box(number)
         text = f"object {environments.start + row}: {ENDINGS[playback.ending]}"
-        title(sheet.panel(box, image), fill(text, 42))
+        sheet.panel(box, image, fill(text, 42))
         inset = sheet.panel((left + width - 86, top + 6, 80, 80))
         _draw_view(inset, task, policy, arrays, row, RED)
     return sheet.png()
@@ -305,11 +304,18 @@ class PictureSheet:
         top = self.above + GAP + row * (self.size[1] + self.words + GAP) + self.words
         return self.left + GAP + column * (self.size[0] + GAP), top, *self.size
 
-    def panel(self, box: Box, image: NDArray[np.uint8] | None = None) -> Axes:
-        """Axes at a place of the sheet, with an image pixel by pixel."""
+    def panel(
+        self,
+        box: Box,
+        image: NDArray[np.uint8] | None = None,
+        title: str = "",
+        colour: str = DARK,
+    ) -> Axes:
+        """Axes at a place of the sheet, with an image pixel by pixel, and words over it."""
         (left, top, width, height), (whole, tall) = box, self.figure.get_size_inches() * DOTS
         place = (left / whole, 1 - (top + height) / tall, width / whole, height / tall)
         axis = self.figure.add_axes(place, xticks=[], yticks=[])
+        axis.set_title(title, fontsize=9, color=colour, pad=4)
         for spine in axis.spines.values():
             spine.set_color(GREY)
             spine.set_linewidth(0.6)
@@ -325,8 +331,3 @@ class PictureSheet:
         stream = BytesIO()
         whole.save(stream, "png", optimize=True)
         return stream.getvalue()
-
-
-def title(axis: Axes, words: str, colour: str = DARK) -> None:
-    """Write words over a picture."""
-    axis.set_title(words, fontsize=9, color=colour, pad=4)

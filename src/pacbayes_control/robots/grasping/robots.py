@@ -153,18 +153,11 @@ def seen_from(grasps: Floats, rest: Floats) -> Floats:
     dx, dy = rest[0] - x, rest[1] - y
     half_c, half_s = np.cos(angle / 2), -np.sin(angle / 2)
     w, i, j, k = rest[3:]
-    return np.stack(
-        [
-            c * dx + s * dy,
-            -s * dx + c * dy,
-            np.full(len(grasps), rest[2]),
-            half_c * w - half_s * k,
-            half_c * i - half_s * j,
-            half_c * j + half_s * i,
-            half_c * k + half_s * w,
-        ],
-        axis=1,
-    )
+    poses = np.empty((len(grasps), 7))
+    poses[:, 0], poses[:, 1], poses[:, 2] = c * dx + s * dy, -s * dx + c * dy, rest[2]
+    poses[:, 3], poses[:, 4] = half_c * w - half_s * k, half_c * i - half_s * j
+    poses[:, 5], poses[:, 6] = half_c * j + half_s * i, half_c * k + half_s * w
+    return poses
 
 
 # ---- the arm -------------------------------------------------------------------------------------
@@ -212,8 +205,21 @@ class Arm:
     @property
     def world(self) -> str:
         """MJCF of the table, the arm and the hand."""
-        drives = f"<actuator>{_drives()}{self.hand.actuators()}</actuator>"
-        return world(_bodies(self.hand.body(), self.length), drives)
+        links = f"""
+    <body name="hand" pos="0 0 {FLANGE + self.length}" quat="0 1 0 0" gravcomp="1">\
+{self.hand.body()}</body>"""
+        for k in range(len(_LINKS), 0, -1):
+            links = _link(k, links)
+        base = _tube("base", (0.0, 0.15, 0.09), _DARK, _BASE_MASS)
+        arm = f"""
+    <body name="base" pos="{BASE[0]} {BASE[1]} 0">{base}{links}</body>"""
+        drives = "".join(
+            f'<position name="joint {k}" joint="joint {k}" '
+            f'kp="{rotor * FREQUENCY**2}" kv="{2 * rotor * FREQUENCY}" '
+            f'forcerange="{-torque} {torque}"/>'
+            for k, (rotor, torque) in enumerate(zip(ROTORS, TORQUES, strict=True), start=1)
+        )
+        return world(arm, f"<actuator>{drives}{self.hand.actuators()}</actuator>")
 
     @property
     def length(self) -> float:
@@ -269,26 +275,6 @@ def _poses(grasps: Floats, heights: Floats) -> Floats:
     """Grasps (..., 3) at heights (...): (..., 4)."""
     x, y, angle = np.moveaxis(grasps, -1, 0)
     return np.stack(np.broadcast_arrays(x, y, heights, angle), axis=-1)
-
-
-def _drives() -> str:
-    return "".join(
-        f'<position name="joint {k}" joint="joint {k}" '
-        f'kp="{rotor * FREQUENCY**2}" kv="{2 * rotor * FREQUENCY}" '
-        f'forcerange="{-torque} {torque}"/>'
-        for k, (rotor, torque) in enumerate(zip(ROTORS, TORQUES, strict=True), start=1)
-    )
-
-
-def _bodies(hand: str, length: float) -> str:
-    """MJCF of the base and of link within link, up to the hand, whose tips are the last frame."""
-    links = f"""
-    <body name="hand" pos="0 0 {FLANGE + length}" quat="0 1 0 0" gravcomp="1">{hand}</body>"""
-    for k in range(len(_LINKS), 0, -1):
-        links = _link(k, links)
-    base = _tube("base", (0.0, 0.15, 0.09), _DARK, _BASE_MASS)
-    return f"""
-    <body name="base" pos="{BASE[0]} {BASE[1]} 0">{base}{links}</body>"""
 
 
 def _link(k: int, rest: str) -> str:
