@@ -191,11 +191,7 @@ def _rays(axes: Floats, size: tuple[int, int], field_of_view: float) -> Floats:
     y = (1 - (np.arange(height) + 0.5) / height * 2) * half
     right, up, ahead = axes
     rays = (x[:, None] * right + (y[:, None] * up + ahead)[:, None]).reshape(-1, 3)
-    return rays / _length(rays)[:, None]
-
-
-def _length(vectors: Floats) -> Floats:
-    return np.sqrt(_product(vectors, vectors))
+    return rays / np.sqrt(_product(rays, rays))[:, None]
 
 
 def _product(a: Floats, b: Floats) -> Floats:
@@ -216,7 +212,7 @@ def _brightness(
         place = light + RING * np.array([np.cos(turn), np.sin(turn), 0])
         own = ray == number % FINER**2
         way = points[own] - place
-        length = _length(way)
+        length = np.sqrt(_product(way, way))
         way /= length[:, None]
         _, met = cast(model, data, place, way)
         lit = (met < 0) | (met > length - TOUCH)

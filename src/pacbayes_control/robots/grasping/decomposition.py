@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -78,10 +79,8 @@ def _hulls(file: Path, up: str, settings: HullSettings) -> list[Floats]:
     mesh, most = coacd.Mesh(*_loaded(file)), settings.most_parts
     hulls = []
     for corners, _ in coacd.run_coacd(mesh, settings.concavity, max_convex_hull=most, seed=SEED):
-        try:
+        with suppress(QhullError):  # of a sliver
             hulls.append(_fewer_corners(corners, settings.most_corners))
-        except QhullError:  # a sliver
-            continue
     if not hulls:
         raise BrokenMeshError("is left without parts by CoACD")
     if up == "y":
@@ -159,13 +158,12 @@ def content_digest(mesh: Path) -> str:
     data = mesh.read_bytes()
     sha = hashlib.sha256(data)
     if mesh.suffix.lower() == ".gltf":
-        try:
+        # A file that is not as expected cannot be loaded either, which is an error of its own.
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             for buffer in json.loads(data)["buffers"]:
                 uri = buffer.get("uri", "data:")
                 if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
                     sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # then it cannot be loaded either, which is an error of its own
     return sha.hexdigest()
 
 

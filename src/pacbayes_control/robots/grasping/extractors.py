@@ -95,8 +95,8 @@ class FileExtractor:
         tensors, words = read_weights(self.file)
         with torch.device("meta"):  # which takes no memory and no random numbers
             network = self.build(torch)
-        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-        found = {name: self._found(tensors, name, shape) for name, shape in shapes.items()}
+        built = network.state_dict()
+        found = {name: self._found(tensors, name, tuple(built[name].shape)) for name in built}
         sha = hashlib.sha256()
         for word, tensor in self.digest_parts(found):
             sha.update(word.encode() + tensor.tobytes())

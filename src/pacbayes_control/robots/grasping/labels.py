@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -161,13 +161,11 @@ class Surrogate:
     def goal(self, labels: Labels, rows: slice) -> Goal:
         """The cost of grasps of the labelled objects in these rows."""
         torch = needed("torch", "training a network")
-        grid = labels.grid
         if self.kind == "table":
             table = torch.as_tensor(labels.failures[rows], dtype=torch.float64)
-            return lambda places, directions: near_failures(table, grid, places, directions)
+            return partial(near_failures, table, labels.grid)
         aims, known = (torch.as_tensor(np.ascontiguousarray(a[rows])) for a in labels.targets)
-        width = grid.half_width
-        return lambda places, directions: distance(aims, known, width, places, directions)
+        return partial(distance, aims, known, labels.grid.half_width)
 
 
 def distance(aims: Any, known: Any, half_width: float, places: Any, directions: Any) -> Any:

@@ -175,14 +175,12 @@ def pretrain(
     batches = -(-len(images) // training.batch)
     everything = [*extractor.parameters(), *grid_layer.parameters(), head]
     optimiser = torch.optim.AdamW(everything, lr=size, weight_decay=training.decay)
-    steps = training.epochs * batches
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2 * size, steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2 * size, training.epochs * batches)
     descend(both, optimiser, schedule, range(training.epochs))
     extractor.eval().requires_grad_(False)
     widths = _widths(network, head.detach(), training.noise, torch)
     optimiser = torch.optim.Adam([head], lr=size)
-    steps = training.head_epochs * batches
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.head_epochs * batches)
     descend(noisy, optimiser, schedule, range(training.epochs, total))
     _write(file, extractor, head.detach(), widths, labels.environments)
 
@@ -219,21 +217,15 @@ def _widths(network: GraspNetwork, head: Any, noise: float, torch: Any) -> Any:
 def _transformed(images: Any, table: Any, grid: Grid, torch: Any) -> tuple[Any, Any]:
     """A batch of objects, turned by right angles and mirrored at random, with their labels.
 
-    Rows of an image run along y and columns along x; tables are Δx × Δy × θ.
+    Rows of an image run along y and columns along x; tables are Δx × Δy × θ. An image is mirrored
+    about the pixel after half of its columns, which is the middle of the object.
     """
     failed = table.reshape(-1, *grid.shape).float()
     turns, flip = int(torch.randint(4, ())), bool(torch.randint(2, ()))
     for _ in range(turns):  # by a right angle: x → y, y → -x, and θ → θ + π/2
-        images = _flipped(images.transpose(2, 3), torch)
-        failed = torch.flip(failed.transpose(1, 2), dims=[1])
-        failed = torch.roll(failed, grid.angles // 2, dims=3)
+        images = images.transpose(2, 3).flip(3).roll(1, 3)
+        failed = failed.transpose(1, 2).flip(1).roll(grid.angles // 2, 3)
     if flip:  # x → -x, and θ → π - θ
-        images = _flipped(images, torch)
-        failed = torch.flip(failed, dims=[1])
-        failed = torch.roll(torch.flip(failed, dims=[3]), 1, dims=3)
+        images = images.flip(3).roll(1, 3)
+        failed = failed.flip(1, 3).roll(1, 3)
     return images, failed.reshape(len(images), -1)
-
-
-def _flipped(images: Any, torch: Any) -> Any:
-    """Images mirrored along the columns, about the pixel after half of them, the middle."""
-    return torch.roll(torch.flip(images, dims=[3]), 1, dims=3)

@@ -138,9 +138,7 @@ def _drawn(run: Run[Any]) -> NDArray:
     parameters = run.costs.parameters
     if parameters is None:
         raise ValueError("the run holds no policies to draw from: give one that was learnt here")
-    if single is not None:
-        return parameters[[single]]
-    return parameters[run.posterior.sample(rng, POLICIES)]
+    return parameters[run.posterior.sample(rng, POLICIES) if single is None else [single]]
 
 
 # ---- grasps -------------------------------------------------------------------------------------
@@ -305,11 +303,7 @@ class PictureSheet:
         return self.left + GAP + column * (self.size[0] + GAP), top, *self.size
 
     def panel(
-        self,
-        box: Box,
-        image: NDArray[np.uint8] | None = None,
-        title: str = "",
-        colour: str = DARK,
+        self, box: Box, image: NDArray[np.uint8] | None = None, title: str = "", colour: str = DARK
     ) -> Axes:
         """Axes at a place of the sheet, with an image pixel by pixel, and words over it."""
         (left, top, width, height), (whole, tall) = box, self.figure.get_size_inches() * DOTS

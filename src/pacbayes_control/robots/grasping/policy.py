@@ -131,7 +131,8 @@ class GraspNetwork:
         for policy in np.asarray(policies, float):
             values = features
             for weights, biases in self.layers(policy):
-                values = _sigmoid((values[:, None] * weights).sum(axis=0) + biases)
+                with np.errstate(over="ignore"):
+                    values = 1 / (1 + np.exp(-((values[:, None] * weights).sum(axis=0) + biases)))
             outputs.append(values)
         return self.grasps(np.array(outputs))
 
@@ -164,11 +165,6 @@ class GraspNetwork:
 
 _remembered: OrderedDict[tuple[str, bytes], NDArray[np.float32]] = OrderedDict()
 _lock = Lock()
-
-
-def _sigmoid(x: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
 
 def forward(network: GraspNetwork, policy: Any, features: Any) -> Any:

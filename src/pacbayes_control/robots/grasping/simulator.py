@@ -19,6 +19,8 @@ REACH = 0.5  # m from the middle of the table: farther off, there is nothing to 
 RISE = 0.02  # m, the least height that an object must be lifted by (paper: Section 7.2)
 SLOW = 0.05  # m/s, the largest speed of an object that is held: one that was flung moves faster
 
+Seen = list[tuple[str, Floats]]  # phases of grasps, each with its states, (grasps, steps, state)
+
 # Endings of a grasp.
 LIFTED, COLLIDED, MISSED, DROPPED, FLUNG = range(5)
 ENDINGS = {
@@ -131,17 +133,12 @@ class Simulator:
         return ends
 
     def run(
-        self,
-        model: Any,
-        rest: Floats,
-        top: float,
-        grasps: Floats,
-        seen: list[tuple[str, Floats]] | None = None,
+        self, model: Any, rest: Floats, top: float, grasps: Floats, seen: Seen | None = None
     ) -> NDArray[np.uint8]:
         """The endings of grasps in a model of the robot and the object.
 
-        seen: where it is given, filled with the states of each phase, (grasps, steps, state), after
-        a first entry of those before the motion.
+        seen: where it is given, filled with the states of each phase, after a first entry of those
+        before the motion.
         """
         mj = mujoco()
         data, velocity = mj.MjData(model), 1 + model.nq + model.joint("object").dofadr[0]
