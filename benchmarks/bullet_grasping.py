@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from bullet import pybullet
 from pacbayes_control.robots.grasping import shapes, simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.gripper import PALM, Hand, seen_from
 from pacbayes_control.robots.grasping.models import DRAG, STEP, Body, build
+from pacbayes_control.robots.grasping.robots import PALM, Hand, seen_from
 from pacbayes_control.robots.grasping.shapes import Floats, Part
 from pacbayes_control.tasks.environments import Arrays
 

@@ -15,7 +15,7 @@ from bullet_grasping import bullet_endings
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
 from pacbayes_control.report.console import say
-from pacbayes_control.robots.grasping.arm import Arm
+from pacbayes_control.robots.grasping.robots import Arm
 from pacbayes_control.robots.grasping.simulator import LIFTED
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.rollouts import Execution

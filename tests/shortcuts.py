@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.robots.grasping import pictures as grasp_pictures
-from pacbayes_control.robots.grasping.rendering import shaded
+from pacbayes_control.robots.grasping.camera import shaded
 from pacbayes_control.verify import intervals
 from pacbayes_control.verify.intervals import Interval, iv
 from sizes import FULL, sized

@@ -8,7 +8,7 @@ import pytest
 
 from loading import load
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.gripper import Hand
+from pacbayes_control.robots.grasping.robots import Hand
 from pacbayes_control.robots.grasping.shapes import (
     BOX,
     CYLINDER,

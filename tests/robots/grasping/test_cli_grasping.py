@@ -23,10 +23,9 @@ from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
 from pacbayes_control.robots.grasping import Grasping, extras, learning, meshes
 from pacbayes_control.robots.grasping import experiment as paper
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
 from pacbayes_control.robots.grasping.labels import Grid, Labels
 from pacbayes_control.robots.grasping.pictures import contact_sheet
-from pacbayes_control.robots.grasping.vgg import Vgg16
 from pacbayes_control.robots.grasping.weights import read_weights, write_weights
 from pages import draw_only
 from shortcuts import coarse_pictures, plain_kl
@@ -67,7 +66,7 @@ def no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     def pictures(task: Any, _: Any, environments: Any) -> dict[str, bytes]:
-        return {"objects.png": contact_sheet(task, environments, 1, 1)}
+        return {"objects.png": contact_sheet(task, environments[:1], 1)}
 
     monkeypatch.setattr(Grasping, "pictures", pictures)
 

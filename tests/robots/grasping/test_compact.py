@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.learn.priors import GaussianPrior
-from pacbayes_control.robots.grasping import compact
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extractors import Compact, compact_layers
 from pacbayes_control.robots.grasping.policy import GraspNetwork
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.robots.grasping.weights import read_weights, write_weights
@@ -78,7 +77,7 @@ def test_the_weights_that_ship_are_small_and_load(images: NDArray):
 def test_features_are_those_of_the_network_with_the_weights_of_the_file(
     images: NDArray, shipped: tuple[dict[str, NDArray], dict[str, str]]
 ):
-    built = compact.network()
+    built = compact_layers(torch)
     state = {
         name.removeprefix("extractor."): torch.as_tensor(tensor.astype(np.float32))
         for name, tensor in shipped[0].items()

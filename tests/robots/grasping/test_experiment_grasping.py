@@ -17,7 +17,6 @@ from scipy.stats import beta, multinomial
 import pacbayes_control as pbc
 from pacbayes_control.report.console import out
 from pacbayes_control.robots.grasping import experiment as module
-from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.environments import minor_axis
 from pacbayes_control.robots.grasping.experiment import (
     PAPER,
@@ -30,6 +29,7 @@ from pacbayes_control.robots.grasping.experiment import (
     show_grasping,
     to_dict,
 )
+from pacbayes_control.robots.grasping.extractors import Compact
 from pacbayes_control.robots.grasping.labels import Grid
 from pacbayes_control.robots.grasping.learning import SEARCH
 from pacbayes_control.robots.grasping.simulator import Simulator

@@ -16,16 +16,14 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, SearchSettings, learn_gaussian, training
 from pacbayes_control.learn.planned import learn_on
 from pacbayes_control.robots.grasping import learning as grasping
-from pacbayes_control.robots.grasping.compact import Compact
 from pacbayes_control.robots.grasping.experiment import baseline
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
-from pacbayes_control.robots.grasping.labels import Grid, Labels
+from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
+from pacbayes_control.robots.grasping.labels import Grid, Labels, Surrogate
 from pacbayes_control.robots.grasping.learning import label, prior_named
 from pacbayes_control.robots.grasping.policy import GraspNetwork
+from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import Simulator
-from pacbayes_control.robots.grasping.surrogates import Surrogate
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.robots.grasping.vgg import Vgg16
 from pacbayes_control.rollouts import Draws, Execution, Progress, evaluate
 from pacbayes_control.rollouts.sampling import certifying_draws
 from shortcuts import plain_kl

@@ -16,8 +16,9 @@ from trimesh.exchange.gltf import export_gltf
 
 from here import Here
 from pacbayes_control.robots.grasping import meshes
-from pacbayes_control.robots.grasping.cache import cache_folder, read_hulls, remembered_hulls
-from pacbayes_control.robots.grasping.meshes import MeshFolder
+from pacbayes_control.robots.grasping.decomposition import read_hulls
+from pacbayes_control.robots.grasping.extras import cache_folder
+from pacbayes_control.robots.grasping.meshes import MeshFolder, remembered_hulls
 from pacbayes_control.robots.grasping.shapes import Hull, bounding_box
 from sizes import sized
 
@@ -344,6 +345,7 @@ def test_an_emptied_cache_is_filled_again_while_objects_are_in_use(folder, cache
     objects = MeshFolder(folder, cache=cache)
     [file] = cache.iterdir()
     file.unlink()
+    remembered_hulls.cache_clear()
     assert len(hulls(objects, 0)) == 1
     assert file.exists()
     file.unlink()

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
 from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco, world
 from pacbayes_control.robots.grasping.objects import Procedural
+from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.shapes import (
     BOX,
     CYLINDER,

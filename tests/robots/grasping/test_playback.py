@@ -9,10 +9,8 @@ import pytest
 from hand_made import ACROSS, ALONG, BRICK, body, pose
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.arm import Arm
-from pacbayes_control.robots.grasping.gripper import Gripper
 from pacbayes_control.robots.grasping.models import HEIGHT, TABLE, build, mujoco
-from pacbayes_control.robots.grasping.playback import play
+from pacbayes_control.robots.grasping.robots import Arm, Gripper
 from pacbayes_control.robots.grasping.simulator import (
     COLLIDED,
     LIFTED,
@@ -20,6 +18,7 @@ from pacbayes_control.robots.grasping.simulator import (
     PHASES,
     RISE,
     Simulator,
+    play,
 )
 
 mj = mujoco()

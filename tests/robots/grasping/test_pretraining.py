@@ -17,16 +17,13 @@ from hand_made import body, part
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
-from pacbayes_control.robots.grasping import compact
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping.extractors import Compact
 from pacbayes_control.robots.grasping.extras import one_thread
-from pacbayes_control.robots.grasping.labels import Grid, Labels
-from pacbayes_control.robots.grasping.learning import label
+from pacbayes_control.robots.grasping.labels import Grid, Labels, Surrogate, gradients
+from pacbayes_control.robots.grasping.learning import Training, _transformed, label, pretrain
 from pacbayes_control.robots.grasping.models import Body, build, mujoco
 from pacbayes_control.robots.grasping.policy import GraspNetwork
-from pacbayes_control.robots.grasping.pretraining import Training, _transformed, pretrain
 from pacbayes_control.robots.grasping.simulator import LIFTED, Simulator
-from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.robots.grasping.weights import read_weights
 
@@ -241,7 +238,7 @@ def tiny(labels: Labels, tmp_path_factory: pytest.TempPathFactory) -> Compact:
 def test_what_was_trained_loads_as_an_extractor_with_its_prior(tiny: Compact, labels: Labels):
     images = np.random.default_rng(0).random((2, 3, 64, 64), np.float32)
     found = tiny.features(images)
-    assert found.shape == (2, compact.FEATURES)
+    assert found.shape == (2, Compact.size)
     assert np.isfinite(found).all()
     assert tiny.digest != Compact().digest
     prior, origin = tiny.prior()

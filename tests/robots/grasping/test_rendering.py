@@ -9,11 +9,10 @@ import pytest
 from hand_made import alone, at, body, part, pose
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping import rendering
-from pacbayes_control.robots.grasping.arm import Arm
-from pacbayes_control.robots.grasping.camera import Camera
+from pacbayes_control.robots.grasping import camera
+from pacbayes_control.robots.grasping.camera import OBJECT, Camera, shaded
 from pacbayes_control.robots.grasping.models import build
-from pacbayes_control.robots.grasping.rendering import OBJECT, shaded
+from pacbayes_control.robots.grasping.robots import Arm
 
 OVER = (0.0, 0.0, 0.6)
 ORIGIN = (0.0, 0.0, 0.0)
@@ -74,7 +73,7 @@ def test_the_object_has_its_colour_and_nothing_else_has_it(monkeypatch: pytest.M
     model, data = brick()
     usual = shaded(model, data, *SIDE, (60, 60))
     with monkeypatch.context() as patch:
-        patch.setattr(rendering, "OBJECT", (0.8, 0.2, 0.2))
+        patch.setattr(camera, "OBJECT", (0.8, 0.2, 0.2))
         red = shaded(model, data, *SIDE, (60, 60)).astype(int)
     changed = (red != usual).any(axis=-1)
     assert np.array_equal(changed, changed & (red[..., 0] - red[..., 2] > 3))

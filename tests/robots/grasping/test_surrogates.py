@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.extras import one_thread
-from pacbayes_control.robots.grasping.labels import Grid, Labels
-from pacbayes_control.robots.grasping.policy import HEADS, GraspNetwork
-from pacbayes_control.robots.grasping.surrogates import (
+from pacbayes_control.robots.grasping.labels import (
     ANGLE_WIDTH,
     KINDS,
     PLACE_WIDTH,
+    Grid,
+    Labels,
     Surrogate,
     descend,
     distance,
     gradients,
     near_failures,
 )
+from pacbayes_control.robots.grasping.policy import HEADS, GraspNetwork
 from pacbayes_control.tasks.environments import Arrays, Environments
 
 Floats = NDArray[np.float64]

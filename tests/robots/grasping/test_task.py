@@ -15,18 +15,15 @@ import pytest
 from fake_eyes import FakeEyes
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.arm import Arm
 from pacbayes_control.robots.grasping.camera import Camera, View
 from pacbayes_control.robots.grasping.environments import Tabletop, minor_axis
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
-from pacbayes_control.robots.grasping.labels import Grid, Labels
+from pacbayes_control.robots.grasping.labels import Grid, Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.models import mujoco
 from pacbayes_control.robots.grasping.objects import Procedural
-from pacbayes_control.robots.grasping.options import GraspingOptions
 from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
+from pacbayes_control.robots.grasping.robots import Arm, Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
-from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
-from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.robots.grasping.task import Grasping, GraspingOptions
 from pacbayes_control.rollouts import Execution, Progress, conformance, evaluate
 from pacbayes_control.rollouts.conformance import check_task
 from pacbayes_control.rollouts.pools import ProcessPool

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from pacbayes_control.robots.grasping.extractors import Vgg16
 from pacbayes_control.robots.grasping.extras import one_thread
-from pacbayes_control.robots.grasping.vgg import Vgg16
 from pacbayes_control.robots.grasping.weights import write_weights
 from sizes import sized
 

@@ -8,23 +8,11 @@ from typing import Annotated
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.executing import executing
-from pacbayes_control.cli.options import (
-    MOST,
-    JsonFile,
-    Seed,
-    WorkersOption,
-    check_json,
-    check_writable,
-    write_json,
-)
 from pacbayes_control.report.console import say
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping import Compact, Grasping, learning
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.learning import labelled
-from pacbayes_control.robots.grasping.pretraining import Training
-from pacbayes_control.robots.grasping.pretraining import pretrain as train
-from pacbayes_control.robots.grasping.task import Grasping
 
 app = typer.Typer()
 
@@ -32,15 +20,17 @@ app = typer.Typer()
 @app.command()
 def pretrain(
     environments: Annotated[
-        int, typer.Option(min=2, max=MOST, help="Objects, with 750 grasps each.")
+        int, typer.Option(min=2, max=options.MOST, help="Objects, with 750 grasps each.")
     ] = 4096,
-    epochs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Passes over them.")] = None,
-    workers: WorkersOption = None,
-    seed: Seed = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, max=options.MOST, help="Passes over them.")
+    ] = None,
+    workers: options.WorkersOption = None,
+    seed: options.Seed = 0,
     out_file: Annotated[
         Path, typer.Option("--out", help="File for the prior and its extractor.")
     ] = Path("prior.safetensors"),
-    json_file: JsonFile = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Learn an extractor and a prior over its network on objects from elsewhere, and keep both.
 
@@ -51,19 +41,23 @@ def pretrain(
     """
     if out_file.suffix != ".safetensors":
         raise ValueError(f"{out_file}: a prior for grasping is a .safetensors file")
-    check_writable(out_file)
-    check_json(json_file, out_file)
+    options.check_writable(out_file)
+    options.check_json(json_file, out_file)
     needed("torch", "training a network")  # before an hour of labels
     needed("safetensors", "weights")
-    training = Training() if epochs is None else Training(epochs=epochs, head_epochs=epochs)
+    training = learning.Training()
+    if epochs is not None:
+        training = learning.Training(epochs=epochs, head_epochs=epochs)
     task = Grasping()
     elsewhere = task.environments(environments, "elsewhere", seed)
     with executing(task, workers) as execution:
-        labels = labelled(task, elsewhere, execution).labels
+        labels = learning.labelled(task, elsewhere, execution).labels
         assert labels is not None
         told = replace(execution, title="training")
-        train(labels, out_file, training, seed, progress=told.tell)
+        learning.pretrain(labels, out_file, training, seed, progress=told.tell)
     prior, origin = Compact(out_file).prior()
     say(f"{out_file}: an extractor, and a prior over {len(prior)} parameters, {origin}.")
     say(f"Use it: pbc learn grasping --weights {out_file}")
-    write_json(json_file, {"prior": str(out_file), "parameters": len(prior), "origin": origin})
+    options.write_json(
+        json_file, {"prior": str(out_file), "parameters": len(prior), "origin": origin}
+    )

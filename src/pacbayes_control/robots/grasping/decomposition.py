@@ -1,4 +1,4 @@
-"""One mesh, cut into convex parts by CoACD in a process of its own, which may crash.
+"""One mesh, cut into convex parts by CoACD in a process of its own, and the file that keeps them.
 
 Wei, Liu, Ling and Su, "Approximate convex decomposition for 3D meshes with collision-aware
 concavity and tree search", ACM Transactions on Graphics 41(4), 2022.
@@ -6,16 +6,21 @@ concavity and tree search", ACM Transactions on Graphics 41(4), 2022.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from pacbayes_control.robots.grasping.cache import content_digest, write_hulls
+from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.rollouts.pools import ShieldedPool, shielded
@@ -74,10 +79,8 @@ def _hulls(file: Path, up: str, settings: HullSettings) -> list[Floats]:
     mesh, most = coacd.Mesh(*_loaded(file)), settings.most_parts
     hulls = []
     for corners, _ in coacd.run_coacd(mesh, settings.concavity, max_convex_hull=most, seed=SEED):
-        try:
+        with suppress(QhullError):  # of a sliver
             hulls.append(_fewer_corners(corners, settings.most_corners))
-        except QhullError:  # a sliver
-            continue
     if not hulls:
         raise BrokenMeshError("is left without parts by CoACD")
     if up == "y":
@@ -145,3 +148,50 @@ def _fewer_corners(points: Floats, most: int) -> Floats:
         chosen.append(int(outside.argmax()))
         hull.add_points(points[chosen[-1:]])
     return points[chosen]
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def content_digest(mesh: Path) -> str:
+    """SHA-256 of a mesh: of its file, and of the files that a .gltf file keeps its numbers in."""
+    data = mesh.read_bytes()
+    sha = hashlib.sha256(data)
+    if mesh.suffix.lower() == ".gltf":
+        # A file that is not as expected cannot be loaded either, which is an error of its own.
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            for buffer in json.loads(data)["buffers"]:
+                uri = buffer.get("uri", "data:")
+                if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
+                    sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
+    return sha.hexdigest()
+
+
+def write_hulls(file: Path, hulls: list[Floats]) -> None:
+    """Keep the corners of hulls, each (corners, 3), in a file of the cache."""
+    stream = BytesIO()
+    np.savez(stream, corners=np.concatenate(hulls), counts=np.array([len(h) for h in hulls]))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, stream.getvalue())
+    except OSError as error:
+        raise OSError(
+            f"{file.parent} cannot keep hulls: {error.strerror or error}: give another folder as "
+            "cache, or make room"
+        ) from error
+
+
+def read_hulls(file: Path) -> list[Floats] | None:
+    """The corners of each hull, (corners, 3); None where the file is missing or damaged."""
+    try:
+        content = BytesIO(file.read_bytes())  # NumPy leaves a torn archive's file open
+        with np.load(content, allow_pickle=False) as kept:
+            corners, counts = kept["corners"], kept["counts"]
+        ends = np.cumsum(counts)
+        whole = counts.ndim == 1 and corners.shape == (ends[-1], 3) and (counts >= 4).all()
+        if not whole or corners.dtype != np.float64 or not np.isfinite(corners).all():
+            return None
+    except Exception:  # a torn archive fails in many ways, and each means: compute it again
+        return None
+    corners.setflags(write=False)
+    return np.split(corners, ends[:-1])

@@ -98,14 +98,8 @@ class Tabletop:
         view = None if rest is None else self.camera.look(model, data_at(model, rest))
         if rest is None or view is None or not view.whole:
             return None
-        return {
-            **shape,
-            "rest": rest,  # (7,), place in m and quaternion
-            "heights": view.heights,  # (pixels, pixels) in m, around the centroid
-            "mask": view.mask,  # (pixels, pixels)
-            "centroid": view.centroid,  # (2,) in m
-            "top": np.array(view.top),  # m
-        }
+        seen = {name: np.array(value) for name, value in vars(view).items() if name != "whole"}
+        return {**shape, "rest": rest, **seen}  # rest: (7,), place in m and quaternion
 
 
 def minor_axis(mask: NDArray) -> float:

@@ -29,19 +29,16 @@ from pacbayes_control.cli.options import MOST, Seed
 from pacbayes_control.learn import Plan, SearchSettings, learn_gaussian
 from pacbayes_control.report.console import say, show, working
 from pacbayes_control.report.page import write_page
-from pacbayes_control.robots.grasping.compact import Compact
+from pacbayes_control.robots.grasping import Compact, Grasping, GraspNetwork, Grid, Surrogate
 from pacbayes_control.robots.grasping.environments import minor_axis
-from pacbayes_control.robots.grasping.labels import Grid
+from pacbayes_control.robots.grasping.labels import descend
 from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
-from pacbayes_control.robots.grasping.options import GraspingOptions
-from pacbayes_control.robots.grasping.policy import GraspNetwork
-from pacbayes_control.robots.grasping.surrogates import Surrogate, descend
-from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.task import GraspingOptions
 from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import table_of
 from pacbayes_control.rollouts.jobs import CHUNK, Job
-from pacbayes_control.tasks import Environments
-from pacbayes_control.tasks.environments import generator
+from pacbayes_control.tasks.environments import Environments, generator
 
 PAPER = {"bound": 0.294, "test_success": 0.82, "baseline_test_success": 0.78}
 CONFIDENCE = 0.95  # of the intervals on new objects
@@ -109,56 +106,39 @@ def grasping(
     size: Size | None = None, seed: int = 0, execution: Execution | None = None
 ) -> Grasped:
     """Run the experiment. Labels are made once, and kept in the cache."""
-    size, execution = size or Size(), execution or Execution()
-    task = Grasping(GraspNetwork(Compact()))
+    size, execution, network = size or Size(), execution or Execution(), GraspNetwork(Compact())
+    task = Grasping(network)
     train = task.environments(size.environments, "train", seed)
     test = task.environments(size.test_environments, "test", seed)
     ours = labelled(task, train, execution, size.grid)
+    as_published = replace(network, head="paper")
+    paper = replace(ours, controller=as_published, surrogate_cost=Surrogate("distance"))
     rows, runs = [], []
-    for setting, mine, prior in (
-        ("ours", ours, "elsewhere"),
-        ("paper", _as_published(ours), "paper"),
-    ):
-        here = execution.keeping(setting)
-        network: Any = mine.controller
-        start = prior_named(network, prior, seed)
-        plan = Plan(draws=size.draws, seed=seed, prior=prior, search=mine.search_from(prior))
-        run = learn_gaussian(mine, train, start, plan, _titled(here, f"{setting}: learning"))
+    for setting, mine, prior in (("ours", ours, "elsewhere"), ("paper", paper, "paper")):
+        here = replace(execution.keeping(setting), title=f"{setting}: learning")
+        start = prior_named(mine.trainable()[0], prior, seed)
+        plan = Plan(draws=size.draws, seed=seed, prior=prior, search=SEARCH[prior])
+        run = learn_gaussian(mine, train, start, plan, here)
         plain = baseline(mine, start.distribution, SEARCH[prior])
-        trying = _titled(here, f"{setting}: grasps of new objects")
-        failed = _on_new_objects(mine, run, plain, test, replace(trying, store=None), seed)
-        rows.append(_row(setting, mine, run, *failed))
+        trying = replace(here, title=f"{setting}: grasps of new objects", store=None)
+        rows.append(_row(setting, mine, run, plain, test, trying))
         runs.append(run)
-    rules = _by_rule(task, test, seed, execution.workers)
+    rules = _by_rule(task, test, execution.workers)
     speed = _speed(task, test[:SAMPLE], size.grid, execution.workers)
     return Grasped(rows, *rules, runs[0], task, len(train), len(test), speed)
 
 
-def baseline(
-    task: Grasping, start: DiagonalGaussian, search: SearchSettings
-) -> NDArray[np.float64]:
+def baseline(task: Grasping, start: DiagonalGaussian, search: SearchSettings) -> Floats:
     """The same network without the regulariser, from the same start: one policy, (parameters,)."""
     network, labels = task.trainable()
-    return descend(
-        network,
-        start.mean,
-        np.sqrt(start.variance) * search.step_size,
-        search.steps,
-        task.features(labels.environments),
-        task.surrogate_cost.goal(labels, slice(None)),
-    )
+    sizes, features = np.sqrt(start.variance) * search.step_size, task.features(labels.environments)
+    goal = task.surrogate_cost.goal(labels, slice(None))
+    return descend(network, start.mean, sizes, search.steps, features, goal)
 
 
-def _titled(execution: Execution, title: str) -> Execution:
-    return replace(execution, title=title)
-
-
-def _by_rule(
-    task: Grasping, test: Environments, seed: int, executor: Workers
-) -> tuple[float, float]:
+def _by_rule(task: Grasping, test: Environments, executor: Workers) -> tuple[float, float]:
     """How often grasps at the centroid succeed: across the narrow side, and at any angle."""
-    rng = generator(seed, "any angle", of="policies")
-    failed = []
+    rng, failed = generator(test.seed, "any angle", of="policies"), []
     for part in test.chunks(CHUNK):
         angles = [minor_axis(mask) for mask in part.arrays()["mask"]]
         grasps = np.zeros((len(part), 2, 3))
@@ -176,42 +156,25 @@ def _speed(task: Grasping, sample: Environments, grid: Grid, executor: Workers) 
     return costs.values.size / (time.perf_counter() - started)
 
 
-def _as_published(task: Grasping) -> Grasping:
-    """The same with the paper's head and surrogate."""
-    network: Any = task.controller
-    published = replace(network, head="paper")
-    return replace(task, controller=published, surrogate_cost=Surrogate("distance"))
-
-
-def _on_new_objects(
-    task: Grasping,
-    run: Run[Any],
-    plain: NDArray,
-    test: Environments,
-    execution: Execution,
-    seed: int,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which objects the posterior failed at, drawn anew for each, and which the baseline."""
-    first, second = (execution.counting_on(n * len(test), 2 * len(test)) for n in (0, 1))
-    drawn = sample_costs(task, run.posterior, test, Draws(1, seed, stream="test"), first)
-    fixed = evaluate(task, plain[None], test, execution=second)
-    return drawn.values[:, 0] == 1, fixed.values[:, 0] == 1
-
-
 def _row(
     setting: str,
     task: Grasping,
     run: Run[Any],
-    failed: NDArray[np.bool_],
-    plain_failed: NDArray[np.bool_],
+    plain: Floats,
+    test: Environments,
+    execution: Execution,
 ) -> GraspingRow:
-    c, network = run.certificate, task.trainable()[0]
-    assert c.draws is not None
+    """Try the posterior on new objects, drawn anew for each, and the policy without regulariser."""
+    first, second = (execution.counting_on(n * len(test), 2 * len(test)) for n in (0, 1))
+    drawn = sample_costs(task, run.posterior, test, Draws(1, test.seed, stream="test"), first)
+    fixed = evaluate(task, plain[None], test, execution=second)
+    failed, plain_failed = drawn.values[:, 0] == 1, fixed.values[:, 0] == 1
     better, worse = plain_failed & ~failed, failed & ~plain_failed
+    c = run.certificate
     return GraspingRow(
         setting=setting,
         prior=c.prior or "",
-        head=network.head,
+        head=task.trainable()[0].head,
         surrogate=task.surrogate_cost.kind,
         bound=c.bound,
         empirical_cost=c.empirical_cost,
@@ -247,14 +210,9 @@ def _difference(better: NDArray[np.bool_], worse: NDArray[np.bool_]) -> Interval
 
 def to_dict(result: Grasped) -> dict[str, Any]:
     """Plain values for JSON: ours first, beside the paper's."""
-    ours = result.rows[0]
     return {
-        "bound": ours.bound,
-        "test_success": ours.test_success,
-        "baseline_test_success": ours.baseline_test_success,
-        "paper_bound": PAPER["bound"],
-        "paper_test_success": PAPER["test_success"],
-        "paper_baseline_test_success": PAPER["baseline_test_success"],
+        **{name: getattr(result.rows[0], name) for name in PAPER},
+        **{f"paper_{name}": value for name, value in PAPER.items()},
         "environments": result.environments,
         "test_environments": result.test_environments,
         "narrow_side_success": result.narrow_side_success,
@@ -267,9 +225,8 @@ def to_dict(result: Grasped) -> dict[str, Any]:
 def show_grasping(result: Grasped) -> None:
     """The paper's figures beside ours, with intervals on new objects."""
     n, new = result.environments, result.test_environments
-    table = Table(
-        title=f"Grasping: {n:,} objects to learn from, {new:,} new ones", title_justify="left"
-    )
+    title = f"Grasping: {n:,} objects to learn from, {new:,} new ones"
+    table = Table(title=title, title_justify="left")
     for heading in ("", "bound", "success", "interval of 95 %"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in result.rows:
@@ -322,12 +279,9 @@ def reproduce_grasping(
 
     Example: pbc reproduce grasping --quick
     """
-    size = QUICK if quick else Size()
-    if environments is not None:
-        size = replace(size, environments=environments)
-    if test_environments is not None:
-        size = replace(size, test_environments=test_environments)
-    checkpoint = folder / "checkpoint"
+    given = {"environments": environments, "test_environments": test_environments}
+    numbers = {name: number for name, number in given.items() if number is not None}
+    size, checkpoint = replace(QUICK if quick else Size(), **numbers), folder / "checkpoint"
     task = Grasping.from_options(GraspingOptions())  # an error before the labels, if there is one
     with executing(task, store=checkpoint) as execution:
         result = grasping(size, seed, execution)

@@ -1,13 +1,17 @@
-"""Libraries that only the extra `grasping` installs, loaded when they are first needed."""
+"""Libraries of the extra `grasping`, loaded when first needed, and the folder for kept results."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.tasks.environments import in_a_line
 
 INSTALL = 'pip install "pacbayes-control[grasping]"'
@@ -51,3 +55,20 @@ def one_thread() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def cache_folder() -> Path:
+    """The user's folder for what can be computed again: in $XDG_CACHE_HOME, or in ~/.cache."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # unset, or to be ignored by the XDG specification
+        base = Path.home() / ".cache"
+    return base / "pacbayes-control"
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of plain values, as JSON writes them.
+
+    >>> digest_of(["mug.obj", 0.05])[:16]
+    'a4ce3d42091afd9c'
+    """
+    return sha256(json.dumps(value).encode())

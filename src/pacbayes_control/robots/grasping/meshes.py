@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -16,22 +17,17 @@ from typing import Literal
 
 import numpy as np
 
-from pacbayes_control.robots.grasping.cache import (
-    cache_folder,
-    content_digest,
-    digest_of,
-    read_hulls,
-    remembered_hulls,
-)
 from pacbayes_control.robots.grasping.decomposition import (
     SEED,
     HullSettings,
     Mesh,
+    content_digest,
     decompose,
     new_process,
+    read_hulls,
 )
-from pacbayes_control.robots.grasping.extras import INSTALL
-from pacbayes_control.robots.grasping.shapes import Hull, Part
+from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
+from pacbayes_control.robots.grasping.shapes import Floats, Hull, Part
 from pacbayes_control.tasks.environments import Arrays
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
@@ -80,21 +76,22 @@ class MeshFolder:
     digest: str = field(init=False)  # SHA-256 of the distribution
 
     def __post_init__(self) -> None:
-        self._put("folder", Path(self.folder).expanduser().absolute())
-        self._put("cache", Path(self.cache).expanduser().absolute())
-        self._put("longest", tuple(float(side) for side in self.longest))
-        for name in ("most_parts", "most_corners", "workers"):
-            self._put(name, operator.index(getattr(self, name)))
-        self._put("concavity", float(self.concavity))
+        counts = ("most_parts", "most_corners", "workers")
+        vars(self).update(
+            folder=Path(self.folder).expanduser().absolute(),
+            cache=Path(self.cache).expanduser().absolute(),
+            longest=tuple(float(side) for side in self.longest),
+            concavity=float(self.concavity),
+            **{name: operator.index(getattr(self, name)) for name in counts},
+        )
         self._check()
         found = self._find()
         broken = self._decompose(found, self.progress)
         if broken and (not self.skip_broken or len(broken) == len(found)):
             raise ValueError(_describe(broken, len(found), self.skip_broken))
-        self._put("meshes", tuple(mesh for mesh in found if mesh.path not in broken))
-        self._put("skipped", tuple(broken.items()))
-        listed = [(mesh.path, mesh.key) for mesh in self.meshes]
-        self._put("digest", digest_of([self.longest, listed]))
+        meshes = tuple(mesh for mesh in found if mesh.path not in broken)
+        digest = digest_of([self.longest, [(mesh.path, mesh.key) for mesh in meshes]])
+        vars(self).update(meshes=meshes, skipped=tuple(broken.items()), digest=digest)
 
     def __repr__(self) -> str:
         count = f"{len(self.meshes)} mesh{'es' * (len(self.meshes) > 1)}"
@@ -119,14 +116,7 @@ class MeshFolder:
         number = int(shape["mesh"])
         if not 0 <= number < len(self.meshes):
             raise ValueError(f"there is no mesh {number} among {len(self.meshes)}: draw another")
-        mesh = self.meshes[number]
-        try:
-            hulls = remembered_hulls(self._kept(mesh))
-        except FileNotFoundError:  # the cache was emptied, or is another machine's
-            broken = self._decompose([mesh])
-            if broken:
-                raise ValueError(_describe(broken, 1, skipping=True)) from None
-            hulls = remembered_hulls(self._kept(mesh))
+        hulls = remembered_hulls(self, self.meshes[number])
         return [Hull(hull * float(shape["scale"])) for hull in hulls]
 
     # ---- inside ---------------------------------------------------------------------------------
@@ -168,9 +158,6 @@ class MeshFolder:
             found.append(Mesh(path, content, up, key))
         return found
 
-    def _put(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
     def _kept(self, mesh: Mesh) -> Path:
         return self.cache / f"{mesh.key}.npz"
 
@@ -211,6 +198,16 @@ class MeshFolder:
         finally:
             for pool in [*free, *(pool for _, pool in running.values())]:
                 pool.shutdown(kill_workers=True)
+
+
+@lru_cache(maxsize=4096)
+def remembered_hulls(objects: MeshFolder, mesh: Mesh) -> list[Floats]:
+    """The corners of a mesh's hulls, read once; decomposed where the cache has lost them."""
+    broken = objects._decompose([mesh])
+    hulls = read_hulls(objects._kept(mesh))
+    if broken or hulls is None:
+        raise ValueError(_describe(broken or {mesh.path: "cannot be kept"}, 1, skipping=True))
+    return hulls
 
 
 def _describe(broken: dict[str, str], of: int, skipping: bool) -> str:

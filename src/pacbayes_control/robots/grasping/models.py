@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping import shapes
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.shapes import Floats, Part
 
 STEP = 0.004  # s
-FAR = 10.0  # m, beyond which a ray meets nothing
 DRAG = 2e-4  # N m s, against rolling: the friction of condim 4 does not stop a ball
 
 # Solver and contacts. Fewer than 50 iterations of the line search fling objects about.
@@ -101,27 +99,6 @@ def states_with(model: Any, poses: Floats) -> Floats:
     where = 1 + model.joint("object").qposadr[0]
     states[:, where : where + 7] = poses
     return states
-
-
-def cast(
-    model: Any, data: Any, origin: Floats, rays: Floats, normals: Floats | None = None
-) -> tuple[NDArray[np.int32], Floats]:
-    """The geom that each ray from a point meets, or -1, and its distance in m, both (rays,).
-
-    Args:
-        model: MuJoCo's model.
-        data: its data, after `mj_forward`.
-        origin: (3,), where the rays begin, in m.
-        rays: (rays, 3), of length 1.
-        normals: (rays, 3), filled with the normals of the surfaces that are met.
-    """
-    geoms, distances = np.empty(len(rays), np.int32), np.empty(len(rays))
-    flat = None if normals is None else normals.reshape(-1)
-    towards = np.ascontiguousarray(rays).ravel()
-    mujoco().mj_multiRay(
-        model, data, origin, towards, None, True, -1, geoms, distances, flat, len(rays), FAR
-    )
-    return geoms, distances
 
 
 def _geom(mj: Any, spec: Any, part: Part, name: str) -> dict[str, Any]:

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
+from PIL import Image
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
-from pacbayes_control.report.pictures import DARK, GREEN
-from pacbayes_control.robots.grasping.camera import Camera
-from pacbayes_control.robots.grasping.gripper import Hand
+from pacbayes_control.report.pictures import DARK, GREEN, GREY
+from pacbayes_control.robots.grasping import Arm, Camera, Grasping, Hand
+from pacbayes_control.robots.grasping.camera import shaded
 from pacbayes_control.robots.grasping.models import build, data_at
-from pacbayes_control.robots.grasping.playback import Playback, play
 from pacbayes_control.robots.grasping.policy import jet
-from pacbayes_control.robots.grasping.rendering import shaded
 from pacbayes_control.robots.grasping.shapes import Floats
-from pacbayes_control.robots.grasping.sheet import DOTS, GAP, LINE, PictureSheet, title
-from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Robot
-from pacbayes_control.robots.grasping.task import Grasping
+from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Playback, Robot, play
 from pacbayes_control.tasks.environments import Arrays, Environments, generator
 
+Box = tuple[int, int, int, int]  # left, top, width and height, in pixels of the sheet
+
+DOTS = 100  # pixels in an inch
+GAP, LINE = 8, 20  # pixels between pictures, and of a line of words
 RED = "#d62728"
 POLICIES = 4  # drawn from a posterior
 OBJECTS = 40  # shown
 FILMED = 8  # objects that are tried, for a film of one that is lifted
+FAILED = 8  # grasps shown that failed
 SEARCHED = 300  # objects that are searched for failures: a good policy has few
 
 # For each phase its share of a film, and words for its begin, its course and its end.
@@ -42,14 +48,11 @@ FILM = {
 }
 
 
-def contact_sheet(
-    task: Grasping, environments: Environments, count: int = OBJECTS, columns: int = 8
-) -> bytes:
+def contact_sheet(task: Grasping, environments: Environments, columns: int = 8) -> bytes:
     """Objects as they lie on the table."""
-    few, size = environments[:count], (144, 144)
-    arrays = few.arrays()
-    sheet = PictureSheet(len(few), columns, size)
-    for row in range(len(few)):
+    arrays, size = environments.arrays(), (144, 144)
+    sheet = PictureSheet(len(environments), columns, size)
+    for row in range(len(environments)):
         model = build(task.tabletop.body(arrays, row))
         data = data_at(model, arrays["rest"][row])
         at = np.array([*arrays["centroid"][row], arrays["top"][row] / 3])
@@ -65,10 +68,9 @@ def views(task: Grasping, policies: NDArray, environments: Environments, columns
     endings = task.endings(own, environments)[:, 0]
     sheet = PictureSheet(n, columns, size, LINE)
     for row in range(n):
-        axis = sheet.panel(sheet.box(row))
-        _draw_view(axis, task, own[row, 0], arrays, row, _colour(endings[row]))
-        words = "lifted" if endings[row] == LIFTED else "not lifted"
-        title(axis, words, _colour(endings[row]))
+        words, colour = "lifted" if endings[row] == LIFTED else "not lifted", _colour(endings[row])
+        axis = sheet.panel(sheet.box(row), title=words, colour=colour)
+        _draw_view(axis, task, own[row, 0], arrays, row, colour)
     return sheet.png()
 
 
@@ -85,21 +87,19 @@ def film(
     left = 0 if beside is None else beside.shape[1] + GAP
     sheet = PictureSheet(len(moments), columns, size, lines, left)
     if beside is not None:
-        axis = sheet.panel((GAP, GAP + lines, beside.shape[1], beside.shape[0]), beside)
-        title(axis, "the whole robot, with its hand down")
+        box = GAP, GAP + lines, beside.shape[1], beside.shape[0]
+        sheet.panel(box, beside, "the whole robot, with its hand down")
     for number, (moment, _) in enumerate(moments):
-        axis = sheet.panel(sheet.box(number), _close_up(playback, moment, grasp, size))
-        last = moment == len(playback.states) - 1
-        title(axis, titles[number], _colour(playback.ending) if last else DARK)
+        image, last = _close_up(playback, moment, grasp, size), moment == len(playback.states) - 1
+        colour = _colour(playback.ending) if last else DARK
+        sheet.panel(sheet.box(number), image, titles[number], colour)
     return sheet.png()
 
 
-def failures(
-    task: Grasping, policies: NDArray, environments: Environments, count: int = 8
-) -> bytes:
+def failures(task: Grasping, policies: NDArray, environments: Environments) -> bytes:
     """Grasps that failed, some of every kind, each at its end and with the image of the object."""
     endings, arrays = task.endings(policies, environments), environments.arrays()
-    chosen = _of_every_kind(endings, count)
+    chosen = _of_every_kind(endings, FAILED)
     sheet = PictureSheet(len(chosen), 4, (284, 212), 2 * LINE, above=LINE)
     failed = f"{int((endings != LIFTED).sum())} of {endings.size} grasps failed"
     by = "one policy" if len(policies) == 1 else f"each of {len(policies)} policies"
@@ -112,17 +112,15 @@ def failures(
         image = _close_up(playback, len(playback.states) - 1, grasp, sheet.size)
         left, top, width, _ = box = sheet.box(number)
         text = f"object {environments.start + row}: {ENDINGS[playback.ending]}"
-        title(sheet.panel(box, image), fill(text, 42))
+        sheet.panel(box, image, fill(text, 42))
         inset = sheet.panel((left + width - 86, top + 6, 80, 80))
         _draw_view(inset, task, policy, arrays, row, RED)
     return sheet.png()
 
 
-def attachments(
-    task: Grasping, run: Run[Any], environments: Environments, arm: Robot
-) -> dict[str, bytes]:
+def attachments(task: Grasping, run: Run[Any], environments: Environments) -> dict[str, bytes]:
     """The pictures of a run, of policies that are drawn for them alone; the film is of the arm."""
-    policies, few = _drawn(run), environments[:OBJECTS]
+    policies, few, arm = _drawn(run), environments[:OBJECTS], Arm(task.robot.hand)
     filmed = _worth_a_film(task, arm, few[:FILMED], policies[0])
     return {
         "objects.png": contact_sheet(task, few),
@@ -140,9 +138,7 @@ def _drawn(run: Run[Any]) -> NDArray:
     parameters = run.costs.parameters
     if parameters is None:
         raise ValueError("the run holds no policies to draw from: give one that was learnt here")
-    if single is not None:
-        return parameters[[single]]
-    return parameters[run.posterior.sample(rng, POLICIES)]
+    return parameters[run.posterior.sample(rng, POLICIES) if single is None else [single]]
 
 
 # ---- grasps -------------------------------------------------------------------------------------
@@ -268,13 +264,64 @@ def outlines(grasp: Floats, hand: Hand) -> tuple[list[Floats], Floats]:
     along = np.array([np.cos(angle), np.sin(angle)])
     across = np.array([-along[1], along[0]])
     inner, outer, half = hand.opening / 2, hand.opening / 2 + hand.thickness, hand.width / 2
-    corners = [(inner, -half), (outer, -half), (outer, half), (inner, half)]
     at = np.array([x, y])
-    fingers = [
-        np.array([at + side * (u * along + v * across) for u, v in corners]) for side in (-1, 1)
-    ]
+    corners = np.array([(inner, -half), (outer, -half), (outer, half), (inner, half)])
+    fingers = [at + side * (corners @ [along, across]) for side in (-1, 1)]
     return fingers, np.array([at - inner * along, at + inner * along])
 
 
 def _colour(ending: int) -> str:
     return GREEN if ending == LIFTED else RED
+
+
+# ---- sheets -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PictureSheet:
+    """Rows of pictures of one size, with room for words; lengths in pixels."""
+
+    count: int  # pictures
+    columns: int
+    size: tuple[int, int]  # width and height of a picture
+    words: int = 0  # height of the words over each picture
+    left: int = 0  # of all pictures
+    above: int = 0  # all pictures
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The whole sheet."""
+        rows = -(-self.count // self.columns)
+        width = self.left + GAP + self.columns * (self.size[0] + GAP)
+        height = self.above + GAP + rows * (self.size[1] + self.words + GAP)
+        return Figure(figsize=(width / DOTS, height / DOTS), dpi=DOTS)
+
+    def box(self, number: int) -> Box:
+        """The place of a picture."""
+        row, column = divmod(number, self.columns)
+        top = self.above + GAP + row * (self.size[1] + self.words + GAP) + self.words
+        return self.left + GAP + column * (self.size[0] + GAP), top, *self.size
+
+    def panel(
+        self, box: Box, image: NDArray[np.uint8] | None = None, title: str = "", colour: str = DARK
+    ) -> Axes:
+        """Axes at a place of the sheet, with an image pixel by pixel, and words over it."""
+        (left, top, width, height), (whole, tall) = box, self.figure.get_size_inches() * DOTS
+        place = (left / whole, 1 - (top + height) / tall, width / whole, height / tall)
+        axis = self.figure.add_axes(place, xticks=[], yticks=[])
+        axis.set_title(title, fontsize=9, color=colour, pad=4)
+        for spine in axis.spines.values():
+            spine.set_color(GREY)
+            spine.set_linewidth(0.6)
+        if image is not None:
+            axis.imshow(image, aspect="auto", interpolation="none")
+        return axis
+
+    def png(self) -> bytes:
+        """A small file; the same picture gives the same bytes."""
+        canvas = FigureCanvasAgg(self.figure)
+        canvas.draw()
+        whole = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())
+        stream = BytesIO()
+        whole.save(stream, "png", optimize=True)
+        return stream.getvalue()

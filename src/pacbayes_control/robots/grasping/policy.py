@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.robots.grasping.extractors import FileExtractor
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.tasks.environments import generator
@@ -32,34 +32,6 @@ Head = Literal["circle", "paper"]
 HEADS: dict[str, int] = {"circle": 4, "paper": 3}  # outputs
 TALLEST = 0.1  # m, the height of the last colour
 REMEMBERED = 1 << 28  # bytes of features that a process keeps in memory
-
-
-class Extractor(Protocol):
-    """A frozen network from colour images to features. Its `repr` must tell it from others."""
-
-    @property
-    def name(self) -> str:
-        """A word for records."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The number of features of an image."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its weights."""
-        ...
-
-    @property
-    def seen(self) -> tuple[EnvironmentRange, ...]:
-        """Objects that it was trained on: no bound may count them."""
-        ...
-
-    def features(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(images, size), from (images, 3, height, width) in [0, 1], the same in any batch."""
-        ...
 
 
 class GraspController(Protocol):
@@ -102,7 +74,7 @@ def jet(heights: NDArray) -> NDArray[np.float32]:
 class GraspNetwork:
     """Three fully-connected layers with sigmoids over an extractor's features."""
 
-    extractor: Extractor
+    extractor: FileExtractor
     hidden: tuple[int, int] = (64, 32)
     head: Head = "circle"
     half_width: float = 0.03  # m, the largest |Δx| and |Δy|
@@ -159,7 +131,8 @@ class GraspNetwork:
         for policy in np.asarray(policies, float):
             values = features
             for weights, biases in self.layers(policy):
-                values = _sigmoid((values[:, None] * weights).sum(axis=0) + biases)
+                with np.errstate(over="ignore"):
+                    values = 1 / (1 + np.exp(-((values[:, None] * weights).sum(axis=0) + biases)))
             outputs.append(values)
         return self.grasps(np.array(outputs))
 
@@ -192,11 +165,6 @@ class GraspNetwork:
 
 _remembered: OrderedDict[tuple[str, bytes], NDArray[np.float32]] = OrderedDict()
 _lock = Lock()
-
-
-def _sigmoid(x: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
 
 def forward(network: GraspNetwork, policy: Any, features: Any) -> Any:

@@ -70,14 +70,9 @@ def superquadric(size: NDArray, exponents: NDArray) -> Floats:
 
     first, second = exponents
     ring = power(np.cos(up), first)
-    side = np.stack(
-        [
-            (ring * power(np.cos(round_), second)).ravel(),
-            (ring * power(np.sin(round_), second)).ravel(),
-            np.repeat(power(np.sin(up), first).ravel(), 2 * points),
-        ],
-        axis=1,
-    )
+    x, y = (ring * power(wave(round_), second) for wave in (np.cos, np.sin))
+    z = np.broadcast_to(power(np.sin(up), first), x.shape)
+    side = np.stack([x, y, z], axis=-1).reshape(-1, 3)
     return np.concatenate([side, [[0, 0, -1], [0, 0, 1]]]) * size
 
 
@@ -86,10 +81,8 @@ def corners(part: Part) -> Floats:
     if isinstance(part, Hull):
         return part.corners
     size, kind = part[SIZE], int(part[KIND])
-    if kind == SUPERQUADRIC:
+    if kind in (SUPERQUADRIC, ELLIPSOID):
         local = superquadric(size, part[EXPONENTS])
-    elif kind == ELLIPSOID:
-        local = superquadric(size, np.ones(2))
     elif kind == CYLINDER:
         angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
         rim = np.stack([np.cos(angles) * size[0], np.sin(angles) * size[0]], axis=1)

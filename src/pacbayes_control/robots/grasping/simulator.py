@@ -6,18 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.grasping import models
-from pacbayes_control.robots.grasping.cache import digest_of
-from pacbayes_control.robots.grasping.gripper import Gripper, Hand
+from pacbayes_control.robots.grasping.extras import digest_of
 from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco
+from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.shapes import Floats, corners, rotation
 
 PHASES = ("approach", "close", "lift")
 REACH = 0.5  # m from the middle of the table: farther off, there is nothing to grasp
 RISE = 0.02  # m, the least height that an object must be lifted by (paper: Section 7.2)
 SLOW = 0.05  # m/s, the largest speed of an object that is held: one that was flung moves faster
+
+Seen = list[tuple[str, Floats]]  # phases of grasps, each with its states, (grasps, steps, state)
 
 # Endings of a grasp.
 LIFTED, COLLIDED, MISSED, DROPPED, FLUNG = range(5)
@@ -124,25 +126,34 @@ class Simulator:
             top: the height of its highest point that was seen, in m.
             grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
         """
-        mj = mujoco()
-        model = build(body, self.robot.world)
-        data = mj.MjData(model)
-        tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
-        velocity = 1 + model.nq + model.joint("object").dofadr[0]
         ends = np.full(len(grasps), MISSED, np.uint8)
-        left = np.flatnonzero(
-            (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
-        )
-        if len(left) == 0:
-            return ends
-        ends[left] = DROPPED
-        states = self.robot.start(model, rest, grasps[left], tips[left])
-        elapsed = 0.0
+        near = (np.abs(grasps[:, :2]) < REACH).all(axis=1) & np.isfinite(grasps[:, 2])
+        if near.any():
+            ends[near] = self.run(build(body, self.robot.world), rest, top, grasps[near])
+        return ends
+
+    def run(
+        self, model: Any, rest: Floats, top: float, grasps: Floats, seen: Seen | None = None
+    ) -> NDArray[np.uint8]:
+        """The endings of grasps in a model of the robot and the object.
+
+        seen: where it is given, filled with the states of each phase, after a first entry of those
+        before the motion.
+        """
+        mj = mujoco()
+        data, velocity = mj.MjData(model), 1 + model.nq + model.joint("object").dofadr[0]
+        tips = np.full(len(grasps), float(self.robot.hand.tip_height(np.array(top))))
+        left, ends = np.arange(len(grasps)), np.full(len(grasps), DROPPED, np.uint8)
+        states, elapsed = self.robot.start(model, rest, grasps, tips), 0.0
         before = np.zeros(len(grasps))  # heights of the object
+        if seen is not None:
+            seen.append(("start", states[:, None]))
         with mj.rollout.Rollout(nthread=0) as pool:
             for phase in PHASES:
                 controls = self.robot.controls(phase, grasps[left], tips[left])
                 states, sensed = pool.rollout([model], [data], states, controls)
+                if seen is not None:
+                    seen.append((phase, states))
                 last = sensed[:, -1]
                 elapsed += STEP * controls.shape[1]
                 # Where numbers overflow MuJoCo begins again, at time 0: that is no success.
@@ -166,3 +177,60 @@ class Simulator:
                 if len(left) == 0:
                     break
         return ends
+
+
+# ---- one grasp again, with all of its states, for pictures of it --------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Playback:
+    """A grasp up to the moment that decided it."""
+
+    model: Any
+    rest: Floats  # (7,), the object's pose on the table
+    states: Floats  # (moments, state); the first is before the motion
+    phases: list[tuple[str, int, int]]  # each with its first and its last moment
+    ending: int  # of simulator.ENDINGS
+
+    def at(self, moment: int) -> Any:
+        """MuJoCo's data at a moment."""
+        mj = mujoco()
+        data = mj.MjData(self.model)
+        mj.mj_setState(self.model, data, self.states[moment], mj.mjtState.mjSTATE_FULLPHYSICS)
+        mj.mj_forward(self.model, data)
+        return data
+
+    def seconds(self, moment: int) -> float:
+        """Time since the motion began."""
+        return moment * float(self.model.opt.timestep)
+
+    def place(self, point: ArrayLike) -> Floats:
+        """A point over the table, (3,), in the model's frame, which the robot chooses."""
+        mj = mujoco()
+        where = 1 + self.model.joint("object").qposadr[0]
+        begun, back, turn = self.states[0, where : where + 7], np.empty(4), np.empty(4)
+        mj.mju_negQuat(back, self.rest[3:])
+        mj.mju_mulQuat(turn, begun[3:], back)
+        angle = 2 * np.arctan2(turn[3], turn[0])
+        c, s = np.cos(angle), np.sin(angle)
+        shift = begun[:2] - np.array([[c, -s], [s, c]]) @ self.rest[:2]
+        x, y, z = np.asarray(point, float)
+        return np.array([c * x - s * y + shift[0], s * x + c * y + shift[1], z])
+
+
+def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> Playback:
+    """The same grasp as in `Simulator.endings`, with all of its states.
+
+    Args:
+        robot: to grasp with.
+        body: the object.
+        rest: (7,), where it lies, as place in m and quaternion.
+        top: the height of its highest point that was seen, in m.
+        grasp: (3,), as x, y in m and the angle of closing in rad.
+    """
+    model, seen = build(body, robot.world), []
+    ending = int(Simulator(robot).run(model, rest, top, grasp[None], seen)[0])
+    names, parts = [phase for phase, _ in seen[1:]], [states[0] for _, states in seen]
+    ends = (np.cumsum([len(part) for part in parts]) - 1).tolist()
+    phases = list(zip(names, ends[:-1], ends[1:], strict=True))
+    return Playback(model, np.asarray(rest), np.concatenate(parts), phases, ending)

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
+from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.grasping.camera import View
 from pacbayes_control.robots.grasping.environments import BLOCK, Tabletop
-from pacbayes_control.robots.grasping.gripper import Gripper
-from pacbayes_control.robots.grasping.labels import Labels
-from pacbayes_control.robots.grasping.options import (
-    GraspingOptions,
-    full,
-    grasping_task,
-    settings_of,
-)
+from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
+from pacbayes_control.robots.grasping.extras import needed
+from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
+from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
+from pacbayes_control.robots.grasping.robots import Arm, Gripper
+from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
-from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
+from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
-from pacbayes_control.tasks.options import from_values
+from pacbayes_control.tasks.options import from_values, option
 from pacbayes_control.tasks.user_task import check_parameters
 from pacbayes_control.tasks.words import one_line
 
-Floats = NDArray[np.float64]
+ROBOTS = {"gripper": Gripper, "arm": Arm}
+
+
+@dataclass(frozen=True)
+class GraspingOptions:
+    """The robot, the objects, and the network that looks at them."""
+
+    robot: Literal["gripper", "arm"] = option(
+        "gripper", "gripper (floating, fast) or arm (KUKA iiwa)."
+    )
+    meshes: Path | None = option(None, "Objects from meshes, as in ShapeNet.", metavar="FOLDER")
+    extractor: Literal["compact", "vgg16"] = option(
+        "compact", "Network that looks at the image: compact (ours) or vgg16.", rare=True
+    )
+    weights: Path | None = option(
+        None,
+        "Weights of the extractor: ImageNet's for vgg16 (.pth, .safetensors), or a file of "
+        "`pbc grasping pretrain`.",
+        metavar="FILE",
+    )
+    skip_broken: bool = option(False, "Leave out meshes without a volume.", rare=True)
+    head: Literal["circle", "paper"] = option(
+        "circle", "circle (the angle as a point of it) or paper (a sigmoid).", rare=True
+    )
+    surrogate: Literal["table", "distance"] = option(
+        "table", "To train on: table (failures near a grasp) or distance (the paper's).", rare=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.extractor == "vgg16" and self.weights is None:
+            raise ValueError("vgg16 needs its weights: give --weights FILE (.pth or .safetensors)")
+        if self.skip_broken and self.meshes is None:
+            raise ValueError("skip_broken is for --meshes: give that too")
 
 
 @dataclass(frozen=True)
@@ -56,6 +89,10 @@ class Grasping(Task):
     priors = ("elsewhere", "paper")
     prior_hint = "weights are given as such (--weights)"
     Options = GraspingOptions
+    cost_rule = (
+        "0 where the object is lifted more than 2 cm, held by both fingers, clear of the table and "
+        "at rest, 1 otherwise"
+    )
     no_replay = (
         "A grasp is a motion in space, and what this page replays are paths in a plane: the "
         "pictures, where the run holds some, show grasps instead."
@@ -82,10 +119,8 @@ class Grasping(Task):
     }
 
     def __post_init__(self) -> None:
-        for name, value, needs in (
-            ("robot", self.robot, "world"),
-            ("controller", self.controller, "offsets"),
-        ):
+        for name, needs in (("robot", "world"), ("controller", "offsets")):
+            value = getattr(self, name)
             if not hasattr(value, needs):
                 raise TypeError(f"{name} = {value!r} has no {needs}: see robots.grasping")
 
@@ -99,14 +134,6 @@ class Grasping(Task):
         """Draw n objects at rest under a named stream."""
         words = f"grasping {self.tabletop!r}, {physics()}"
         return first_environments(self.tabletop.draw, words, n, stream, seed, BLOCK)
-
-    @property
-    def cost_rule(self) -> str:
-        """How a rollout is scored, in one line."""
-        return (
-            "0 where the object is lifted more than 2 cm, held by both fingers, clear of the table "
-            "and at rest, 1 otherwise"
-        )
 
     @property
     def distribution(self) -> str:
@@ -164,17 +191,14 @@ class Grasping(Task):
     def look(self, environments: Environments) -> list[View]:
         """Camera images of each object: observations for `act`."""
         arrays = environments.arrays()
-        fields = zip(
-            *(arrays[name] for name in ("heights", "mask", "centroid", "top")), strict=True
-        )
-        return [View(image, mask, centroid, float(top)) for image, mask, centroid, top in fields]
+        fields = (arrays[name] for name in ("heights", "mask", "centroid", "top"))
+        return [View(h, m, c, float(top)) for h, m, c, top in zip(*fields, strict=True)]
 
     def pictures(self, run: Any, environments: Environments) -> dict[str, bytes]:
         """Of objects, of what the policy sees and does, of the arm, and of failures."""
-        from pacbayes_control.robots.grasping.arm import Arm
         from pacbayes_control.robots.grasping.pictures import attachments
 
-        return attachments(self, run, environments, Arm(self.robot.hand))
+        return attachments(self, run, environments)
 
     @property
     def parameters(self) -> int:  # type: ignore[override]
@@ -184,18 +208,30 @@ class Grasping(Task):
     @classmethod
     def from_options(cls, options: GraspingOptions) -> Self:
         """The robot, the objects and the network that were chosen."""
-        return grasping_task(cls, options)  # type: ignore[return-value]
+        needed("torch", "training a network")  # an error before anything is simulated
+        vgg = options.weights if options.extractor == "vgg16" else None
+        extractor = Vgg16(vgg) if vgg else Compact(options.weights)
+        controller = GraspNetwork(extractor, head=options.head)
+        repr(controller)  # reads the weights: an error now, not after the labels
+        meshes = options.meshes and _mesh_folder(options.meshes, options.skip_broken)
+        tabletop = Tabletop(meshes) if meshes else Tabletop()
+        return cls(controller, tabletop, ROBOTS[options.robot](), Surrogate(options.surrogate))
 
     @property
     def settings(self) -> dict[str, Any] | None:
         """The options that make it; None if it rests on files, or on parts that no option names."""
-        return settings_of(self)
+        network, robot = self.controller, "arm" if isinstance(self.robot, Arm) else "gripper"
+        if isinstance(network, GraspNetwork):
+            usual = (GraspNetwork(Compact(), head=network.head), Tabletop(), ROBOTS[robot]())
+            if (network, self.tabletop, self.robot) == usual:
+                return {"robot": robot, "head": network.head, "surrogate": self.surrogate_cost.kind}
+        return None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """The task of a stranger's record, which may not name a file of this machine."""
         options = from_values(GraspingOptions, settings)
-        if options.meshes or options.weights or dict(settings) != full(options):
+        if set(settings) != {"robot", "head", "surrogate"}:
             raise ValueError("the record does not describe a task of grasping")
         return cls.from_options(options)
 
@@ -249,8 +285,8 @@ class Grasping(Task):
         key = (network.extractor.digest, environments.task, environments.range)
         found = _known.get(key)
         if found is None:
-            images = (image for part in environments.chunks(BLOCK) for image in _heights(part))
-            found = np.array([network.features(image) for image in images])
+            parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
+            found = np.array([network.features(image) for part in parts for image in part])
             _known.clear()  # a search asks for the same again and again
             _known[key] = found
         return found
@@ -271,5 +307,15 @@ class Grasping(Task):
 _known: dict[tuple[Any, ...], NDArray[np.float32]] = {}
 
 
-def _heights(environments: Environments) -> NDArray[np.float32]:
-    return environments.arrays()["heights"]
+def _mesh_folder(folder: Path, skip_broken: bool) -> MeshFolder:
+    """The objects of a folder, with a bar while they are decomposed."""
+    with progress_bars() as tell:
+        objects = MeshFolder(
+            folder,
+            skip_broken=skip_broken,
+            workers=os.cpu_count() or 1,
+            progress=lambda done, total: tell(Progress("decomposing meshes", done, total)),
+        )
+    for path, why in objects.skipped:
+        say(f"Left out: {path} {why}")
+    return objects

@@ -46,19 +46,15 @@ def read_weights(path: str | Path) -> tuple[Tensors, dict[str, str]]:
         raise ValueError(f"{path} is a folder: name the file of weights in it")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: give the path to a file of weights")
-    if path.suffix.lower() == SAFETENSORS:
-        tensors, words = _from_safetensors(path)
-    elif path.suffix.lower() in TORCH:
-        tensors, words = _from_torch(path), {}
-    else:
-        raise ValueError(
-            f"{path.name}: weights are read from {SAFETENSORS}, {', '.join(TORCH)} files"
-        )
-    if not tensors:
+    readers = {SAFETENSORS: _from_safetensors, **dict.fromkeys(TORCH, _from_torch)}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path.name}: weights are read from {', '.join(readers)} files")
+    found, words = readers[path.suffix.lower()](path)
+    if not found:
         raise ValueError(f"{path.name} holds no tensors: save the network's state dict")
+    prefix = PARALLEL if all(name.startswith(PARALLEL) for name in found) else ""
+    tensors = {name.removeprefix(prefix): _in_numpy(name, found[name]) for name in found}
     _check_numbers(path, tensors)
-    if all(name.startswith(PARALLEL) for name in tensors):
-        tensors = {name.removeprefix(PARALLEL): tensor for name, tensor in tensors.items()}
     return tensors, words
 
 
@@ -85,15 +81,12 @@ def write_weights(
     write_atomic(path, _sorted_header(library.save(plain, dict(words or {}))))
 
 
-def _from_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
-    library, tensors = needed("safetensors", f"reading {path.name}"), {}
+def _from_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    library = needed("safetensors", f"reading {path.name}")
+    needed("torch", f"reading {path.name}")
     try:
-        with library.safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118, no dictionary
-                try:
-                    tensors[name] = file.get_tensor(name)
-                except (TypeError, AttributeError):  # NumPy lacks the type of its numbers
-                    raise _unsupported(name) from None
+        with library.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, dict(file.metadata() or {})
     except library.SafetensorError as error:
         raise _unreadable(path, "safetensors", error) from None
@@ -108,33 +101,12 @@ def _sorted_header(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[start:]
 
 
-def _from_torch(path: Path) -> Tensors:
+def _from_torch(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     torch = needed("torch", f"reading {path.name}")
-    state = _unpickled(torch, path)
-    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
-    if not isinstance(state, dict):
-        kind = type(state).__name__
-        raise ValueError(f"{path.name} holds a {kind} and not a state dict: {HOW_TO_SAVE}")
-    tensors = {}
-    for name, tensor in state.items():
-        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            kind = type(tensor).__name__
-            raise ValueError(
-                f"{path.name} holds more than tensors: {name!r} is of type {kind}: {HOW_TO_SAVE}"
-            )
-        try:
-            tensors[name] = np.array(tensor.detach().numpy(), order="C")
-        except (TypeError, RuntimeError):  # bfloat16; sparse, quantised or without numbers
-            raise _unsupported(name) from None
-    return tensors
-
-
-def _unpickled(torch: Any, path: Path) -> Any:
     try:
         with warnings.catch_warnings():  # of rare protocols and archives, which end in an error
             warnings.simplefilter("ignore")
-            return torch.load(path, weights_only=True, map_location="cpu")
+            state = torch.load(path, weights_only=True, map_location="cpu")
     except OSError:
         raise
     except Exception as error:  # a damaged file can raise any exception in torch
@@ -145,6 +117,26 @@ def _unpickled(torch: Any, path: Path) -> Any:
                 f"({refused[1]} could run code): {HOW_TO_SAVE}"
             ) from None
         raise _unreadable(path, "a state dict of torch", error) from None
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict):
+        kind = type(state).__name__
+        raise ValueError(f"{path.name} holds a {kind} and not a state dict: {HOW_TO_SAVE}")
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(
+                f"{path.name} holds more than tensors: {name!r} is of type {kind}: {HOW_TO_SAVE}"
+            )
+    return state, {}
+
+
+def _in_numpy(name: str, tensor: Any) -> NDArray:
+    try:
+        return np.array(tensor.detach().numpy(), order="C")
+    except (TypeError, RuntimeError):  # bfloat16; sparse, quantised or without numbers
+        words = f"{name} is a tensor of a kind that NumPy lacks: save it as dense float32"
+        raise ValueError(words) from None
 
 
 def _check_numbers(path: Path, tensors: Mapping[str, NDArray]) -> None:
@@ -160,10 +152,6 @@ def _check_numbers(path: Path, tensors: Mapping[str, NDArray]) -> None:
                 f"{path.name}: {wrong} of {tensor.size} numbers in {name} are NaN or infinite: "
                 "use weights from before the training diverged"
             )
-
-
-def _unsupported(name: str) -> ValueError:
-    return ValueError(f"{name} is a tensor of a kind that NumPy lacks: save it as dense float32")
 
 
 def _unreadable(path: Path, kind: str, error: Exception) -> ValueError:
