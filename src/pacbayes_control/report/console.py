@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,31 @@ def show(table: Table) -> None:
             say("\n".join(f"{heading}: {cell}" for heading, cell in cells if cell) + "\n")
         else:
             say(": ".join(cell for _, cell in cells if cell))
+
+
+def print_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str] = (),
+    section: int = 0,
+) -> None:
+    """A table of results, with numbers flush right.
+
+    Args:
+        title: above it
+        headings: one for each column
+        rows: the cells of each row
+        left: headings of columns of words
+        section: rows between two lines; 0 for no lines
+    """
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
+    for number, row in enumerate(rows, 1):
+        table.add_row(*row, end_section=section > 0 and number % section == 0)
+    show(table)
 
 
 def _narrowest(table: Table) -> int:
