@@ -18,11 +18,11 @@ from pacbayes_control.robots.swing.identification.fitting import (
     FlightData,
     fit_flights,
     initial_parameters,
+    unit_speed_path,
 )
 from pacbayes_control.robots.swing.identification.identified import Estimate, IdentifiedModel
-from pacbayes_control.robots.swing.identification.lag import unit_speed_path
 from pacbayes_control.robots.swing.identification.logs import FlightLog
-from pacbayes_control.robots.swing.identification.noise import (
+from pacbayes_control.robots.swing.identification.noises import (
     YawNoise,
     fit_autoregression,
     whiteness_p_value,

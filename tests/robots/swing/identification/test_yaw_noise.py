@@ -11,10 +11,13 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from pacbayes_control.robots.swing.identification.fitting import FlightData
-from pacbayes_control.robots.swing.identification.mixture import FilteredProducts, mixture_quantile
-from pacbayes_control.robots.swing.identification.noise import YawNoise, whiteness_p_value
+from pacbayes_control.robots.swing.identification.noises import YawNoise, whiteness_p_value
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
-from pacbayes_control.robots.swing.identification.weighted_fit import fit_with_noise
+from pacbayes_control.robots.swing.identification.weighted_fit import (
+    FilteredProducts,
+    fit_with_noise,
+    mixture_quantile,
+)
 from sizes import sized
 
 RATE, RATIO = 0.4, 0.7

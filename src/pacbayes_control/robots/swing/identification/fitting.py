@@ -1,6 +1,13 @@
-"""Least squares over flights: one set of gains and one latency, and an initial state for each log.
+"""The model of a flight, and least squares over flights: one set of gains and one latency for all.
 
-The model and its assumptions are in `swing.py`.
+The yaw is the response of a first-order lag to commands that are held in between. With commands u_j
+from times t_j on, arriving a latency τ later, and a rate k,
+
+    Ẋ = k (u(t - τ) - X),    X(t) = u_0 + Σ_j (u_j - u_{j-1}) (1 - exp(-k (t - t_j - τ)))₊
+
+where u_0 has been held for ever. Its slopes by k and by τ are sums of the same kind. All three are
+carried from one change of the command to the next, exactly: no step size, and no power that
+overflows. Each log has an initial state of its own; the assumptions are in `swing.py`.
 """
 
 from __future__ import annotations
@@ -9,24 +16,77 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from pacbayes_control.robots.swing.identification.lag import lag_response, without_repeats
-from pacbayes_control.robots.swing.identification.logs import FlightLog
-from pacbayes_control.robots.swing.identification.mixture import FilteredProducts
-from pacbayes_control.robots.swing.identification.noise import YawNoise, variance_inflation
-
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.swing.identification.logs import FlightLog, Floats
+from pacbayes_control.robots.swing.identification.noises import YawNoise, variance_inflation
+from pacbayes_control.tasks.compiling import compiled_once
 
 RATES = (0.03, 20.0)  # 1/s: range of the search for k_p
 LATENCIES = (-0.1, 0.5)  # s: negative where the tracker's clock is behind that of the commands
 STARTS = [(rate, latency) for rate in np.geomspace(0.06, 10.0, 8) for latency in (0.0, 0.15)]
 FEWEST = 20  # measured yaws in a log
-BADLY_EXCITED = "the commands do not tell the gains apart: add a log with steps and a chirp"
+
+
+# ---- the model ----------------------------------------------------------------------------------
+
+
+class LagResponse(NamedTuple):
+    """X at some times, and its slopes by the rate and by the latency."""
+
+    value: Floats
+    by_rate: Floats
+    by_latency: Floats
+
+
+def lag_response(
+    times: Floats, since: Floats, commands: Floats, rate: float, latency: float
+) -> LagResponse:
+    """The response at `times` to `commands`, each held from its time in `since` on.
+
+    >>> since, commands = np.array([-9.0, 0.0]), np.array([0.0, 1.0])
+    >>> step = lag_response(np.array([0.0, 1.0]), since, commands, rate=0.4, latency=0.0)
+    >>> step.value.round(4).tolist()
+    [0.0, 0.3297]
+    """
+    jumps = np.diff(commands, prepend=commands[0])
+    gaps = np.diff(since, prepend=since[0])
+    behinds, moments = _after_each_change(np.exp(-rate * gaps), gaps, jumps)
+    last = np.searchsorted(since + latency, times, side="right") - 1
+    at = np.maximum(last, 0)  # before the first change, X = u_0
+    past = np.maximum(times - latency - since[at], 0.0)
+    decay, start = np.exp(-rate * past), behinds[at]
+    by_rate = decay * (moments[at] + past * start)
+    return LagResponse(commands[at] - decay * start, by_rate, -rate * decay * start)
+
+
+@compiled_once()
+def _after_each_change(decays: Floats, gaps: Floats, jumps: Floats) -> tuple[Floats, Floats]:
+    """After each change of the command, u - X, and the negative of its slope by the rate."""
+    behinds, moments = np.empty_like(gaps), np.empty_like(gaps)
+    behind, moment = 0.0, 0.0
+    for i in range(len(gaps)):
+        moment = decays[i] * (moment + gaps[i] * behind)
+        behind = decays[i] * behind + jumps[i]
+        behinds[i], moments[i] = behind, moment
+    return behinds, moments
+
+
+def without_repeats(since: Floats, commands: Floats) -> tuple[Floats, Floats]:
+    """The same commands without those that repeat the one before."""
+    new = np.append(True, np.diff(commands) != 0)
+    return since[new], commands[new]
+
+
+def unit_speed_path(time: Floats, yaw: Floats) -> NDArray[np.complex128]:
+    """The path x + iy of a drone of unit speed, from 0 at the first time (trapezoidal rule)."""
+    heading = 1j * np.exp(1j * yaw)
+    steps = np.diff(time) * (heading[1:] + heading[:-1]) / 2
+    return np.append(0.0, np.cumsum(steps))
 
 
 class FlightData:
@@ -55,6 +115,9 @@ class FlightData:
         by_rate = k_u * response.by_rate - own[0] * times * fading
         columns = (response.value, by_rate, k_u * response.by_latency, fading, np.ones_like(times))
         return k_u * response.value + own[0] * fading + own[1], np.stack(columns, axis=1)
+
+
+# ---- the fit ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -94,11 +157,11 @@ class Fit:
     def _factors(self) -> tuple[Floats, Floats]:
         slopes = np.concatenate(_filtered(self.flights, self.noise, self.slopes))
         scale = np.linalg.norm(slopes, axis=0)
-        if not np.all(scale > 0):
-            raise ValueError(BADLY_EXCITED)
-        basis, triangle = np.linalg.qr(slopes / scale)
-        if np.linalg.cond(triangle) > 1e8:
-            raise ValueError(BADLY_EXCITED)
+        basis, triangle = np.linalg.qr(slopes / np.where(scale > 0, scale, 1.0))
+        if not np.all(scale > 0) or np.linalg.cond(triangle) > 1e8:
+            raise ValueError(
+                "the commands do not tell the gains apart: add a log with steps and a chirp"
+            )
         return basis, np.linalg.inv(triangle) / scale[:, None]
 
     @property
@@ -110,17 +173,6 @@ class Fit:
     def to_basis(self) -> Floats:
         """The matrix that takes slopes to that basis, (parameters, parameters)."""
         return self._factors[1]
-
-    def products(self, others: Sequence[Floats] = ()) -> FilteredProducts:
-        """Of slopes in the basis, other columns, and residuals: for the fit under other gusts.
-
-        others: columns that the model may lack, (samples, any) for each log.
-        """
-        columns = [slopes @ self.to_basis for slopes in self.slopes]
-        if len(others):
-            columns = [np.column_stack(pair) for pair in zip(columns, others, strict=True)]
-        times = [flight.time for flight in self.flights]
-        return FilteredProducts(times, columns, self.residuals, self.noise)
 
     def squares_at(self, latency: float) -> float:
         """The sum of squared filtered residuals with another latency, other parameters refitted."""
@@ -182,15 +234,10 @@ def fit_flights(flights: Sequence[FlightData], noise: YawNoise, start: Floats) -
         columns = [pair[which] for pair in parts(parameters.tobytes())]
         return np.concatenate(_filtered(flights, noise, columns))
 
-    def residuals(parameters: Floats) -> Floats:
-        return filtered(0, parameters)[:, 0]
-
-    def slopes(parameters: Floats) -> Floats:
-        return -filtered(1, parameters)
-
-    jacobian: Any = slopes  # SciPy's stubs know only names
     # MINPACK's own arithmetic: the threads of a BLAS would take longer than the work.
-    found = _clipped(least_squares(residuals, start, jacobian, method="lm").x)
+    search: Any = least_squares  # its stubs know derivatives by name only
+    best = search(lambda p: filtered(0, p)[:, 0], start, lambda p: -filtered(1, p), method="lm")
+    found = _clipped(best.x)
     both = parts(found.tobytes())
     return Fit(flights, noise, found, [r[:, 0] for r, _ in both], [s for _, s in both])
 
@@ -198,8 +245,7 @@ def fit_flights(flights: Sequence[FlightData], noise: YawNoise, start: Floats) -
 def _clipped(parameters: Floats) -> Floats:
     """The same, with k_p and latency within the range of the search."""
     inside = parameters.copy()
-    inside[1] = min(max(inside[1], RATES[0]), RATES[1])
-    inside[2] = min(max(inside[2], LATENCIES[0]), LATENCIES[1])
+    inside[1:3] = np.clip(inside[1:3], *np.transpose([RATES, LATENCIES]))
     return inside
 
 

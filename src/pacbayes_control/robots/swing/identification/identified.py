@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from pacbayes_control.robots.swing.identification.logs import Floats
 
 ESTIMATES = ("k_u", "k_p", "speed", "latency")
 KEYS = (*ESTIMATES, "covariance", "noise", "confidence", "samples", "fits", "remarks")

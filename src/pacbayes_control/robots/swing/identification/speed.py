@@ -16,17 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.swing.identification.fitting import Fit
+from pacbayes_control.robots.swing.identification import noises
+from pacbayes_control.robots.swing.identification.fitting import Fit, unit_speed_path
 from pacbayes_control.robots.swing.identification.identified import Estimate
-from pacbayes_control.robots.swing.identification.lag import unit_speed_path
-from pacbayes_control.robots.swing.identification.noise import (
-    YawNoise,
-    fit_autoregression,
-    variance_inflation,
-)
+from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.robots.swing.identification.weighted_fit import INEXACT, WeightedFit
 
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 LARGEST_ANGLE = 0.2  # rad between where the drone points and where it flies
@@ -43,13 +38,13 @@ def estimate_speed(
         reach: half the width of the interval, in standard deviations
     """
     fit = found.fit
-    motion, calm = _motion(fit), _motion(replace(fit, noise=YawNoise()))
+    motion, calm = _motion(fit), _motion(replace(fit, noise=noises.YawNoise()))
     if motion.squares > calm.squares:  # the drone did not turn with the gusts: it was the tracker
-        fit, motion = replace(fit, noise=YawNoise()), calm
+        fit, motion = replace(fit, noise=noises.YawNoise()), calm
     value = motion.speed
     parts = [part for r in motion.residuals for part in (r.real, r.imag)]
     samples = sum(len(r) for r in motion.residuals)
-    inflation = max(1.0, variance_inflation(parts, fit_autoregression(parts)))
+    inflation = max(1.0, noises.variance_inflation(parts, noises.fit_autoregression(parts)))
     variance = inflation * motion.squares
     variance /= (2 * samples - 3 * len(motion.residuals) - 1) * motion.power
     variance += _variance_from_gusts(found, motion)

@@ -4,7 +4,7 @@ The model. In log l, with commands u held in between and reaching the drone a la
 
     ψ̇ = k_p (k_u u(t - τ) - (ψ - b_l)),    measured yaw = ψ + noise,
 
-so that   ψ(t) = b_l + a_l exp(-k_p t) + k_u X(t; k_p, τ),   X the response of the lag (`lag.py`).
+so that   ψ(t) = b_l + a_l exp(-k_p t) + k_u X(t; k_p, τ),   X the lag's response (`fitting.py`).
 
 The offset b_l is the drone's zero of yaw in the tracker's frame, which each flight may set anew;
 a_l is the initial state of the log. The commands before a log are unknown: once the latency has
@@ -14,7 +14,7 @@ one constant command says nothing about k_u: its offset explains it as well.
 
 The noise. Measured minus model is g(t) + v. Gusts g fade at the rate k_p, as the drone's own yaw
 does, dg = -k_p g dt + q dW; v is the tracker's, independent and normal with variance σ². Given k_p
-and ρ = q²/σ², a Kalman filter makes both white (`noise.py`), and the fit is generalised least
+and ρ = q²/σ², a Kalman filter makes both white (`noises.py`), and the fit is generalised least
 squares: least squares over all logs, after the filter. If Ljung and Box's test finds the filtered
 residuals correlated (p < 0.001), v is taken as autoregressive, of an order by BIC, and filtered
 first, unless its correlation time is more than a quarter of 1/k_p: a tracker's is not.
@@ -22,10 +22,11 @@ first, unless its correlation time is more than a quarter of 1/k_p: a tracker's 
 The intervals. For one ρ, n samples and m parameters give value ± t · sd, with t the quantile of
 Student's distribution with n - m degrees of freedom and sd from σ² (JᵀJ)⁻¹, J the filtered slopes
 by all parameters at the fit. A minute says little about ρ, and gusts too small to be seen still
-matter: intervals are those of the mixture over all ρ, weighted by their likelihood (`mixture.py`).
-They cover at the stated rate as n grows; the tests measure how well at a minute, with gusts and
-without. Without gusts, intervals are wider by about a fifth than if that were known. With gusts the
-likelihood has several maxima over the latency, and its interval holds all that are as likely.
+matter: intervals are those of the mixture over all ρ, weighted by their likelihood
+(`weighted_fit.py`). They cover at the stated rate as n grows; the tests measure how well at a
+minute, with gusts and without. Without gusts, intervals are wider by about a fifth than if that
+were known. With gusts the likelihood has several maxima over the latency, and its interval holds
+all that are as likely.
 
 Whether it fits. Four tests, each at the level 0.0002, fixed here: F tests of whether the residuals
 still hold a lag of another order, gains that drift, or a response that is not proportional to the
@@ -51,7 +52,7 @@ from pacbayes_control.robots.swing.identification.identified import (
     YawResponse,
 )
 from pacbayes_control.robots.swing.identification.logs import LARGEST_YAW, RADIANS, FlightLog
-from pacbayes_control.robots.swing.identification.noise import whiteness_p_value
+from pacbayes_control.robots.swing.identification.noises import whiteness_p_value
 from pacbayes_control.robots.swing.identification.speed import estimate_speed
 from pacbayes_control.robots.swing.identification.weighted_fit import WeightedFit, fit_with_noise
 

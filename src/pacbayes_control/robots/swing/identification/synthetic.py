@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pacbayes_control.robots.swing.identification.lag import lag_response, unit_speed_path
-from pacbayes_control.robots.swing.identification.logs import FlightLog
+from pacbayes_control.robots.swing.identification.fitting import lag_response, unit_speed_path
+from pacbayes_control.robots.swing.identification.logs import FlightLog, Floats
 from pacbayes_control.tasks.environments import generator
 
-Floats = NDArray[np.float64]
 ExcitationKind = Literal["mixture", "constant", "sinusoid", "chirp"]
 
 COMMAND_RATE = 10  # Hz (paper: Section 8)

@@ -23,13 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
+from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.tasks.compiling import compiled_once
-
-Floats = NDArray[np.float64]
 
 LAGS = 20  # of the test for correlation
 LARGEST_ORDER = 8  # of an autoregression
