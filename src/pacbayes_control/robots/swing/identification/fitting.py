@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -127,14 +127,38 @@ class Fit:
     flights: Sequence[FlightData]
     noise: YawNoise
     parameters: Floats
-    residuals: list[Floats]  # rad, for each log
-    slopes: list[Floats]  # by all parameters, (samples, parameters) for each log
+
+    @cached_property
+    def residuals(self) -> list[Floats]:
+        """Measured minus model, for each log (rad)."""
+        return [
+            flight.yaw - yaw for flight, (yaw, _) in zip(self.flights, self._model, strict=True)
+        ]
+
+    @cached_property
+    def slopes(self) -> list[Floats]:
+        """Slopes by all parameters, (samples, parameters) for each log."""
+        wide = []
+        for i, (_, slopes) in enumerate(self._model):
+            wide.append(np.zeros((len(slopes), len(self.parameters))))
+            wide[i][:, :3], wide[i][:, 3 + 2 * i : 5 + 2 * i] = slopes[:, :3], slopes[:, 3:]
+        return wide
+
+    @cached_property
+    def _model(self) -> list[tuple[Floats, Floats]]:
+        common, own = self.parameters[:3], self.parameters[3:].reshape(-1, 2)
+        pairs = zip(self.flights, own, strict=True)
+        return [flight.model(flight.time, common, of_log) for flight, of_log in pairs]
+
+    def filtered(self, columns: Sequence[Floats]) -> list[Floats]:
+        """Columns, (samples, any) for each log, filtered so that the noise becomes white."""
+        pairs = zip(self.flights, columns, strict=True)
+        return [self.noise.whiten(flight.time, rows) for flight, rows in pairs]
 
     @cached_property
     def white_residuals(self) -> list[Floats]:
         """Residuals, filtered."""
-        columns = [r[:, None] for r in self.residuals]
-        return [white[:, 0] for white in _filtered(self.flights, self.noise, columns)]
+        return [white[:, 0] for white in self.filtered([r[:, None] for r in self.residuals])]
 
     @property
     def independent_samples(self) -> float:
@@ -155,7 +179,7 @@ class Fit:
 
     @cached_property
     def _factors(self) -> tuple[Floats, Floats]:
-        slopes = np.concatenate(_filtered(self.flights, self.noise, self.slopes))
+        slopes = np.concatenate(self.filtered(self.slopes))
         scale = np.linalg.norm(slopes, axis=0)
         basis, triangle = np.linalg.qr(slopes / np.where(scale > 0, scale, 1.0))
         if not np.all(scale > 0) or np.linalg.cond(triangle) > 1e8:
@@ -176,10 +200,10 @@ class Fit:
 
     def squares_at(self, latency: float) -> float:
         """The sum of squared filtered residuals with another latency, other parameters refitted."""
-        moved = self.parameters.copy()
-        moved[2] = latency
-        parts = [np.hstack(part) for part in _residuals_and_slopes(self.flights, moved)]
-        rows = np.concatenate(_filtered(self.flights, self.noise, parts))
+        moved = replace(self, parameters=self.parameters.copy())
+        moved.parameters[2] = latency
+        parts = [np.column_stack(part) for part in zip(moved.residuals, moved.slopes, strict=True)]
+        rows = np.concatenate(self.filtered(parts))
         slopes = np.delete(rows[:, 1:], 2, axis=1)
         slopes /= np.linalg.norm(slopes, axis=0)
         basis = np.linalg.qr(slopes)[0]
@@ -190,7 +214,7 @@ class Fit:
 
         Filtered, they are orthonormal, and orthogonal to the slopes; fewer if some are redundant.
         """
-        white = np.concatenate(_filtered(self.flights, self.noise, others))
+        white = np.concatenate(self.filtered(others))
         size = np.linalg.norm(white, axis=0)
         size = np.where(size > 0, size, 1.0)
         along = self.basis.T @ (white / size)
@@ -202,51 +226,25 @@ class Fit:
         return [(o / size - s @ self.to_basis @ along) @ kept for s, o in pairs]
 
 
-def _filtered(
-    flights: Sequence[FlightData], noise: YawNoise, columns: Sequence[Floats]
-) -> list[Floats]:
-    """Columns, (samples, any) for each log, filtered so that the noise becomes white."""
-    return [noise.whiten(f.time, rows) for f, rows in zip(flights, columns, strict=True)]
-
-
-def _residuals_and_slopes(
-    flights: Sequence[FlightData], parameters: Floats
-) -> list[tuple[Floats, Floats]]:
-    """Residuals, (samples, 1), and slopes by all parameters, for each log."""
-    parts = []
-    for i, flight in enumerate(flights):
-        own = slice(3 + 2 * i, 5 + 2 * i)
-        yaw, slopes = flight.model(flight.time, parameters[:3], parameters[own])
-        wide = np.zeros((len(yaw), len(parameters)))
-        wide[:, :3], wide[:, own] = slopes[:, :3], slopes[:, 3:]
-        parts.append(((flight.yaw - yaw)[:, None], wide))
-    return parts
-
-
 def fit_flights(flights: Sequence[FlightData], noise: YawNoise, start: Floats) -> Fit:
     """Least squares, after a filter that makes the noise white."""
 
-    @lru_cache(maxsize=1)  # the search asks for both at the same parameters
-    def parts(parameters: bytes) -> list[tuple[Floats, Floats]]:
-        return _residuals_and_slopes(flights, _clipped(np.frombuffer(parameters)))
+    @lru_cache(maxsize=1)  # the search asks for residuals and slopes at the same parameters
+    def at(parameters: bytes) -> Fit:
+        inside = np.frombuffer(parameters).copy()
+        inside[1:3] = np.clip(inside[1:3], *np.transpose([RATES, LATENCIES]))
+        return Fit(flights, noise, inside)
 
-    def filtered(which: int, parameters: Floats) -> Floats:
-        columns = [pair[which] for pair in parts(parameters.tobytes())]
-        return np.concatenate(_filtered(flights, noise, columns))
+    def residuals(parameters: Floats) -> Floats:
+        return np.concatenate(at(parameters.tobytes()).white_residuals)
 
+    def slopes(parameters: Floats) -> Floats:
+        fit = at(parameters.tobytes())
+        return -np.concatenate(fit.filtered(fit.slopes))
+
+    jacobian: Any = slopes  # SciPy's stubs know only names
     # MINPACK's own arithmetic: the threads of a BLAS would take longer than the work.
-    search: Any = least_squares  # its stubs know derivatives by name only
-    best = search(lambda p: filtered(0, p)[:, 0], start, lambda p: -filtered(1, p), method="lm")
-    found = _clipped(best.x)
-    both = parts(found.tobytes())
-    return Fit(flights, noise, found, [r[:, 0] for r, _ in both], [s for _, s in both])
-
-
-def _clipped(parameters: Floats) -> Floats:
-    """The same, with k_p and latency within the range of the search."""
-    inside = parameters.copy()
-    inside[1:3] = np.clip(inside[1:3], *np.transpose([RATES, LATENCIES]))
-    return inside
+    return at(least_squares(residuals, start, jacobian, method="lm").x.tobytes())
 
 
 def initial_parameters(flights: Sequence[FlightData]) -> Floats:

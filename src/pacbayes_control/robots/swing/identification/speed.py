@@ -11,6 +11,7 @@ adds three variances: from the positions, from the parameters of ψ, and from th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,7 +57,7 @@ def estimate_speed(
             gradient[i] = (_motion(fit, moved).speed - value) / max(steps[i], 1e-300)
     variance += float(gradient @ covariance @ gradient)
     margin = reach * math.sqrt(variance) + INEXACT * value
-    return Estimate(value, value - margin, value + margin), _direction_remarks(fit, motion)
+    return Estimate(value, value - margin, value + margin), list(_direction_remarks(fit, motion))
 
 
 @dataclass(frozen=True)
@@ -131,22 +132,21 @@ def _variance_from_gusts(found: WeightedFit, motion: _Motion) -> float:
     return variance
 
 
-def _direction_remarks(fit: Fit, motion: _Motion) -> list[str]:
+def _direction_remarks(fit: Fit, motion: _Motion) -> Iterator[str]:
     """A sentence if the drone does not fly where it points."""
     squares, total = motion.squares, sum(_power(flight.position) for flight in fit.flights)
     angle = max((float(np.angle(overlap)) for overlap in motion.overlaps), key=abs)
     if _motion(fit, mirrored=True).squares < 0.5 * squares:
-        return [
+        yield (
             "The drone flies as if yaw were measured clockwise: change the signs of yaw and "
             "yaw_percent, or see whether x and y are swapped."
-        ]
-    if squares > 0.1 * total or abs(angle) > LARGEST_ANGLE:
-        return [
+        )
+    elif squares > 0.1 * total or abs(angle) > LARGEST_ANGLE:
+        yield (
             f"The drone does not fly where it points: the direction is off by {angle:.2f} rad, and "
             f"{squares / total:.0%} of its motion is unexplained; see that the axes are those of "
             "yaw."
-        ]
-    return []
+        )
 
 
 def _power(path: Complex) -> float:

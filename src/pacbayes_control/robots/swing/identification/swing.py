@@ -40,7 +40,7 @@ points (`speed.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
@@ -136,31 +136,30 @@ def _check_gains(k_u: Estimate, k_p: Estimate) -> None:
 # ---- whether it fits ----------------------------------------------------------------------------
 
 
-def _failures(found: WeightedFit, k_u: Estimate, k_p: Estimate, latency: Estimate) -> list[str]:
+def _failures(found: WeightedFit, k_u: Estimate, k_p: Estimate, latency: Estimate) -> Iterator[str]:
     """Sentences about failures of the model."""
-    remarks, fit = [], found.fit
+    fit = found.fit
     yaw = np.concatenate([flight.yaw - flight.yaw.mean() for flight in fit.flights])
     residuals = np.concatenate(fit.residuals)
     unexplained = float(residuals @ residuals) / max(float(yaw @ yaw), 1e-300)
     if unexplained > 0.5:
-        remarks.append(f"The model leaves {unexplained:.0%} of the yaw's variance unexplained.")
-    remarks += _largest_effect(found) or _correlation(fit)
+        yield f"The model leaves {unexplained:.0%} of the yaw's variance unexplained."
+    yield from _largest_effect(found) or _correlation(fit)
     for name, gain in (("k_u", k_u), ("k_p", k_p)):
         if gain.margin > VAGUE * gain.value:
-            remarks.append(
+            yield (
                 f"{name} is known to ±{gain.margin / gain.value:.0%} only: the commands excite it "
                 "too little, or the noise is too large; add a log with steps and a chirp."
             )
     for name, estimate, (low, high) in (("k_p", k_p, RATES), ("latency", latency, LATENCIES)):
         if min(estimate.value - low, high - estimate.value) < 1e-3 * (high - low):
-            remarks.append(f"The search for {name} ended at its edge, {estimate.value:.3g}.")
-    return remarks
+            yield f"The search for {name} ended at its edge, {estimate.value:.3g}."
 
 
 def _largest_effect(found: WeightedFit) -> list[str]:
     """A sentence about the largest effect in the residuals that the model lacks, if any."""
-    own, seen = len(found.fit.to_basis), []
-    end = own
+    own = end = len(found.fit.parameters)
+    seen = []
     for name, columns in found.effects.items():
         begin, end = end, end + columns[0].shape[1]
         if begin == end:
@@ -177,36 +176,25 @@ def _largest_effect(found: WeightedFit) -> list[str]:
 def _correlation(fit: Fit) -> list[str]:
     """A sentence about correlated residuals, if neither the tracker nor gusts explain them."""
     p = whiteness_p_value(fit.white_residuals, fit.basis, len(fit.noise.tracker))
-    if fit.noise_sd < NEGLIGIBLE or p >= LEVEL:
-        return []
-    return [
-        f"The residuals are correlated as neither a tracker's noise nor gusts are (p = {p:.1g})."
-    ]
+    said = f"The residuals are correlated as neither a tracker's noise nor gusts are (p = {p:.1g})."
+    return [said] if p < LEVEL and fit.noise_sd >= NEGLIGIBLE else []
 
 
-def _notes(found: WeightedFit, latency: Estimate) -> list[str]:
+def _notes(found: WeightedFit, latency: Estimate) -> Iterator[str]:
     """Sentences that are worth knowing whether the model fits or not."""
-    remarks, fit = [], found.fit
-    if len(fit.noise.tracker):
-        remarks.append(
-            "The residuals are correlated: the intervals allow for noise of order "
-            f"{len(fit.noise.tracker)}."
-        )
+    fit, order = found.fit, len(found.fit.noise.tracker)
+    if order:
+        yield f"The residuals are correlated: the intervals allow for noise of order {order}."
     if found.gusty:
-        density = found.gust_density[1]
-        remarks.append(
-            f"The yaw wanders as in gusts of {density:.2g} rad/√s: the intervals allow for them."
-        )
+        density = f"{found.gust_density[1]:.2g} rad/√s"
+        yield f"The yaw wanders as in gusts of {density}: the intervals allow for them."
     if latency.high < 0:
-        remarks.append(
-            "The yaw moves before its command: the clocks of tracker and commands differ."
-        )
+        yield "The yaw moves before its command: the clocks of tracker and commands differ."
     residuals = np.concatenate(fit.residuals)
     usual = 1.4826 * float(np.median(np.abs(residuals)))
     outliers = int(np.sum(np.abs(residuals) > 6 * usual))
     if 0 < outliers < 0.02 * len(residuals) and fit.noise_sd > NEGLIGIBLE:
-        remarks.append(
+        yield (
             f"{outliers} yaws are off by more than six times the usual: if the tracker slipped, "
             "leave those cells empty."
         )
-    return remarks
