@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ def check_draws(draws: int) -> None:
 
 
 class Experiment:
-    """Rollouts of a task's policies for an experiment, whose progress is reported as one.
+    """Rollouts of a task's policies, whose progress is reported as one, and what they lead to.
 
     >>> told = Execution(progress=lambda now: print(now.done, "of", now.total))
     >>> experiment = Experiment(draws=1, seed=0, rollouts=10, execution=told)
@@ -52,6 +53,8 @@ class Experiment:
         self.draws, self.seed, self.total = draws, seed, rollouts
         self.whole = execution or Execution()
         self.before = 0  # rollouts of the evaluations that are complete
+        # for each setting, the bound and the true cost of every draw
+        self.outcomes: defaultdict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
         self.execution = replace(self.whole, progress=self._told)
 
     def _told(self, now: Progress) -> None:
@@ -80,10 +83,16 @@ class Experiment:
                 for part in disjoint(costs, n):
                     yield n, part
 
+    def add(
+        self, setting: tuple[Any, ...], run: Run[Categorical], true_costs: NDArray[np.float64]
+    ) -> None:
+        """Count what was learnt from one draw."""
+        true_cost = float(run.posterior.probabilities @ true_costs)
+        self.outcomes[setting].append((run.certificate.bound, true_cost))
 
-def outcome(run: Run[Categorical], true_costs: NDArray[np.float64]) -> tuple[float, float]:
-    """The bound of a run, and the true cost of its posterior."""
-    return run.certificate.bound, float(run.posterior.probabilities @ true_costs)
+    def spread(self, *setting: Any) -> dict[str, Any]:
+        """The fields of a `Spread`, for one setting."""
+        return over_draws(*np.array(self.outcomes[setting]).T)
 
 
 def disjoint(costs: Costs, n: int) -> Iterator[Costs]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,13 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
 from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.learn import repeated
-from pacbayes_control.learn.repeated import over_draws
 from pacbayes_control.report.console import print_table, progress_bars, say
 from pacbayes_control.report.page import write_page
 from pacbayes_control.robots.swing import Swing
 from pacbayes_control.robots.swing.fitted import fitted_swing
+from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.flight.stages import (
-    drawn_obstacles,
-    flight_seed,
-    virtual_stage,
-    world_setup,
-)
 from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
 from pacbayes_control.robots.swing.identification.swing import identify_swing
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
@@ -95,7 +88,6 @@ def certificates(
     tests = {gains: max(test_environments // share, 1) for gains, share in shares.items()}
     in_all = sum(tests.values()) + len(drones) * draws * ENVIRONMENTS
     experiment = repeated.Experiment(draws, seed, in_all * len(Swing().policies), execution)
-    results: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     first: dict[tuple[str, str], Run[Any]] = {}
     for gains, task in drones.items():
         true_costs = experiment.true_costs(task, tests[gains], "swing test")
@@ -103,10 +95,10 @@ def certificates(
             for method, learn in METHODS.items():
                 run = learn(costs)
                 first.setdefault((gains, method), run)
-                results[gains, method].append(repeated.outcome(run, true_costs))
+                experiment.add((gains, method), run, true_costs)
     rows = [
-        SwingRow(gains, method, ENVIRONMENTS, tests[gains], **over_draws(*np.array(pairs).T))
-        for (gains, method), pairs in results.items()
+        SwingRow(gains, method, ENVIRONMENTS, tests[gains], **experiment.spread(gains, method))
+        for gains, method in first
     ]
     return rows, first["fixed", "kl"]
 
@@ -126,8 +118,9 @@ def swing(
     flights, paths, fields = [], [], []
     with FlightCampaign(folder, run, simulated=True) as campaign:
         for number in range(1, PAPER["flights"] + 1):
-            obstacles = drawn_obstacles(task, seed, number)
-            stage = virtual_stage(world_setup(task, obstacles, flight_seed(seed, number)))
+            obstacles = stages.drawn_obstacles(task, seed, number)
+            world = stages.world_setup(task, obstacles, stages.flight_seed(seed, number))
+            stage = stages.virtual_stage(world)
             flights.append(campaign.fly(task, obstacles, stage, seed))
             paths.append(logged_path(campaign.stem(number).with_suffix(".csv")))
             fields.append(obstacles)

@@ -9,11 +9,8 @@ the true cost come from a stream of their own.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
@@ -62,14 +59,13 @@ def table1(
     rollouts = (test_environments + draws * max(PAPER)) * len(task.policies)
     experiment = repeated.Experiment(draws, seed, rollouts, execution)
     true_costs = experiment.true_costs(task, test_environments, "table1 test")
-    # (N, method) -> one pair of bound and true cost for each draw
-    results: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for n, sample in experiment.samples(task, PAPER, "table1 train"):
         for method, learn in METHODS.items():
-            results[n, method].append(repeated.outcome(learn(sample), true_costs))
+            experiment.add((n, method), learn(sample), true_costs)
     return [
-        Table1Row(n, method, *PAPER[n], **repeated.over_draws(*np.array(pairs).T))
-        for (n, method), pairs in results.items()
+        Table1Row(n, method, *PAPER[n], **experiment.spread(n, method))
+        for n in PAPER
+        for method in METHODS
     ]
 
 

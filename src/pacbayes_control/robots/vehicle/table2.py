@@ -13,19 +13,14 @@ prior, and Occam's bound for the best single policy. For `robust`, both hold in 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.certify.balls import Ball, ball_between
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.families import Beta
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import learn_finite, repeated
-from pacbayes_control.learn.repeated import outcome
 from pacbayes_control.report.console import print_table, say
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import CommonRadius
@@ -79,37 +74,40 @@ def table2(
         name: experiment.true_costs(task, test_environments, f"table2 estimate {name}")
         for name, task in tasks.items()
     }
-    # (N, setting) -> for each draw, bound and true cost of the paper's method, ours and Occam's
-    results: dict[tuple[int, str], list[list[tuple[float, float]]]] = defaultdict(list)
     for name, task in tasks.items():
         for n, sample in experiment.samples(task, SIZES, f"table2 {name}"):
             uniform = Categorical.uniform(sample.policies)
-            exact = learn_finite(sample, DELTA, "kl", prior=uniform)
-            runs = [METHODS["paper"](sample), exact, METHODS["occam"](sample)]
-            results[n, name].append([outcome(run, true_costs[name]) for run in runs])
+            runs = {
+                "paper": METHODS["paper"](sample),
+                "exact": learn_finite(sample, DELTA, "kl", prior=uniform),
+                "occam": METHODS["occam"](sample),
+            }
+            for who, run in runs.items():
+                experiment.add((n, name, who), run, true_costs[name])
             if name == "train":
-                runs[0] = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
-                robust = [outcome(under_shift(run, where), true_costs["test"]) for run in runs]
-                results[n, "robust"].append(robust)
-    return [_row(n, method, np.array(results[n, method])) for n in SIZES for method in PAPER]
+                runs["paper"] = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
+                for who, run in runs.items():
+                    there = under_shift(run, where)
+                    experiment.add((n, "robust", who), there, true_costs["test"])
+    return [_row(experiment, n, method) for n in SIZES for method in PAPER]
 
 
-def _row(n: int, method: str, outcomes: NDArray[np.float64]) -> Table2Row:
-    paper, exact, occam = np.moveaxis(outcomes, 0, -1)  # each (2, draws)
+def _row(experiment: repeated.Experiment, n: int, method: str) -> Table2Row:
+    paper, exact = (experiment.outcomes[n, method, who] for who in ("paper", "exact"))
     others = {
-        f"{who}_{name}": repeated.over_draws(*pairs)[name]
-        for who, pairs in (("exact", exact), ("occam", occam))
+        f"{who}_{name}": experiment.spread(n, method, who)[name]
+        for who in ("exact", "occam")
         for name in ("bound", "bound_std", "true_cost")
     }
     bounds, true_costs = PAPER[method]
     return Table2Row(
         environments=n,
         method=method,
-        exact_above=int(np.sum(exact[0] > paper[0])),
+        exact_above=sum(ours[0] > theirs[0] for ours, theirs in zip(exact, paper, strict=True)),
         paper_bound=bounds[SIZES.index(n)],
         paper_true_cost=true_costs[SIZES.index(n)],
         **others,
-        **repeated.over_draws(*paper),
+        **experiment.spread(n, method, "paper"),
     )
 
 

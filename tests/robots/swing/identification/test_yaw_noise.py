@@ -91,7 +91,7 @@ def products() -> tuple[NDArray, NDArray, NDArray, FilteredProducts]:
     rng, time = np.random.default_rng(4), times()
     columns = np.stack([np.ones_like(time), np.sin(time), np.cos(2 * time)], axis=1)
     residuals = columns @ [0.3, 1.0, 0.0] + rng.standard_normal(len(time))
-    found = FilteredProducts([time], [columns], [residuals], YawNoise(RATE))
+    found = FilteredProducts([(time, np.column_stack([columns, residuals]))], YawNoise(RATE))
     return time, columns, residuals, found
 
 

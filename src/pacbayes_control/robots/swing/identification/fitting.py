@@ -102,7 +102,6 @@ class FlightData:
                     f"{log.name}: {count} measured {what} after the first {LATENCIES[1]:g} s are "
                     f"too few: a log needs {FEWEST}, and a minute of them gives good estimates"
                 )
-        self.name = log.name
         self.time, self.yaw = time[tracked], log.yaw[tracked]
         self.since, self.commands = without_repeats(time, log.yaw_percent / 100)
         self.position_time, self.position = time[placed], log.x[placed] + 1j * log.y[placed]
@@ -146,9 +145,12 @@ class Fit:
 
     @cached_property
     def _model(self) -> list[tuple[Floats, Floats]]:
-        common, own = self.parameters[:3], self.parameters[3:].reshape(-1, 2)
-        pairs = zip(self.flights, own, strict=True)
-        return [flight.model(flight.time, common, of_log) for flight, of_log in pairs]
+        return [self.model(i, flight.time) for i, flight in enumerate(self.flights)]
+
+    def model(self, i: int, times: Floats) -> tuple[Floats, Floats]:
+        """Yaw of log i, and its slopes by (k_u, k_p, τ, a_i, b_i), at some times."""
+        own = self.parameters[3 + 2 * i : 5 + 2 * i]
+        return self.flights[i].model(times, self.parameters[:3], own)
 
     def filtered(self, columns: Sequence[Floats]) -> list[Floats]:
         """Columns, (samples, any) for each log, filtered so that the noise becomes white."""

@@ -67,7 +67,6 @@ class Estimate:
 class YawResponse:
     """The measured yaw of one log, and that of the fitted model at the same times."""
 
-    name: str
     time: Floats  # s from the log's first row
     measured: Floats  # rad
     fitted: Floats  # rad

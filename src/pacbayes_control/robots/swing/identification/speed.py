@@ -38,10 +38,10 @@ def estimate_speed(
         covariance: of all its parameters
         reach: half the width of the interval, in standard deviations
     """
-    fit = found.fit
-    motion, calm = _motion(fit), _motion(replace(fit, noise=noises.YawNoise()))
-    if motion.squares > calm.squares:  # the drone did not turn with the gusts: it was the tracker
-        fit, motion = replace(fit, noise=noises.YawNoise()), calm
+    fit, calm = found.fit, replace(found.fit, noise=noises.YawNoise())
+    motion, other = _motion(fit), _motion(calm)
+    if motion.squares > other.squares:  # the drone did not turn with the gusts: it was the tracker
+        fit, motion = calm, other
     value = motion.speed
     parts = [part for r in motion.residuals for part in (r.real, r.imag)]
     samples = sum(len(r) for r in motion.residuals)
@@ -53,8 +53,8 @@ def estimate_speed(
     gradient = np.zeros(len(steps))
     for i in range(len(steps)):
         if i < 3 or i % 2:  # an offset turns the path, and does not change the speed
-            moved = fit.parameters + steps[i] * np.eye(len(steps))[i]
-            gradient[i] = (_motion(fit, moved).speed - value) / max(steps[i], 1e-300)
+            moved = replace(fit, parameters=fit.parameters + steps[i] * np.eye(len(steps))[i])
+            gradient[i] = (_motion(moved).speed - value) / max(steps[i], 1e-300)
     variance += float(gradient @ covariance @ gradient)
     margin = reach * math.sqrt(variance) + INEXACT * value
     return Estimate(value, value - margin, value + margin), list(_direction_remarks(fit, motion))
@@ -78,17 +78,14 @@ class _Motion:
         return sum(map(_power, self.residuals))
 
 
-def _motion(fit: Fit, parameters: Floats | None = None, mirrored: bool = False) -> _Motion:
-    """The motion by a fit, or by other parameters; mirrored: as if yaw were clockwise."""
-    parameters = fit.parameters if parameters is None else parameters
+def _motion(fit: Fit, mirrored: bool = False) -> _Motion:
+    """The motion by a fit; mirrored: as if yaw were clockwise."""
     times, yaws, paths, places = [], [], [], []
     for i, flight in enumerate(fit.flights):
-        own = parameters[3 + 2 * i : 5 + 2 * i]
         placed = flight.position_time
         fine = np.union1d(np.arange(placed[0], placed[-1], 0.02), placed)
-        fitted = flight.model(flight.time, parameters[:3], own)[0]
-        gusts = fit.noise.likeliest_gusts(flight.time, flight.yaw - fitted)
-        yaw = flight.model(fine, parameters[:3], own)[0] + np.interp(fine, flight.time, gusts)
+        gusts = fit.noise.likeliest_gusts(flight.time, fit.residuals[i])
+        yaw = fit.model(i, fine)[0] + np.interp(fine, flight.time, gusts)
         path = unit_speed_path(fine, -yaw if mirrored else yaw)
         path = path[np.searchsorted(fine, placed)]
         times.append(fine)

@@ -92,7 +92,7 @@ def identify_swing(logs: Sequence[FlightLog], confidence: float = 0.95) -> Ident
         fits=not failures,
         remarks=(*failures, *_notes(found, latency)),
         responses=tuple(
-            YawResponse(flight.name, flight.time, flight.yaw, flight.yaw - residuals)
+            YawResponse(flight.time, flight.yaw, flight.yaw - residuals)
             for flight, residuals in zip(flights, fit.residuals, strict=True)
         ),
     )

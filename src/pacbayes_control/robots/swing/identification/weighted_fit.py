@@ -100,24 +100,15 @@ def mixture_quantile(
 class FilteredProducts:
     """Products of columns, filtered for each ratio of the noises on a grid."""
 
-    def __init__(
-        self,
-        times: Sequence[Floats],
-        columns: Sequence[Floats],
-        residuals: Sequence[Floats],
-        noise: YawNoise,
-    ) -> None:
+    def __init__(self, logs: Sequence[tuple[Floats, Floats]], noise: YawNoise) -> None:
         """Compute the products on a coarse grid.
 
         Args:
-            times: one array for each log
-            columns: one array for each log, (samples, columns)
-            residuals: one array for each log
+            logs: times and columns, (samples, columns), the residuals last, of each log
             noise: its rate and the tracker's autoregression; its ratio is not used
         """
-        both = [np.column_stack(pair) for pair in zip(columns, residuals, strict=True)]
-        self._logs = list(zip(times, both, strict=True))
-        self._noise = noise
+        self._logs, self._noise = logs, noise
+        times = [time for time, _ in logs]
         self._unit = noise.rate**2 * _typical_step(times)  # ρ for λ = 1
         self._samples = sum(len(time) - len(noise.tracker) for time in times)
         self._grid = self._at(np.linspace(*np.log(STRENGTHS), COARSE))
@@ -135,8 +126,8 @@ class FilteredProducts:
     def _at(self, strengths: Floats) -> tuple[Floats, Floats, Floats]:
         """Log λ, products of all columns, (strengths, columns, columns), and Σ log S."""
         ratios = self._unit * np.exp(strengths)
-        logs = [self._noise.products(time, both, ratios) for time, both in self._logs]
-        products, scales = (np.sum(part, axis=0) for part in zip(*logs, strict=True))
+        found = [self._noise.products(*log, ratios) for log in self._logs]
+        products, scales = (np.sum(part, axis=0) for part in zip(*found, strict=True))
         return strengths, products, scales
 
     def mixture(self, which: Sequence[int]) -> GustMixture:
@@ -265,11 +256,11 @@ def _with_gusts(fit: Fit) -> Fit:
 
 def _products(fit: Fit, effects: dict[str, list[Floats]]) -> FilteredProducts:
     """Of slopes in the basis, effects and residuals: for the fit under other gusts."""
-    times, columns = [flight.time for flight in fit.flights], []
-    for i, slopes in enumerate(fit.slopes):
-        others = (each[i] for each in effects.values())
-        columns.append(np.column_stack([slopes @ fit.to_basis, *others]))
-    return FilteredProducts(times, columns, fit.residuals, fit.noise)
+    logs = []
+    for i, flight in enumerate(fit.flights):
+        others = (*(each[i] for each in effects.values()), fit.residuals[i])
+        logs.append((flight.time, np.column_stack([fit.slopes[i] @ fit.to_basis, *others])))
+    return FilteredProducts(logs, fit.noise)
 
 
 def _effects(fit: Fit) -> dict[str, list[Floats]]:
