@@ -106,6 +106,10 @@ class FlightData:
         self.since, self.commands = without_repeats(time, log.yaw_percent / 100)
         self.position_time, self.position = time[placed], log.x[placed] + 1j * log.y[placed]
 
+    def response(self, rate: float, latency: float, power: int = 1) -> LagResponse:
+        """The response of a lag to a power of the commands, where yaws were measured."""
+        return lag_response(self.time, self.since, self.commands**power, rate, latency)
+
     def model(self, times: Floats, common: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Yaw, and its slopes by (k_u, k_p, τ, a, b), at some times."""
         k_u, k_p, latency = common
@@ -251,11 +255,11 @@ def fit_flights(flights: Sequence[FlightData], noise: YawNoise, start: Floats) -
 
 def initial_parameters(flights: Sequence[FlightData]) -> Floats:
     """The best of a few rates and latencies on a part of the samples; the rest is linear."""
-    thin = [1 + len(flight.time) // 300 for flight in flights]
     best, chosen = math.inf, np.zeros(0)
     for k_p, latency in STARTS:
         common, blocks = np.array([1.0, k_p, latency]), []
-        for flight, every in zip(flights, thin, strict=True):
+        for flight in flights:
+            every = 1 + len(flight.time) // 300
             slopes = flight.model(flight.time[::every], common, np.zeros(2))[1]
             own = np.linalg.qr(slopes[:, 3:])[0]
             both = np.stack([slopes[:, 0], flight.yaw[::every]], axis=1)

@@ -136,6 +136,8 @@ class IdentifiedModel:
             raise ValueError(f"a fitted model {what}: {FORMAT}")
         for key, (kind, words) in KINDS.items():
             _check_kind(key, record[key], kind, words)
-        estimates = {key: Estimate.from_record(record[key], key) for key in ESTIMATES}
-        covariance, remarks = tuple(map(tuple, record["covariance"])), tuple(record["remarks"])
-        return cls(**record | estimates | {"covariance": covariance, "remarks": remarks})
+        values: dict[str, Any] = dict(record)
+        values |= {key: Estimate.from_record(record[key], key) for key in ESTIMATES}
+        values["covariance"] = tuple(map(tuple, record["covariance"]))
+        values["remarks"] = tuple(record["remarks"])
+        return cls(**values)

@@ -47,8 +47,6 @@ class YawNoise:
         An autoregression of the tracker takes the first rows.
         """
         rows = np.ascontiguousarray(whitened(columns, self.tracker))
-        if not self.ratio:
-            return rows
         return _filtered(time[len(self.tracker) :], rows, self.rate, self.ratio)[0]
 
     def products(self, time: Floats, columns: Floats, ratios: Floats) -> tuple[Floats, Floats]:

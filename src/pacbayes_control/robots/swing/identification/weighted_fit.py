@@ -111,7 +111,8 @@ class FilteredProducts:
         times = [time for time, _ in logs]
         self._unit = noise.rate**2 * _typical_step(times)  # ρ for λ = 1
         self._samples = sum(len(time) - len(noise.tracker) for time in times)
-        self._grid = self._at(np.linspace(*np.log(STRENGTHS), COARSE))
+        low, high = (np.log(strength) for strength in STRENGTHS)
+        self._grid = self._at(np.linspace(low, high, COARSE))
 
     def refine(self, which: Sequence[int]) -> None:
         """Add to the grid where the fits of some columns have their weight."""
@@ -269,19 +270,12 @@ def _effects(fit: Fit) -> dict[str, list[Floats]]:
     total = sum(flight.time[-1] for flight in fit.flights)
     before, effects = 0.0, {name: [] for name in (LAG, DRIFT, SHAPE)}
     for flight in fit.flights:
-
-        def response(
-            rate: float, power: int = 1, flight: FlightData = flight
-        ) -> fitting.LagResponse:
-            commands = flight.commands**power
-            return fitting.lag_response(flight.time, flight.since, commands, rate, latency)
-
-        here, elapsed = response(k_p), (before + flight.time) / total - 0.5
+        here, elapsed = flight.response(k_p, latency), (before + flight.time) / total - 0.5
         before += flight.time[-1]
         columns = {
-            LAG: (response(3 * k_p).value, response(k_p / 3).value),
-            DRIFT: (elapsed * here.value, elapsed * here.by_rate),
-            SHAPE: (response(k_p, 2).value, response(k_p, 3).value),
+            LAG: [flight.response(rate, latency).value for rate in (3 * k_p, k_p / 3)],
+            DRIFT: [elapsed * here.value, elapsed * here.by_rate],
+            SHAPE: [flight.response(k_p, latency, power).value for power in (2, 3)],
         }
         for effect, pair in columns.items():
             effects[effect].append(np.stack(pair, axis=1))
