@@ -43,9 +43,8 @@ def fitted_swing(
             few = f"{name} may be as small as {estimate.low:g}"
             raise ValueError(f"{few}: it is not known well enough, fly longer")
     if gains == "worst":
-        intervals = {name: (estimate.low, estimate.high) for name, estimate in estimates.items()}
-        worst = WorstGains(**intervals, confidence=model.confidence)
-        return replace(task, uncertainty=worst)
+        k_u, k_p, speed = ((each.low, each.high) for each in estimates.values())
+        return replace(task, uncertainty=WorstGains(k_u, k_p, speed, confidence=model.confidence))
     (k_u_variance, both), (_, k_p_variance) = model.covariance
     k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
     correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
