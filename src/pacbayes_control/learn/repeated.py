@@ -83,10 +83,8 @@ class Experiment:
                 for part in disjoint(costs, n):
                     yield n, part
 
-    def add(
-        self, setting: tuple[Any, ...], run: Run[Categorical], true_costs: NDArray[np.float64]
-    ) -> None:
-        """Count what was learnt from one draw."""
+    def add(self, run: Run[Categorical], true_costs: NDArray[np.float64], *setting: Any) -> None:
+        """Count what was learnt from one draw in some setting."""
         true_cost = float(run.posterior.probabilities @ true_costs)
         self.outcomes[setting].append((run.certificate.bound, true_cost))
 

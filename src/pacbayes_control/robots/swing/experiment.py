@@ -95,7 +95,7 @@ def certificates(
             for method, learn in METHODS.items():
                 run = learn(costs)
                 first.setdefault((gains, method), run)
-                experiment.add((gains, method), run, true_costs)
+                experiment.add(run, true_costs, gains, method)
     rows = [
         SwingRow(gains, method, ENVIRONMENTS, tests[gains], **experiment.spread(gains, method))
         for gains, method in first

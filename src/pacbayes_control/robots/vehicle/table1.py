@@ -61,7 +61,7 @@ def table1(
     true_costs = experiment.true_costs(task, test_environments, "table1 test")
     for n, sample in experiment.samples(task, PAPER, "table1 train"):
         for method, learn in METHODS.items():
-            experiment.add((n, method), learn(sample), true_costs)
+            experiment.add(learn(sample), true_costs, n, method)
     return [
         Table1Row(n, method, *PAPER[n], **experiment.spread(n, method))
         for n in PAPER

@@ -83,12 +83,12 @@ def table2(
                 "occam": METHODS["occam"](sample),
             }
             for who, run in runs.items():
-                experiment.add((n, name, who), run, true_costs[name])
+                experiment.add(run, true_costs[name], n, name, who)
             if name == "train":
                 runs["paper"] = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
                 for who, run in runs.items():
-                    there = under_shift(run, where)
-                    experiment.add((n, "robust", who), there, true_costs["test"])
+                    shifted = under_shift(run, where)
+                    experiment.add(shifted, true_costs["test"], n, "robust", who)
     return [_row(experiment, n, method) for n in SIZES for method in PAPER]
 
 
