@@ -84,8 +84,7 @@ def certificates(
 ) -> tuple[list[SwingRow], Run[Any]]:
     """The rows, and the run of the first draw with the paper's gains by the kl bound."""
     # the worst of nine drones is asked of a ninth of the test environments; its rollouts count once
-    shares = {gains: 9 if gains == "worst" else 1 for gains in drones}
-    tests = {gains: max(test_environments // share, 1) for gains, share in shares.items()}
+    tests = {gains: max(test_environments // (9 if gains == "worst" else 1), 1) for gains in drones}
     in_all = sum(tests.values()) + len(drones) * draws * ENVIRONMENTS
     experiment = repeated.Experiment(draws, seed, in_all * len(Swing().policies), execution)
     first: dict[tuple[str, str], Run[Any]] = {}

@@ -134,9 +134,7 @@ class Fit:
     @cached_property
     def residuals(self) -> list[Floats]:
         """Measured minus model, for each log (rad)."""
-        return [
-            flight.yaw - yaw for flight, (yaw, _) in zip(self.flights, self._model, strict=True)
-        ]
+        return [flight.yaw - self._model[i][0] for i, flight in enumerate(self.flights)]
 
     @cached_property
     def slopes(self) -> list[Floats]:
