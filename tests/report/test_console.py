@@ -24,8 +24,8 @@ from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn import compare, learn_finite
 from pacbayes_control.report import console, terminal
 from pacbayes_control.robots.grasping import experiment as grasping
+from pacbayes_control.robots.swing import commands
 from pacbayes_control.robots.swing import experiment as swing
-from pacbayes_control.robots.swing import identifying
 from pacbayes_control.robots.vehicle import continuous, table1, table2
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.rollouts.conformance import Check
@@ -95,7 +95,7 @@ SHOWS: dict[str, Callable[[], None]] = {
     "continuous": lambda: continuous.show_continuous([row()]),
     "grasping": lambda: grasping.show_grasping(GRASPED),
     "swing": lambda: swing.show_swing(FLOWN),
-    "identify": lambda: identifying._show(FOUND),
+    "identify": lambda: commands._show(FOUND),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,31 @@ def show(table: Table) -> None:
     for row in zip(*(column.cells for column in table.columns), strict=True):
         cells = zip(headings, map(str, row), strict=True)
         say(between.join(heading + cell for heading, cell in cells if cell) + after)
+
+
+def print_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str] = (),
+    section: int = 0,
+) -> None:
+    """A table of results, with numbers flush right.
+
+    Args:
+        title: above it
+        headings: one for each column
+        rows: the cells of each row
+        left: headings of columns of words
+        section: rows between two lines; 0 for no lines
+    """
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
+    for number, row in enumerate(rows, 1):
+        table.add_row(*row, end_section=section > 0 and number % section == 0)
+    show(table)
 
 
 def key_values(rows: Iterable[Sequence[str | Text]]) -> Table:

@@ -1,11 +1,11 @@
 """The paper's Swing drone in a netted area (Section 8).
 
-simulator, gains, environments   the task
-fitted                           the task from a model that was fitted
-experiment                       the paper's experiment
-commands, flying, identifying    `pbc swing`
-flight                           a certified policy flown, simulated or real
-identification                   the drone's model from logs of flights
+simulator, gains   the task
+fitted             the task from a model that was fitted
+experiment         the paper's experiment
+commands, flying   `pbc swing`
+flight             a certified policy flown, simulated or real
+identification     the drone's model from logs of flights
 
 Its names are loaded when first used: the processes that keep a drone in the air start at once.
 """
@@ -14,13 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pacbayes_control.robots.swing.environments import Net
     from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
-    from pacbayes_control.robots.swing.simulator import Swing
+    from pacbayes_control.robots.swing.simulator import Net, Swing
 
 __all__ = ["DrawnGains", "Net", "Swing", "WorstGains"]
 
-_HOMES = {"DrawnGains": "gains", "Net": "environments", "Swing": "simulator", "WorstGains": "gains"}
+_HOMES = {"DrawnGains": "gains", "Net": "simulator", "Swing": "simulator", "WorstGains": "gains"}
 
 
 def __getattr__(name: str) -> object:

@@ -16,29 +16,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from pacbayes_control.certify.run import Run
 from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
 from pacbayes_control.deploy.monitor import Report
-from pacbayes_control.learn.repeated import Spread, Tally, over_draws
-from pacbayes_control.report.console import progress_bars, say, show
+from pacbayes_control.learn import repeated
+from pacbayes_control.report.console import print_table, progress_bars, say
 from pacbayes_control.report.page import write_page
 from pacbayes_control.robots.swing import Swing
 from pacbayes_control.robots.swing.fitted import fitted_swing
+from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.flight.stages import (
-    drawn_obstacles,
-    flight_seed,
-    virtual_stage,
-    world_setup,
-)
 from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
 from pacbayes_control.robots.swing.identification.swing import identify_swing
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
 from pacbayes_control.robots.vehicle.table1 import METHODS
-from pacbayes_control.rollouts import Execution, evaluate, mean_costs
+from pacbayes_control.rollouts import Execution
 
 PAPER = {"bound": 0.114, "flights": 20, "successes": 18}
 ENVIRONMENTS = 1000
@@ -46,7 +40,7 @@ GAINS = ("fixed", "drawn", "worst")
 
 
 @dataclass(frozen=True)
-class SwingRow(Spread):
+class SwingRow(repeated.Spread):
     """One method with one view of the gains, over all draws of the training environments."""
 
     gains: str  # fixed (the paper's), drawn or worst (as a minute of flight leaves them)
@@ -81,17 +75,6 @@ def tasks(seed: int = 0) -> tuple[IdentifiedModel, dict[str, Swing]]:
     return model, {"fixed": Swing(), **found}
 
 
-def sizes(test_environments: int) -> dict[str, int]:
-    """Test environments for each view; the worst of nine drones is asked of a ninth."""
-    return {gains: max(test_environments // (9 if gains == "worst" else 1), 1) for gains in GAINS}
-
-
-def rollouts_of(draws: int, test_environments: int) -> int:
-    """How many rollouts the rows take; those of several drones count once."""
-    in_all = sum(sizes(test_environments).values()) + len(GAINS) * draws * ENVIRONMENTS
-    return in_all * len(Swing().policies)
-
-
 def certificates(
     drones: dict[str, Swing],
     draws: int = 10,
@@ -100,35 +83,23 @@ def certificates(
     execution: Execution | None = None,
 ) -> tuple[list[SwingRow], Run[Any]]:
     """The rows, and the run of the first draw with the paper's gains by the kl bound."""
-    if draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
-    tally = Tally(execution, rollouts_of(draws, test_environments))
-    rows, first = [], []
+    # the worst of nine drones is asked of a ninth of the test environments; its rollouts count once
+    tests = {gains: max(test_environments // (9 if gains == "worst" else 1), 1) for gains in drones}
+    in_all = sum(tests.values()) + len(drones) * draws * ENVIRONMENTS
+    experiment = repeated.Experiment(draws, seed, in_all * len(Swing().policies), execution)
+    first: dict[tuple[str, str], Run[Any]] = {}
     for gains, task in drones.items():
-        policies, n = task.policies, sizes(test_environments)[gains]
-        test = task.environments(n, stream="swing test", seed=seed)
-        true_costs = mean_costs(task, policies, test, execution=tally.execution)
-        found: dict[str, list[tuple[float, float]]] = {method: [] for method in METHODS}
-        for draw in range(draws):
-            train = task.environments(ENVIRONMENTS, stream=f"swing train {draw}", seed=seed)
-            costs = evaluate(task, policies, train, task.policy_names, execution=tally.execution)
+        true_costs = experiment.true_costs(task, tests[gains], "swing test")
+        for costs in experiment.costs(task, ENVIRONMENTS, "swing train"):
             for method, learn in METHODS.items():
                 run = learn(costs)
-                truth = float(run.posterior.probabilities @ true_costs)
-                found[method].append((run.certificate.bound, truth))
-                first += [run] if (gains, method, draw) == ("fixed", "kl", 0) else []
-        for method, pairs in found.items():
-            spread = over_draws(*np.array(pairs).T)
-            rows.append(
-                SwingRow(
-                    gains=gains,
-                    method=method,
-                    environments=ENVIRONMENTS,
-                    test_environments=n,
-                    **spread,
-                )
-            )
-    return rows, first[0]
+                first.setdefault((gains, method), run)
+                experiment.add(run, true_costs, gains, method)
+    rows = [
+        SwingRow(gains, method, ENVIRONMENTS, tests[gains], **experiment.spread(gains, method))
+        for gains, method in first
+    ]
+    return rows, first["fixed", "kl"]
 
 
 def swing(
@@ -146,8 +117,9 @@ def swing(
     flights, paths, fields = [], [], []
     with FlightCampaign(folder, run, simulated=True) as campaign:
         for number in range(1, PAPER["flights"] + 1):
-            obstacles = drawn_obstacles(task, seed, number)
-            stage = virtual_stage(world_setup(task, obstacles, flight_seed(seed, number)))
+            obstacles = stages.drawn_obstacles(task, seed, number)
+            world = stages.world_setup(task, obstacles, stages.flight_seed(seed, number))
+            stage = stages.virtual_stage(world)
             flights.append(campaign.fly(task, obstacles, stage, seed))
             paths.append(logged_path(campaign.stem(number).with_suffix(".csv")))
             fields.append(obstacles)
@@ -192,20 +164,16 @@ def to_dict(result: Flown) -> dict[str, Any]:
 
 def show_swing(result: Flown) -> None:
     """The certificate and the flights, beside the paper's."""
-    table = Table(title="The Swing, N = 1,000, δ = 0.01", title_justify="left")
-    for heading in ("gains", "method", "bound", "± s.d.", "true"):
-        left = heading in ("gains", "method")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    for row in result.rows:
-        table.add_row(
-            row.gains if row.method == "paper" else "",
-            row.method,
-            f"{row.bound:.3f}",
-            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
-            f"{row.true_cost:.3f}",
-            end_section=row.method == "occam",
-        )
-    show(table)
+    print_table(
+        "The Swing, N = 1,000, δ = 0.01",
+        ("gains", "method", "bound", "± s.d.", "true"),
+        (
+            (row.gains if row.method == "paper" else "", row.method, *repeated.cells(row))
+            for row in result.rows
+        ),
+        left=("gains", "method"),
+        section=len(METHODS),
+    )
     found, flights = result.model, len(result.flights)
     say(
         f"Means over draws ({result.rows[0].draws}) of the environments; the paper's bound, of one "

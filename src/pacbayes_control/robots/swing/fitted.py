@@ -12,7 +12,7 @@ import scipy
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import Run
 from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
-from pacbayes_control.robots.swing.identification.identified import Estimate, IdentifiedModel
+from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
 from pacbayes_control.robots.swing.simulator import Swing
 from pacbayes_control.tasks.registry import recorded_task
 
@@ -37,30 +37,20 @@ def fitted_swing(
     task = Swing(k_u=model.k_u.value, k_p=model.k_p.value, speed=model.speed.value)
     if gains == "fixed":
         return task
-    k_u, k_p, speed = (_positive(model, name) for name in ("k_u", "k_p", "speed"))
+    estimates = {"k_u": model.k_u, "k_p": model.k_p, "speed": model.speed}
+    for name, estimate in estimates.items():
+        if estimate.low <= 0:
+            few = f"{name} may be as small as {estimate.low:g}"
+            raise ValueError(f"{few}: it is not known well enough, fly longer")
     if gains == "worst":
-        worst = WorstGains(
-            k_u=(k_u.low, k_u.high),
-            k_p=(k_p.low, k_p.high),
-            speed=(speed.low, speed.high),
-            confidence=model.confidence,
-        )
-        return replace(task, uncertainty=worst)
+        k_u, k_p, speed = ((each.low, each.high) for each in estimates.values())
+        return replace(task, uncertainty=WorstGains(k_u, k_p, speed, confidence=model.confidence))
     (k_u_variance, both), (_, k_p_variance) = model.covariance
     k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
     correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
     speed_sd = model.speed.margin / float(scipy.stats.norm.ppf((1 + model.confidence) / 2))
     drawn = DrawnGains(k_u_sd, k_p_sd, min(max(correlation, -1.0), 1.0), speed_sd)
     return replace(task, uncertainty=drawn)
-
-
-def _positive(model: IdentifiedModel, name: str) -> Estimate:
-    estimate: Estimate = getattr(model, name)
-    if estimate.low <= 0:
-        raise ValueError(
-            f"{name} may be as small as {estimate.low:g}: it is not known well enough, fly longer"
-        )
-    return estimate
 
 
 def read_model(file: str | Path) -> IdentifiedModel:

@@ -39,19 +39,14 @@ class DrawnGains:
 
     def draw(
         self, means: tuple[float, float, float], keys: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """k_u, k_p and speed around their means, of the rollouts that the keys are of."""
+    ) -> NDArray[np.float64]:
+        """k_u, k_p and speed around their means, of the rollouts that the keys are of; (3, …)."""
         first, second, third = (_normal(keys, n) for n in range(3))
         across = np.sqrt(1 - self.correlation**2)
-        spread = (
-            self.k_u_sd * first,
-            self.k_p_sd * (self.correlation * first + across * second),
-            self.speed_sd * third,
-        )
-        k_u, k_p, speed = (
-            np.maximum(mean + off, mean / 10) for mean, off in zip(means, spread, strict=True)
-        )
-        return k_u, k_p, speed
+        along = self.correlation * first + across * second
+        spread = np.stack([self.k_u_sd * first, self.k_p_sd * along, self.speed_sd * third])
+        centres = np.reshape(means, (3, *(1 for _ in keys.shape)))
+        return np.maximum(centres + spread, centres / 10)
 
 
 def _normal(keys: NDArray[np.uint64], which: int) -> NDArray[np.float64]:
@@ -76,10 +71,7 @@ class WorstGains:
     confidence: float | None = None  # of the intervals, for the record
 
     def __post_init__(self) -> None:
-        for name in ("k_u", "k_p", "speed"):
-            interval = getattr(self, name)
-            if interval is None and name == "speed":
-                continue
+        for name, interval in self.intervals.items():
             if not isinstance(interval, tuple) or len(interval) != 2:
                 raise ValueError(f"{name} = {interval}: an interval has two ends")
             check_range(f"the lower end of {name}", interval[0], SMALLEST, LARGEST)
@@ -87,6 +79,12 @@ class WorstGains:
         check_range("points", self.points, 2, 20, whole=True)
         if self.confidence is not None:
             check_range("confidence", self.confidence, 0, 1)
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """Those that are given, by name."""
+        speed = {} if self.speed is None else {"speed": self.speed}
+        return {"k_u": self.k_u, "k_p": self.k_p, **speed}
 
     def members(self, means: tuple[float, float, float]) -> list[tuple[float, float, float]]:
         """k_u, k_p and speed of each drone in the set, the task's own first."""

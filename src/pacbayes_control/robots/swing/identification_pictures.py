@@ -26,6 +26,8 @@ def draw_identified(found: IdentifiedModel, file: Path | BinaryIO) -> None:
     _draw_time(found, yaw, rest)
     _draw_correlation(found, figure.add_subplot(grid[2, 0]))
     _draw_quantiles(found, figure.add_subplot(grid[2, 1]))
+    for axis in figure.axes:
+        axis.grid(alpha=0.3)
     verdict = "the model fits" if found.fits else "THE MODEL DOES NOT FIT"
     figure.suptitle(
         f"k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f}, "
@@ -53,13 +55,11 @@ def _draw_time(found: IdentifiedModel, yaw, rest) -> None:
     for times in (-2, 2):
         rest.axhline(times * found.noise, color=ORANGE, ls="--", lw=1)
     rest.axhline(0, color=DARK, lw=0.5)
-    yaw.set_ylabel("yaw (rad)")
-    rest.set_ylabel("measured less fitted (rad)")
-    rest.set_xlabel("time (s); dashed: two standard deviations"
-                    + ("; dotted: the next log" if len(found.responses) > 1 else ""))  # fmt: skip
+    yaw.set(ylabel="yaw (rad)")
+    several = "; dotted: the next log" if len(found.responses) > 1 else ""
+    words = f"time (s); dashed: two standard deviations{several}"
+    rest.set(xlabel=words, ylabel="measured less fitted (rad)")
     yaw.legend(frameon=False, fontsize=9)
-    for axis in (yaw, rest):
-        axis.grid(alpha=0.3)
 
 
 def _draw_correlation(found: IdentifiedModel, axis) -> None:
@@ -73,10 +73,7 @@ def _draw_correlation(found: IdentifiedModel, axis) -> None:
     axis.plot(lags, values, "o", color=BLUE, ms=3)
     axis.axhline(0, color=DARK, lw=0.5)
     reach = 1.15 * max(0.1, *map(abs, values))
-    axis.set_ylim(-reach, reach)
-    axis.set_xlabel("samples apart")
-    axis.set_ylabel("correlation of residuals")
-    axis.grid(alpha=0.3)
+    axis.set(ylim=(-reach, reach), xlabel="samples apart", ylabel="correlation of residuals")
 
 
 def _draw_quantiles(found: IdentifiedModel, axis) -> None:
@@ -86,6 +83,4 @@ def _draw_quantiles(found: IdentifiedModel, axis) -> None:
     axis.plot(expected, residuals, ".", color=BLUE, ms=2)
     ends = expected[[0, -1]]
     axis.plot(ends, found.noise * ends, color=ORANGE, lw=1)
-    axis.set_xlabel("normal quantile")
-    axis.set_ylabel("residual (rad)")
-    axis.grid(alpha=0.3)
+    axis.set(xlabel="normal quantile", ylabel="residual (rad)")

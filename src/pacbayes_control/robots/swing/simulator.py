@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,7 @@ from pacbayes_control.robots.planar.kernel import F, turn_cos, turn_sin
 from pacbayes_control.robots.planar.obstacles import ObstacleField
 from pacbayes_control.robots.planar.policies import Controller, GainGrid, Gains
 from pacbayes_control.robots.planar.records import Kinds
-from pacbayes_control.robots.planar.robot import (
-    MOST_STEPS,
-    Planar,
-    Trajectory,
-    check_range,
-)
-from pacbayes_control.robots.swing.environments import Net
+from pacbayes_control.robots.planar.robot import MOST_STEPS, Planar, Trajectory, check_range
 from pacbayes_control.robots.swing.gains import LARGEST, SMALLEST, DrawnGains, WorstGains
 from pacbayes_control.tasks.environments import Environments, Noise
 from pacbayes_control.tasks.options import option
@@ -34,6 +29,39 @@ GRID = GainGrid(x0=(0.1, 5, 5), y0=(0, 60, 20), rays=RAYS)  # the paper's 100 po
 # there: 3 to 6 of them, as wide as a person to twice that, anywhere across the net, from 4 m ahead
 # of the start to where a flight ends. Flying straight on fails in every second environment.
 CYLINDERS = ObstacleField(fewest=3, most=6, x=(-3.5, 3.5), y=(5.0, 13.0), radius=(0.25, 0.5))
+
+
+@dataclass(frozen=True)
+class Net:
+    """The netted area of Section 8: a net on all four sides, which counts as a wall."""
+
+    half_width: float = 3.5  # m
+    length: float = 18.0  # m
+
+    def __post_init__(self) -> None:
+        check_range("half_width", self.half_width, 1e-3, 1e6)
+        check_range("length", self.length, 1e-3, 1e6)
+
+    @property
+    def view(self) -> tuple[float, float, float, float]:
+        """The part that pictures show: left, right, bottom, top in m."""
+        return (-self.half_width - 0.3, self.half_width + 0.3, -0.3, self.length + 0.3)
+
+    @property
+    def walls(self) -> NDArray[np.float64]:
+        """Left, right, near and far side, (4, 4) as left, right, bottom, top in m.
+
+        Each is half a metre deep, so that nothing passes it between two steps.
+        """
+        w, length, deep = self.half_width, self.length, 0.5
+        along, across = (-deep, length + deep), (-w - deep, w + deep)
+        left, right = (-w - deep, -w, *along), (w, w + deep, *along)
+        return np.array([left, right, (*across, -deep, 0), (*across, length, length + deep)])
+
+    @property
+    def open_areas(self) -> NDArray[np.float64]:
+        """The area inside the net, (1, 4)."""
+        return np.array([[-self.half_width, self.half_width, 0, self.length]])
 
 
 @dataclass(frozen=True)
@@ -168,12 +196,10 @@ class Swing(Planar):
     @property
     def cost_rule(self) -> str:
         """How a rollout is scored, in one line."""
-        doubt = self.uncertainty
-        worst = len(self._drones(doubt)) if isinstance(doubt, WorstGains) else 0
+        worst = f"; the worst of {len(self._drones)} drones" if self._drones else ""
         return (
             f"1 where the drone touches a cylinder or the net in {self.steps} steps of flight and "
-            f"{self.landing_steps} of landing, 0 otherwise"
-            + (f"; the worst of {worst} drones" if worst else "")
+            f"{self.landing_steps} of landing, 0 otherwise{worst}"
         )
 
     @classmethod
@@ -189,47 +215,43 @@ class Swing(Planar):
     @property
     def noise_kind(self) -> str:
         """The randomness of a rollout, in words; empty if there is none."""
-        kinds = [super().noise_kind] if super().noise_kind else []
-        if isinstance(self.uncertainty, DrawnGains):
-            u = self.uncertainty
-            kinds.append(
-                f"gains of s.d. {u.k_u_sd:.4g} and {u.k_p_sd:.4g}, correlation "
-                f"{u.correlation:.4g}, speed of s.d. {u.speed_sd:.4g}"
-            )
-        return ", ".join(kinds)
+        own, doubt = super().noise_kind, self.uncertainty
+        if not isinstance(doubt, DrawnGains):
+            return own
+        drawn = (
+            f"gains of s.d. {doubt.k_u_sd:.4g} and {doubt.k_p_sd:.4g}, correlation "
+            f"{doubt.correlation:.4g}, speed of s.d. {doubt.speed_sd:.4g}"
+        )
+        return f"{own}, {drawn}" if own else drawn
 
     def models(self, environments: Environments, policies: int, noise: Noise | None) -> NDArray:
         """`constants` for each rollout; gains of its own where they are drawn."""
         noise = noise_of(self, environments, noise)
         if noise is None or not isinstance(self.uncertainty, DrawnGains):
             return super().models(environments, policies, noise)
-        keys = noise.keys(environments, policies)
         found = np.repeat(super().models(environments, policies, noise), len(environments), axis=0)
+        keys = noise.keys(environments, policies)
         k_u, k_p, speed = self.uncertainty.draw((self.k_u, self.k_p, self.speed), keys)
         found[:, 0], found[:, 2] = speed * self.time_step, k_u
         found[:, 1] = -np.expm1(-k_p * self.time_step)
         return found
 
-    def _drones(self, worst: WorstGains) -> list[Swing]:
-        """Those that the cost is the worst of."""
-        members = worst.members((self.k_u, self.k_p, self.speed))
+    @cached_property
+    def _drones(self) -> list[Swing]:
+        """Those that the cost is the worst of; none if it is that of one drone."""
+        if not isinstance(self.uncertainty, WorstGains):
+            return []
+        members = self.uncertainty.members((self.k_u, self.k_p, self.speed))
         plain = replace(self, uncertainty=None, largest_command=self.largest_control)
         return [replace(plain, k_u=k_u, k_p=k_p, speed=speed) for k_u, k_p, speed in members]
 
-    def _roll_out(
-        self,
-        policies: NDArray,
-        environments: Environments,
-        noise: Noise | None,
-        dtype: type[np.floating],
-        measure: bool,
-    ) -> tuple[NDArray[np.uint8], NDArray]:
-        if not isinstance(self.uncertainty, WorstGains):
-            return super()._roll_out(policies, environments, noise, dtype, measure)
-        drones = self._drones(self.uncertainty)
-        collided, closest = drones[0]._roll_out(policies, environments, noise, dtype, measure)
-        for drone in drones[1:]:
-            found = drone._roll_out(policies, environments, noise, dtype, measure)
+    def _roll_out(self, *rollouts: Any, **how: Any) -> tuple[NDArray[np.uint8], NDArray]:
+        """As for one drone; of several, the largest costs and the smallest distances."""
+        if not self._drones:
+            return super()._roll_out(*rollouts, **how)
+        collided, closest = self._drones[0]._roll_out(*rollouts, **how)
+        for drone in self._drones[1:]:
+            found = drone._roll_out(*rollouts, **how)
             np.maximum(collided, found[0], out=collided)
             np.minimum(closest, found[1], out=closest)
         return collided, closest
@@ -238,32 +260,29 @@ class Swing(Planar):
         self, policy: NDArray, environments: Environments, noise: Noise | None = None
     ) -> list[Trajectory]:
         """One rollout in each environment; of several drones, the first that fails."""
-        if not isinstance(self.uncertainty, WorstGains):
+        if not self._drones:
             return super().trajectories(policy, environments, noise)
-        drones = self._drones(self.uncertainty)
-        flown = zip(*(d.trajectories(policy, environments, noise) for d in drones), strict=True)
-        return [next((each for each in row if each.collided), row[0]) for row in flown]
+        flown = [drone.trajectories(policy, environments, noise) for drone in self._drones]
+        rows = zip(*flown, strict=True)
+        return [next((each for each in row if each.collided), row[0]) for row in rows]
 
     @property
     def words(self) -> str:  # type: ignore[override]
         """Which drone a certificate is about, in one line."""
         own = f"k_u = {self.k_u:.4g} rad, k_p = {self.k_p:.4g} 1/s, {self.speed:.4g} m/s"
         doubt = self.uncertainty
+        if doubt is None:
+            return f"a drone of exactly {own}"
         if isinstance(doubt, DrawnGains):
             return (
                 f"drones drawn around {own}, with standard deviations {doubt.k_u_sd:.2g} rad, "
                 f"{doubt.k_p_sd:.2g} 1/s and {doubt.speed_sd:.2g} m/s"
             )
-        if doubt is None:
-            return f"a drone of exactly {own}"
         sure = f"{doubt.confidence:.0%} " if doubt.confidence is not None else ""
         ranges = ", ".join(
-            f"{name} {low:.4g} to {high:.4g}"
-            for name, (low, high) in (("k_u", doubt.k_u), ("k_p", doubt.k_p))
+            f"{name} {low:.4g} to {high:.4g}" for name, (low, high) in doubt.intervals.items()
         )
-        speed = f", speed {doubt.speed[0]:.4g} to {doubt.speed[1]:.4g}" if doubt.speed else ""
-        number = len(doubt.members((self.k_u, self.k_p, self.speed)))
         return (
-            f"each of {number} drones: one of {own}, and those at the ends of the {sure}intervals "
-            f"{ranges}{speed}"
+            f"each of {len(self._drones)} drones: one of {own}, and those at the ends of the "
+            f"{sure}intervals {ranges}"
         )

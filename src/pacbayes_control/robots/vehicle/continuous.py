@@ -12,25 +12,23 @@ split           one network, learnt from a fifth of the environments and certifi
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from pacbayes_control import __version__
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.certify.run import Run
-from pacbayes_control.learn import Plan, SearchSettings
+from pacbayes_control.learn import Plan, SearchSettings, repeated
 from pacbayes_control.learn.planned import learn_on
-from pacbayes_control.learn.repeated import Spread, over_draws
-from pacbayes_control.report.console import say, show
+from pacbayes_control.report.console import print_table, say
 from pacbayes_control.robots.planar.policies import Linear
 from pacbayes_control.robots.vehicle import paper_prior
 from pacbayes_control.robots.vehicle.pretrained import pretrained
@@ -51,11 +49,10 @@ _OURS = Plan(
     sampling_delta=SAMPLING_DELTA,
     search=SearchSettings(steps=20, step_size=0.05),
 )
-_PAPER = Plan(
+_PAPER = replace(
+    _OURS,
     options={"policy": "linear"},
     prior="paper",
-    delta=DELTA,
-    sampling_delta=SAMPLING_DELTA,
     method="kl-maurer",
     objective="pinsker",
     draws=3000,  # fresh for each environment: a tenth of the paper's rollouts
@@ -78,7 +75,7 @@ SETTINGS: tuple[tuple[str, int, Plan], ...] = (
 
 
 @dataclass(frozen=True)
-class ContinuousRow(Spread):
+class ContinuousRow(repeated.Spread):
     """One setting at one N, over all draws of the training environments."""
 
     setting: str  # paper, ours, deterministic or split
@@ -115,90 +112,63 @@ def continuous(
         kept: a file for the finished draws, from which an interrupted experiment continues
         execution: where rollouts run
     """
-    if draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
-    finished, execution = _Finished(kept), execution or Execution()
+    repeated.check_draws(draws)
+    finished, execution = _finished(kept), execution or Execution()
 
-    def results_of(
-        setting: str, n: int, plan: Plan, repeats: int
-    ) -> tuple[Vehicle, list[dict[str, Any]]]:
+    def results_of(setting: str, n: int, plan: Plan, repeats: int) -> list[dict[str, Any]]:
         task = Vehicle.from_options(VehicleOptions(**plan.options))
         test = task.environments(test_environments, stream="continuous test", seed=seed)
-        truths = _Truths(task, test)
-        results = []
+        words = f"{__version__} {plan!r} {pretrained()[0].digest}"  # all that a result depends on
+        key = f"{seed} {test_environments} {sha256(words.encode())[:16]}"
+        results, known = [], {}
         for draw in range(repeats):
-            train = task.environments(n, stream=f"continuous train {n} {draw}", seed=seed)
-            title = f"{setting}, N = {n:,}, draw {draw + 1} of {repeats}"
-            name = f"{setting} {n} {draw} {seed} {test_environments} {_fingerprint(plan)}"
-            mine = replace(plan, seed=seed + draw)
-            titled = replace(execution, title=title)
-            results.append(finished.get(name, partial(_one, truths, train, mine, titled)))
-        return task, results
+            name = f"{setting} {n} {draw} {key}"
+            if name not in finished:
+                train = task.environments(n, stream=f"continuous train {n} {draw}", seed=seed)
+                title = f"{setting}, N = {n:,}, draw {draw + 1} of {repeats}"
+                mine, titled = replace(plan, seed=seed + draw), replace(execution, title=title)
+                run = learn_on(task, train, mine, titled)
+                finished[name] = _result(task, run, test, known)
+                if kept:
+                    with kept.open("a") as file:
+                        file.write("\n" + json.dumps({name: finished[name]}))
+            results.append(finished[name])
+        return results
 
-    rows = []
-    gains = {"prior": Linear().weights(paper_prior().mean)}
+    rows, means = [], {"prior": paper_prior().mean}
     for setting, n, plan in SETTINGS:
-        task, results = results_of(setting, n, plan, draws * REPEATS[n])
+        results = results_of(setting, n, plan, draws * REPEATS[n])
         rows.append(_row(setting, n, plan, results))
         if setting == "paper":
-            name = "the paper's prior, optimised"
-            gains[name] = task.controller.weights(np.array(results[0]["mean"]))
+            means["the paper's prior, optimised"] = np.array(results[0]["mean"])
     better = replace(_PAPER, prior="elsewhere", prior_steps=BETTER_PRIOR_STEPS, seed=seed)
-    task, [result] = results_of("better", 100, better, 1)
-    gains["a prior from elsewhere, optimised"] = task.controller.weights(np.array(result["mean"]))
+    [result] = results_of("better", 100, better, 1)
+    means["a prior from elsewhere, optimised"] = np.array(result["mean"])
+    gains = {name: Linear().weights(mean) for name, mean in means.items()}
     return Continuous(rows, gains, {name: result[name] for name in ("bound", "true_cost", "kl")})
 
 
-class _Finished:
-    """Results by name, one in each line of a file; those in the file are not computed again."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self.known: dict[str, Any] = {}
-        for line in path.read_text().splitlines() if path and path.exists() else []:
-            try:
-                self.known |= json.loads(line)
-            except ValueError:  # an interruption left half a line
-                continue
-
-    def get(self, name: str, compute: Callable[[], Any]) -> Any:
-        if name not in self.known:
-            self.known[name] = compute()
-            if self.path:
-                with self.path.open("a") as file:
-                    file.write("\n" + json.dumps({name: self.known[name]}))
-        return self.known[name]
+def _finished(path: Path | None) -> dict[str, Any]:
+    """Results by name, one in each line of a file: they are not computed again."""
+    known = {}
+    for line in path.read_text().splitlines() if path and path.exists() else []:
+        with suppress(ValueError):  # an interruption left half a line
+            known |= json.loads(line)
+    return known
 
 
-def _fingerprint(plan: Plan) -> str:
-    """A digest of everything that a result depends on, except its seed."""
-    words = f"{__version__} {plan!r} {pretrained()[0].digest}"
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
-
-
-def _one(truths: _Truths, train: Environments, plan: Plan, execution: Execution) -> dict[str, Any]:
-    """Learn from one draw of the training environments, and certify."""
-    run = learn_on(truths.task, train, plan, execution)
-    c, true_cost = run.certificate, truths.of(run)
-    linear = isinstance(run.posterior, DiagonalGaussian) and len(run.posterior) <= 20
-    mean = run.posterior.mean.tolist() if linear else None
-    return {"bound": c.bound, "true_cost": true_cost, "kl": c.kl, "prior": c.prior, "mean": mean}
-
-
-class _Truths:
-    """Estimates of true costs; each policy is rolled out once, even if it is certified again."""
-
-    def __init__(self, task: Vehicle, test: Environments) -> None:
-        self.task, self.test = task, test
-        self.known: dict[str, float] = {}
-
-    def of(self, run: Run[Any]) -> float:
-        key = run.certificate.hashes.get("policies", "")
-        if isinstance(run.posterior, DiagonalGaussian):
-            key += run.posterior.mean.tobytes().hex() + run.posterior.variance.tobytes().hex()
-        if key not in self.known:
-            self.known[key] = estimate_true_cost(self.task, run, self.test)
-        return self.known[key]
+def _result(
+    task: Vehicle, run: Run[Any], test: Environments, known: dict[str, float]
+) -> dict[str, Any]:
+    """The figures of one draw; true costs that are known are not estimated again."""
+    c, learnt, mean = run.certificate, run.posterior, None
+    key = c.hashes.get("policies", "")
+    if isinstance(learnt, DiagonalGaussian):
+        key += learnt.mean.tobytes().hex() + learnt.variance.tobytes().hex()
+        mean = learnt.mean.tolist() if len(learnt) <= 20 else None  # of linear policies only
+    if key not in known:
+        known[key] = estimate_true_cost(task, run, test)
+    return {"bound": c.bound, "true_cost": known[key], "kl": c.kl, "prior": c.prior, "mean": mean}
 
 
 def to_dict(result: Continuous) -> dict[str, Any]:
@@ -221,28 +191,28 @@ def _row(setting: str, n: int, plan: Plan, results: list[dict[str, Any]]) -> Con
         certified="a posterior" if plan.certify == "posterior" else "one policy",
         kl=float(np.mean(kls)),
         paper_bound=PAPER_CONTINUOUS if continuous_row else PAPER_FINITE[n],
-        **over_draws(bounds, truths),
+        **repeated.over_draws(bounds, truths),
     )
 
 
 def show_continuous(rows: Sequence[ContinuousRow]) -> None:
     """Print the paper's setting beside ours."""
-    table = Table(title="Continuous policies: the vehicle, δ = 0.01", title_justify="left")
-    for heading in ("setting", "N", "draws", "certified", "bound", "± s.d.", "true", "paper"):
-        left = heading in ("setting", "certified")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.setting,
-            f"{row.environments:,}",
-            f"{row.draws}",
-            row.certified,
-            f"{row.bound:.3f}",
-            f"{row.bound_std:.3f}" if row.draws > 1 else "-",
-            f"{row.true_cost:.3f}",
-            f"{row.paper_bound:.3f}",
-        )
-    show(table)
+    print_table(
+        "Continuous policies: the vehicle, δ = 0.01",
+        ("setting", "N", "draws", "certified", "bound", "± s.d.", "true", "paper"),
+        (
+            (
+                row.setting,
+                f"{row.environments:,}",
+                f"{row.draws}",
+                row.certified,
+                *repeated.cells(row),
+                f"{row.paper_bound:.3f}",
+            )
+            for row in rows
+        ),
+        left=("setting", "certified"),
+    )
     say(
         "paper: linear policies, the paper's prior and method, with fresh draws. ours: networks, "
         "a prior learnt on other environments. deterministic: one network, that prior's mean. "

@@ -13,26 +13,19 @@ prior, and Occam's bound for the best single policy. For `robust`, both hold in 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-from rich.table import Table
 
 from pacbayes_control.certify.balls import Ball, ball_between
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.families import Beta
-from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
-from pacbayes_control.learn import learn_finite
-from pacbayes_control.learn.repeated import Spread, Tally, disjoint, over_draws
-from pacbayes_control.report.console import say, show
+from pacbayes_control.learn import learn_finite, repeated
+from pacbayes_control.report.console import print_table, say
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import CommonRadius
-from pacbayes_control.robots.vehicle.table1 import DELTA
-from pacbayes_control.rollouts import Execution, evaluate, mean_costs
+from pacbayes_control.robots.vehicle.table1 import DELTA, METHODS
+from pacbayes_control.rollouts import Execution
 
 SIZES = (100, 500, 1000, 5000, 10000)
 PAPER = {  # bounds, and true costs
@@ -43,12 +36,9 @@ PAPER = {  # bounds, and true costs
 TRAINING = CommonRadius(radius=Beta(0.8, 1.25, 0.1, 1.1))
 SHIFTED = CommonRadius(radius=Beta(1.0, 1.0, 0.1, 1.1))
 
-# The paper's method, ours with the kl bound, and Occam's; each as bound and true cost.
-Outcome = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
-
 
 @dataclass(frozen=True)
-class Table2Row(Spread):
+class Table2Row(repeated.Spread):
     """One setting at one N; the spread is that of the paper's method."""
 
     environments: int
@@ -76,81 +66,68 @@ def table2(
     execution: Execution | None = None,
 ) -> list[Table2Row]:
     """The table from `draws` draws of 10,000 environments of each kind, and more for smaller N."""
-    if draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
     tasks = {"train": Vehicle(obstacles=TRAINING), "test": Vehicle(obstacles=SHIFTED)}
-    policies = tasks["train"].policies
-    rollouts = 2 * (test_environments + draws * max(SIZES)) * len(policies)
-    tally, where = Tally(execution, rollouts), ball()
-    true_costs = {}
+    policies, where = len(tasks["train"].policies), ball()
+    rollouts = 2 * (test_environments + draws * max(SIZES)) * policies
+    experiment = repeated.Experiment(draws, seed, rollouts, execution)
+    true_costs = {
+        name: experiment.true_costs(task, test_environments, f"table2 estimate {name}")
+        for name, task in tasks.items()
+    }
     for name, task in tasks.items():
-        unseen = task.environments(test_environments, stream=f"table2 estimate {name}", seed=seed)
-        true_costs[name] = mean_costs(task, policies, unseen, execution=tally.execution)
-    results: dict[tuple[int, str], list[Outcome]] = defaultdict(list)
-    for draw in range(draws):
-        for name, task in tasks.items():
-            train = task.environments(max(SIZES), stream=f"table2 {name} {draw}", seed=seed)
-            costs = evaluate(task, policies, train, execution=tally.execution)
-            for n in SIZES:
-                for sample in disjoint(costs, n):
-                    uniform = Categorical.uniform(sample.policies)
-                    paper = learn_finite(sample, DELTA, "kl-maurer", "pinsker", uniform)
-                    exact = learn_finite(sample, DELTA, "kl", prior=uniform)
-                    occam = learn_finite(sample, DELTA, "occam")
-                    results[n, name].append(_outcome((paper, exact, occam), true_costs[name]))
-                    if name == "train":
-                        paper = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
-                        robust = tuple(under_shift(run, where) for run in (paper, exact, occam))
-                        results[n, "robust"].append(_outcome(robust, true_costs["test"]))
-    return [_row(n, method, results[n, method]) for n in SIZES for method in PAPER]
+        for n, sample in experiment.samples(task, SIZES, f"table2 {name}"):
+            uniform = Categorical.uniform(sample.policies)
+            runs = {
+                "paper": METHODS["paper"](sample),
+                "exact": learn_finite(sample, DELTA, "kl", prior=uniform),
+                "occam": METHODS["occam"](sample),
+            }
+            for who, run in runs.items():
+                experiment.add(run, true_costs[name], n, name, who)
+            if name == "train":
+                runs["paper"] = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
+                for who, run in runs.items():
+                    shifted = under_shift(run, where)
+                    experiment.add(shifted, true_costs["test"], n, "robust", who)
+    return [_row(experiment, n, method) for n in SIZES for method in PAPER]
 
 
-def _outcome(runs: tuple[Run[Categorical], ...], true_costs: NDArray[np.float64]) -> Outcome:
-    paper, exact, occam = (
-        (run.certificate.bound, float(run.posterior.probabilities @ true_costs)) for run in runs
-    )
-    return paper, exact, occam
-
-
-def _row(n: int, method: str, outcomes: list[Outcome]) -> Table2Row:
-    paper, exact, occam = np.moveaxis(np.array(outcomes), 0, -1)  # each (2, draws)
-    ours, single = over_draws(*exact), over_draws(*occam)
+def _row(experiment: repeated.Experiment, n: int, method: str) -> Table2Row:
+    paper, exact = (experiment.outcomes[n, method, who] for who in ("paper", "exact"))
+    others = {
+        f"{who}_{name}": experiment.spread(n, method, who)[name]
+        for who in ("exact", "occam")
+        for name in ("bound", "bound_std", "true_cost")
+    }
     bounds, true_costs = PAPER[method]
     return Table2Row(
         environments=n,
         method=method,
-        **over_draws(*paper),
-        exact_bound=ours["bound"],
-        exact_bound_std=ours["bound_std"],
-        exact_true_cost=ours["true_cost"],
-        exact_above=int(np.sum(exact[0] > paper[0])),
-        occam_bound=single["bound"],
-        occam_bound_std=single["bound_std"],
-        occam_true_cost=single["true_cost"],
+        exact_above=sum(ours[0] > theirs[0] for ours, theirs in zip(exact, paper, strict=True)),
         paper_bound=bounds[SIZES.index(n)],
         paper_true_cost=true_costs[SIZES.index(n)],
+        **others,
+        **experiment.spread(n, method, "paper"),
     )
 
 
 def show_table2(rows: Sequence[Table2Row]) -> None:
     """Print the paper's numbers beside ours."""
-    table = Table(title="Table 2: the vehicle under a shift, δ = 0.01", title_justify="left")
-    for heading in ("N", "method", "bound", "true", "paper", "true", "exact", "occam"):
-        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
-    for row in rows:
-        first = row.method == "robust"
-        table.add_row(
-            f"{row.environments:,} ({row.draws})" if first else "",
-            row.method,
-            f"{row.bound:.3f}" + (f" ± {row.bound_std:.3f}" if row.draws > 1 else ""),
-            f"{row.true_cost:.3f}",
-            f"{row.paper_bound:.3f}",
-            f"{row.paper_true_cost:.3f}",
-            f"{row.exact_bound:.3f}",
-            f"{row.occam_bound:.3f}",
-            end_section=row.method == "test",
-        )
-    show(table)
+
+    def shown(row: Table2Row) -> list[str]:
+        drawn = f"{row.environments:,} ({row.draws})" if row.method == "robust" else ""
+        spread = f" ± {row.bound_std:.3f}" if row.draws > 1 else ""
+        others = (row.true_cost, row.paper_bound, row.paper_true_cost)
+        figures = (f"{value:.3f}" for value in (*others, row.exact_bound, row.occam_bound))
+        return [drawn, row.method, f"{row.bound:.3f}{spread}", *figures]
+
+    print_table(
+        "Table 2: the vehicle under a shift, δ = 0.01",
+        ("N", "method", "bound", "true", "paper", "true", "exact", "occam"),
+        map(shown, rows),
+        left=("method",),
+        section=len(PAPER),
+    )
     say(
         "robust: learnt on D by minimising C_PAC′, bounded on every D′ with KL(D′‖D) ≤ 0.08185. "
         "train: on D itself; test: learnt on D′ (Algorithm 1). bound: the paper's method; exact: "

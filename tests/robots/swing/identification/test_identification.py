@@ -18,11 +18,11 @@ from pacbayes_control.robots.swing.identification.fitting import (
     FlightData,
     fit_flights,
     initial_parameters,
+    unit_speed_path,
 )
 from pacbayes_control.robots.swing.identification.identified import Estimate, IdentifiedModel
-from pacbayes_control.robots.swing.identification.lag import unit_speed_path
 from pacbayes_control.robots.swing.identification.logs import FlightLog
-from pacbayes_control.robots.swing.identification.noise import (
+from pacbayes_control.robots.swing.identification.noises import (
     YawNoise,
     fit_autoregression,
     whiteness_p_value,
@@ -564,24 +564,44 @@ BAD_RECORDS = [
     ("k_u", {"value": 1.0, "low": 1.1, "high": 1.5}, "k_u: value 1.0 with an interval from 1.1"),
     ("k_u", {"value": 1.0, "low": 0.5}, "k_u must have value, low and high, and nothing else"),
     ("k_u", 3.0, "k_u must have value, low and high"),
-    ("k_p", {"value": "1", "low": 0.5, "high": 1.5}, "k_p: value is '1', and must be a number"),
-    ("k_p", {"value": True, "low": 0.5, "high": 1.5}, "k_p: value is True, and must be a number"),
-    ("k_p", {"value": math.nan, "low": 0.5, "high": 1.5}, "k_p: value is nan, and must be finite"),
-    ("k_p", {"value": 1.0, "low": 0.5, "high": math.inf}, "k_p: high is inf, and must be finite"),
-    ("k_p", {"value": 10**400, "low": 0.5, "high": 1.5}, "must be finite"),
+    (
+        "k_p",
+        {"value": "1", "low": 0.5, "high": 1.5},
+        "k_p: value is '1', and must be a finite number",
+    ),
+    (
+        "k_p",
+        {"value": True, "low": 0.5, "high": 1.5},
+        "k_p: value is True, and must be a finite number",
+    ),
+    (
+        "k_p",
+        {"value": math.nan, "low": 0.5, "high": 1.5},
+        "k_p: value is nan, and must be a finite number",
+    ),
+    (
+        "k_p",
+        {"value": 1.0, "low": 0.5, "high": math.inf},
+        "k_p: high is inf, and must be a finite number",
+    ),
+    ("k_p", {"value": 10**400, "low": 0.5, "high": 1.5}, "must be a finite number"),
     ("k_p", {"value": -1.0, "low": -2, "high": 0.0}, "k_p is -1, and must be positive"),
     ("covariance", [[1.0, 2.0], [2.0, 1.0]], "symmetric and positive semidefinite"),
     ("covariance", [[1.0, 0.2], [0.1, 1.0]], "symmetric and positive semidefinite"),
     ("covariance", [[1.0, 0.2]], "two rows of two finite numbers"),
     ("covariance", 1.0, "two rows of two finite numbers"),
-    ("covariance", [[1.0, "0"], [0, 1]], "covariance is '0', and must be a number"),
+    (
+        "covariance",
+        [[1.0, "0"], [0, 1]],
+        r"covariance is \[\[1.0, '0'\], \[0, 1\]\], and must be two rows",
+    ),
     ("noise", -1.0, "noise -1 must be finite, and at least 0"),
     ("confidence", 1.0, r"confidence 1 is outside \(0, 1\)"),
     ("samples", 0, "0 samples"),
     ("samples", 10.0, "samples is 10.0, and must be a whole number"),
     ("fits", 1, "fits is 1, and must be true or false"),
-    ("remarks", "fine", "remarks must be a list of sentences"),
-    ("remarks", [1], "remarks must be a list of sentences"),
+    ("remarks", "fine", "remarks is 'fine', and must be a list of sentences"),
+    ("remarks", [1], r"remarks is \[1\], and must be a list of sentences"),
     ("extra", 1, "a fitted model has extra too"),
 ]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from pacbayes_control.robots.swing.identification.lag import lag_response, without_repeats
+from pacbayes_control.robots.swing.identification.fitting import lag_response, without_repeats
 from pacbayes_control.robots.swing.identification.logs import (
     COLUMNS,
     FlightLog,

@@ -11,10 +11,13 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from pacbayes_control.robots.swing.identification.fitting import FlightData
-from pacbayes_control.robots.swing.identification.mixture import FilteredProducts, mixture_quantile
-from pacbayes_control.robots.swing.identification.noise import YawNoise, whiteness_p_value
+from pacbayes_control.robots.swing.identification.noises import YawNoise, whiteness_p_value
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
-from pacbayes_control.robots.swing.identification.weighted_fit import fit_with_noise
+from pacbayes_control.robots.swing.identification.weighted_fit import (
+    FilteredProducts,
+    fit_with_noise,
+    mixture_quantile,
+)
 from sizes import sized
 
 RATE, RATIO = 0.4, 0.7
@@ -88,7 +91,7 @@ def products() -> tuple[NDArray, NDArray, NDArray, FilteredProducts]:
     rng, time = np.random.default_rng(4), times()
     columns = np.stack([np.ones_like(time), np.sin(time), np.cos(2 * time)], axis=1)
     residuals = columns @ [0.3, 1.0, 0.0] + rng.standard_normal(len(time))
-    found = FilteredProducts([time], [columns], [residuals], YawNoise(RATE))
+    found = FilteredProducts([(time, np.column_stack([columns, residuals]))], YawNoise(RATE))
     return time, columns, residuals, found
 
 

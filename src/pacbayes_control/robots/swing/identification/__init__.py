@@ -5,9 +5,8 @@ identified     its result, with intervals
 speed          the speed, from positions
 logs           logs of flights: read, checked and written
 synthetic      logs of a simulated drone whose model is known
-weighted_fit   the fit and its noise, estimated in turn, and the effects that the model may lack
-fitting        the least squares
-noise          gusts and the tracker's noise: a filter that makes both white, tests of residuals
-mixture        fits under gusts of any strength, weighted by their likelihood
-lag            the response of a lag to commands that are held, and the path that it leads to
+weighted_fit   the fit and its noise, estimated in turn, the fits under gusts of any strength, each
+               weighted by its likelihood, and the effects that the model may lack
+fitting        the response of a lag to commands that are held, and the least squares
+noises         gusts and the tracker's noise: a filter that makes both white, tests of residuals
 """

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from pacbayes_control.certify.files import has_type
+from pacbayes_control.certify.text import shortened
+from pacbayes_control.robots.swing.identification.logs import Floats
 
 ESTIMATES = ("k_u", "k_p", "speed", "latency")
-KEYS = (*ESTIMATES, "covariance", "noise", "confidence", "samples", "fits", "remarks")
 FORMAT = "give a file of pbc swing identify --json"
-BAD_COVARIANCE = "covariance must be two rows of two finite numbers"
+Covariance = tuple[tuple[float, float], tuple[float, float]]
+KINDS: dict[str, tuple[Any, str]] = {  # of the other entries of a record, and in words
+    "covariance": (Covariance, "two rows of two finite numbers"),
+    "noise": (float, "a finite number"),
+    "confidence": (float, "a finite number"),
+    "samples": (int, "a whole number"),
+    "fits": (bool, "true or false"),
+    "remarks": (list[str], "a list of sentences"),
+}
+
+
+def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:
+    if not has_type(value, kind):
+        raise ValueError(f"{name} is {shortened(repr(value))}, and must be {words}")
 
 
 @dataclass(frozen=True)
@@ -43,8 +55,10 @@ class Estimate:
         """Check and read plain values."""
         if not isinstance(record, dict) or set(record) != {"value", "low", "high"}:
             raise ValueError(f"{name} must have value, low and high, and nothing else")
+        for key, value in record.items():
+            _check_kind(f"{name}: {key}", value, float, "a finite number")
         try:
-            return cls(**{key: _number(value, key) for key, value in record.items()})
+            return cls(**{key: float(value) for key, value in record.items()})
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
@@ -53,7 +67,6 @@ class Estimate:
 class YawResponse:
     """The measured yaw of one log, and that of the fitted model at the same times."""
 
-    name: str
     time: Floats  # s from the log's first row
     measured: Floats  # rad
     fitted: Floats  # rad
@@ -76,7 +89,7 @@ class IdentifiedModel:
     k_p: Estimate  # 1/s
     speed: Estimate  # m/s
     latency: Estimate  # s
-    covariance: tuple[tuple[float, float], tuple[float, float]]
+    covariance: Covariance
     noise: float  # standard deviation of the yaw residuals, rad
     confidence: float
     samples: int  # measured yaws that were fitted
@@ -88,15 +101,16 @@ class IdentifiedModel:
         for name in ("k_u", "k_p", "speed"):
             if not getattr(self, name).value > 0:
                 raise ValueError(f"{name} is {getattr(self, name).value:g}, and must be positive")
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence {self.confidence:g} is outside (0, 1)")
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise {self.noise:g} must be finite, and at least 0")
-        if self.samples < 1:
-            raise ValueError(f"{self.samples} samples: there must be at least one")
+        for good, problem in (
+            (0 < self.confidence < 1, f"confidence {self.confidence:g} is outside (0, 1)"),
+            (0 <= self.noise < math.inf, f"noise {self.noise:g} must be finite, and at least 0"),
+            (self.samples >= 1, f"{self.samples} samples: there must be at least one"),
+        ):
+            if not good:
+                raise ValueError(problem)
         matrix = np.array(self.covariance, float)
         if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
-            raise ValueError(BAD_COVARIANCE)
+            raise ValueError("covariance must be two rows of two finite numbers")
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
         slack = 1e-9 * float(np.abs(matrix).max())
         if abs(matrix[0, 1] - matrix[1, 0]) > slack or lowest < -slack:
@@ -114,36 +128,16 @@ class IdentifiedModel:
         """Check and read plain values, from a source that is not trusted."""
         if not isinstance(record, dict):
             raise ValueError(f"a fitted model must be an object: {FORMAT}")
-        missing = [key for key in KEYS if key not in record]
-        unknown = [str(key) for key in record if key not in KEYS]
+        keys = (*ESTIMATES, *KINDS)
+        missing = [key for key in keys if key not in record]
+        unknown = [str(key) for key in record if key not in keys]
         if missing or unknown:
             what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)} too"
             raise ValueError(f"a fitted model {what}: {FORMAT}")
-        rows = record["covariance"]
-        if not isinstance(rows, list) or [isinstance(r, list) and len(r) for r in rows] != [2, 2]:
-            raise ValueError(BAD_COVARIANCE)
-        first, second = ([_number(value, "covariance") for value in row] for row in rows)
-        samples, fits, remarks = record["samples"], record["fits"], record["remarks"]
-        if type(samples) is not int:
-            raise ValueError(f"samples is {samples!r}, and must be a whole number")
-        if type(fits) is not bool:
-            raise ValueError(f"fits is {fits!r}, and must be true or false")
-        if not isinstance(remarks, list) or not all(isinstance(text, str) for text in remarks):
-            raise ValueError("remarks must be a list of sentences")
-        return cls(
-            *(Estimate.from_record(record[key], key) for key in ESTIMATES),
-            covariance=((first[0], first[1]), (second[0], second[1])),
-            noise=_number(record["noise"], "noise"),
-            confidence=_number(record["confidence"], "confidence"),
-            samples=samples,
-            fits=fits,
-            remarks=tuple(remarks),
-        )
-
-
-def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is {value!r}, and must be a number")
-    if not abs(value) <= sys.float_info.max:
-        raise ValueError(f"{name} is {value!r}, and must be finite")
-    return float(value)
+        for key, (kind, words) in KINDS.items():
+            _check_kind(key, record[key], kind, words)
+        values: dict[str, Any] = dict(record)
+        values |= {key: Estimate.from_record(record[key], key) for key in ESTIMATES}
+        values["covariance"] = tuple(map(tuple, record["covariance"]))
+        values["remarks"] = tuple(record["remarks"])
+        return cls(**values)

@@ -51,6 +51,8 @@ class FlightLog:
             if value.ndim != 1 or len(value) != len(self.time):
                 raise ValueError(f"{self.name}: {column} must be one number for each row")
             object.__setattr__(self, column, value)
+        if len(self.time) < 2:
+            raise ValueError(f"{self.name}: {len(self.time)} rows are too few for a log")
         self._check_numbers()
         self._check_times()
         self._check_jumps()
@@ -60,17 +62,18 @@ class FlightLog:
             getattr(self, column).setflags(write=False)
 
     def _check_numbers(self) -> None:
-        if len(self.time) < 2:
-            raise ValueError(f"{self.name}: {len(self.time)} rows are too few for a log")
-        for column in ("time", "yaw_percent"):
-            self._refuse(~np.isfinite(getattr(self, column)), column, ": it must be finite")
-        for column in POSE:
-            bad = np.isinf(getattr(self, column))
-            self._refuse(bad, column, ": it must be finite, or empty where the pose was lost")
-        bad = np.abs(self.yaw_percent) > 100
-        self._refuse(bad, "yaw_percent", ", and must be from -100 to 100")
-        bad = np.abs(self.yaw) > LARGEST_YAW
-        self._refuse(bad, "yaw", f", more than two turns: {RADIANS}")
+        """Raise an error about the first bad number of a column, if there is one."""
+        lost = ": it must be finite, or empty where the pose was lost"
+        for column, bad, problem in (
+            ("time", ~np.isfinite(self.time), ": it must be finite"),
+            ("yaw_percent", ~np.isfinite(self.yaw_percent), ": it must be finite"),
+            *((column, np.isinf(getattr(self, column)), lost) for column in POSE),
+            ("yaw_percent", np.abs(self.yaw_percent) > 100, ", and must be from -100 to 100"),
+            ("yaw", np.abs(self.yaw) > LARGEST_YAW, f", more than two turns: {RADIANS}"),
+        ):
+            for row in np.flatnonzero(bad)[:1]:
+                value = getattr(self, column)[row]
+                raise ValueError(f"{self._place(row)}: {column} is {value:g}{problem}")
 
     def _check_times(self) -> None:
         steps = np.diff(self.time)
@@ -94,13 +97,6 @@ class FlightLog:
                 f"{self._place(tracked[1:][odd][0])}: yaw jumps by {turns[odd][0]:.3g}, and in "
                 f"{odd.sum() - 1} other rows too: {RADIANS}"
             )
-
-    def _refuse(self, bad: NDArray[np.bool_], column: str, problem: str) -> None:
-        """Raise an error about the first bad value of a column, if there is one."""
-        if bad.any():
-            row = int(bad.argmax())
-            value = getattr(self, column)[row]
-            raise ValueError(f"{self._place(row)}: {column} is {value:g}{problem}")
 
     def _place(self, row: int) -> str:
         return f"{self.name}, " + (f"line {self.lines[row]}" if self.lines else f"row {row}")

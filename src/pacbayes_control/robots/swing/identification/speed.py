@@ -11,22 +11,18 @@ adds three variances: from the positions, from the parameters of ψ, and from th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.swing.identification.fitting import Fit
+from pacbayes_control.robots.swing.identification import noises
+from pacbayes_control.robots.swing.identification.fitting import Fit, unit_speed_path
 from pacbayes_control.robots.swing.identification.identified import Estimate
-from pacbayes_control.robots.swing.identification.lag import unit_speed_path
-from pacbayes_control.robots.swing.identification.noise import (
-    YawNoise,
-    fit_autoregression,
-    variance_inflation,
-)
+from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.robots.swing.identification.weighted_fit import INEXACT, WeightedFit
 
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 LARGEST_ANGLE = 0.2  # rad between where the drone points and where it flies
@@ -42,14 +38,14 @@ def estimate_speed(
         covariance: of all its parameters
         reach: half the width of the interval, in standard deviations
     """
-    fit = found.fit
-    motion, calm = _motion(fit), _motion(replace(fit, noise=YawNoise()))
-    if motion.squares > calm.squares:  # the drone did not turn with the gusts: it was the tracker
-        fit, motion = replace(fit, noise=YawNoise()), calm
+    fit, calm = found.fit, replace(found.fit, noise=noises.YawNoise())
+    motion, other = _motion(fit), _motion(calm)
+    if motion.squares > other.squares:  # the drone did not turn with the gusts: it was the tracker
+        fit, motion = calm, other
     value = motion.speed
     parts = [part for r in motion.residuals for part in (r.real, r.imag)]
     samples = sum(len(r) for r in motion.residuals)
-    inflation = max(1.0, variance_inflation(parts, fit_autoregression(parts)))
+    inflation = max(1.0, noises.variance_inflation(parts, noises.fit_autoregression(parts)))
     variance = inflation * motion.squares
     variance /= (2 * samples - 3 * len(motion.residuals) - 1) * motion.power
     variance += _variance_from_gusts(found, motion)
@@ -57,11 +53,11 @@ def estimate_speed(
     gradient = np.zeros(len(steps))
     for i in range(len(steps)):
         if i < 3 or i % 2:  # an offset turns the path, and does not change the speed
-            moved = fit.parameters + steps[i] * np.eye(len(steps))[i]
-            gradient[i] = (_motion(fit, moved).speed - value) / max(steps[i], 1e-300)
+            moved = replace(fit, parameters=fit.parameters + steps[i] * np.eye(len(steps))[i])
+            gradient[i] = (_motion(moved).speed - value) / max(steps[i], 1e-300)
     variance += float(gradient @ covariance @ gradient)
     margin = reach * math.sqrt(variance) + INEXACT * value
-    return Estimate(value, value - margin, value + margin), _direction_remarks(fit, motion)
+    return Estimate(value, value - margin, value + margin), list(_direction_remarks(fit, motion))
 
 
 @dataclass(frozen=True)
@@ -82,17 +78,14 @@ class _Motion:
         return sum(map(_power, self.residuals))
 
 
-def _motion(fit: Fit, parameters: Floats | None = None, mirrored: bool = False) -> _Motion:
-    """The motion by a fit, or by other parameters; mirrored: as if yaw were clockwise."""
-    parameters = fit.parameters if parameters is None else parameters
+def _motion(fit: Fit, mirrored: bool = False) -> _Motion:
+    """The motion by a fit; mirrored: as if yaw were clockwise."""
     times, yaws, paths, places = [], [], [], []
     for i, flight in enumerate(fit.flights):
-        own = parameters[3 + 2 * i : 5 + 2 * i]
         placed = flight.position_time
         fine = np.union1d(np.arange(placed[0], placed[-1], 0.02), placed)
-        fitted = flight.model(flight.time, parameters[:3], own)[0]
-        gusts = fit.noise.likeliest_gusts(flight.time, flight.yaw - fitted)
-        yaw = flight.model(fine, parameters[:3], own)[0] + np.interp(fine, flight.time, gusts)
+        gusts = fit.noise.likeliest_gusts(flight.time, fit.residuals[i])
+        yaw = fit.model(i, fine)[0] + np.interp(fine, flight.time, gusts)
         path = unit_speed_path(fine, -yaw if mirrored else yaw)
         path = path[np.searchsorted(fine, placed)]
         times.append(fine)
@@ -136,22 +129,21 @@ def _variance_from_gusts(found: WeightedFit, motion: _Motion) -> float:
     return variance
 
 
-def _direction_remarks(fit: Fit, motion: _Motion) -> list[str]:
+def _direction_remarks(fit: Fit, motion: _Motion) -> Iterator[str]:
     """A sentence if the drone does not fly where it points."""
     squares, total = motion.squares, sum(_power(flight.position) for flight in fit.flights)
     angle = max((float(np.angle(overlap)) for overlap in motion.overlaps), key=abs)
     if _motion(fit, mirrored=True).squares < 0.5 * squares:
-        return [
+        yield (
             "The drone flies as if yaw were measured clockwise: change the signs of yaw and "
             "yaw_percent, or see whether x and y are swapped."
-        ]
-    if squares > 0.1 * total or abs(angle) > LARGEST_ANGLE:
-        return [
+        )
+    elif squares > 0.1 * total or abs(angle) > LARGEST_ANGLE:
+        yield (
             f"The drone does not fly where it points: the direction is off by {angle:.2f} rad, and "
             f"{squares / total:.0%} of its motion is unexplained; see that the axes are those of "
             "yaw."
-        ]
-    return []
+        )
 
 
 def _power(path: Complex) -> float:

@@ -4,7 +4,7 @@ The model. In log l, with commands u held in between and reaching the drone a la
 
     ψ̇ = k_p (k_u u(t - τ) - (ψ - b_l)),    measured yaw = ψ + noise,
 
-so that   ψ(t) = b_l + a_l exp(-k_p t) + k_u X(t; k_p, τ),   X the response of the lag (`lag.py`).
+so that   ψ(t) = b_l + a_l exp(-k_p t) + k_u X(t; k_p, τ),   X the lag's response (`fitting.py`).
 
 The offset b_l is the drone's zero of yaw in the tracker's frame, which each flight may set anew;
 a_l is the initial state of the log. The commands before a log are unknown: once the latency has
@@ -14,7 +14,7 @@ one constant command says nothing about k_u: its offset explains it as well.
 
 The noise. Measured minus model is g(t) + v. Gusts g fade at the rate k_p, as the drone's own yaw
 does, dg = -k_p g dt + q dW; v is the tracker's, independent and normal with variance σ². Given k_p
-and ρ = q²/σ², a Kalman filter makes both white (`noise.py`), and the fit is generalised least
+and ρ = q²/σ², a Kalman filter makes both white (`noises.py`), and the fit is generalised least
 squares: least squares over all logs, after the filter. If Ljung and Box's test finds the filtered
 residuals correlated (p < 0.001), v is taken as autoregressive, of an order by BIC, and filtered
 first, unless its correlation time is more than a quarter of 1/k_p: a tracker's is not.
@@ -22,10 +22,11 @@ first, unless its correlation time is more than a quarter of 1/k_p: a tracker's 
 The intervals. For one ρ, n samples and m parameters give value ± t · sd, with t the quantile of
 Student's distribution with n - m degrees of freedom and sd from σ² (JᵀJ)⁻¹, J the filtered slopes
 by all parameters at the fit. A minute says little about ρ, and gusts too small to be seen still
-matter: intervals are those of the mixture over all ρ, weighted by their likelihood (`mixture.py`).
-They cover at the stated rate as n grows; the tests measure how well at a minute, with gusts and
-without. Without gusts, intervals are wider by about a fifth than if that were known. With gusts the
-likelihood has several maxima over the latency, and its interval holds all that are as likely.
+matter: intervals are those of the mixture over all ρ, weighted by their likelihood
+(`weighted_fit.py`). They cover at the stated rate as n grows; the tests measure how well at a
+minute, with gusts and without. Without gusts, intervals are wider by about a fifth than if that
+were known. With gusts the likelihood has several maxima over the latency, and its interval holds
+all that are as likely.
 
 Whether it fits. Four tests, each at the level 0.0002, fixed here: F tests of whether the residuals
 still hold a lag of another order, gains that drift, or a response that is not proportional to the
@@ -39,7 +40,7 @@ points (`speed.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
@@ -51,7 +52,7 @@ from pacbayes_control.robots.swing.identification.identified import (
     YawResponse,
 )
 from pacbayes_control.robots.swing.identification.logs import LARGEST_YAW, RADIANS, FlightLog
-from pacbayes_control.robots.swing.identification.noise import whiteness_p_value
+from pacbayes_control.robots.swing.identification.noises import whiteness_p_value
 from pacbayes_control.robots.swing.identification.speed import estimate_speed
 from pacbayes_control.robots.swing.identification.weighted_fit import WeightedFit, fit_with_noise
 
@@ -91,7 +92,7 @@ def identify_swing(logs: Sequence[FlightLog], confidence: float = 0.95) -> Ident
         fits=not failures,
         remarks=(*failures, *_notes(found, latency)),
         responses=tuple(
-            YawResponse(flight.name, flight.time, flight.yaw, flight.yaw - residuals)
+            YawResponse(flight.time, flight.yaw, flight.yaw - residuals)
             for flight, residuals in zip(flights, fit.residuals, strict=True)
         ),
     )
@@ -135,31 +136,30 @@ def _check_gains(k_u: Estimate, k_p: Estimate) -> None:
 # ---- whether it fits ----------------------------------------------------------------------------
 
 
-def _failures(found: WeightedFit, k_u: Estimate, k_p: Estimate, latency: Estimate) -> list[str]:
+def _failures(found: WeightedFit, k_u: Estimate, k_p: Estimate, latency: Estimate) -> Iterator[str]:
     """Sentences about failures of the model."""
-    remarks, fit = [], found.fit
+    fit = found.fit
     yaw = np.concatenate([flight.yaw - flight.yaw.mean() for flight in fit.flights])
     residuals = np.concatenate(fit.residuals)
     unexplained = float(residuals @ residuals) / max(float(yaw @ yaw), 1e-300)
     if unexplained > 0.5:
-        remarks.append(f"The model leaves {unexplained:.0%} of the yaw's variance unexplained.")
-    remarks += _largest_effect(found) or _correlation(fit)
+        yield f"The model leaves {unexplained:.0%} of the yaw's variance unexplained."
+    yield from _largest_effect(found) or _correlation(fit)
     for name, gain in (("k_u", k_u), ("k_p", k_p)):
         if gain.margin > VAGUE * gain.value:
-            remarks.append(
+            yield (
                 f"{name} is known to ±{gain.margin / gain.value:.0%} only: the commands excite it "
                 "too little, or the noise is too large; add a log with steps and a chirp."
             )
     for name, estimate, (low, high) in (("k_p", k_p, RATES), ("latency", latency, LATENCIES)):
         if min(estimate.value - low, high - estimate.value) < 1e-3 * (high - low):
-            remarks.append(f"The search for {name} ended at its edge, {estimate.value:.3g}.")
-    return remarks
+            yield f"The search for {name} ended at its edge, {estimate.value:.3g}."
 
 
 def _largest_effect(found: WeightedFit) -> list[str]:
     """A sentence about the largest effect in the residuals that the model lacks, if any."""
-    own, seen = len(found.fit.to_basis), []
-    end = own
+    own = end = len(found.fit.parameters)
+    seen = []
     for name, columns in found.effects.items():
         begin, end = end, end + columns[0].shape[1]
         if begin == end:
@@ -176,36 +176,25 @@ def _largest_effect(found: WeightedFit) -> list[str]:
 def _correlation(fit: Fit) -> list[str]:
     """A sentence about correlated residuals, if neither the tracker nor gusts explain them."""
     p = whiteness_p_value(fit.white_residuals, fit.basis, len(fit.noise.tracker))
-    if fit.noise_sd < NEGLIGIBLE or p >= LEVEL:
-        return []
-    return [
-        f"The residuals are correlated as neither a tracker's noise nor gusts are (p = {p:.1g})."
-    ]
+    said = f"The residuals are correlated as neither a tracker's noise nor gusts are (p = {p:.1g})."
+    return [said] if p < LEVEL and fit.noise_sd >= NEGLIGIBLE else []
 
 
-def _notes(found: WeightedFit, latency: Estimate) -> list[str]:
+def _notes(found: WeightedFit, latency: Estimate) -> Iterator[str]:
     """Sentences that are worth knowing whether the model fits or not."""
-    remarks, fit = [], found.fit
-    if len(fit.noise.tracker):
-        remarks.append(
-            "The residuals are correlated: the intervals allow for noise of order "
-            f"{len(fit.noise.tracker)}."
-        )
+    fit, order = found.fit, len(found.fit.noise.tracker)
+    if order:
+        yield f"The residuals are correlated: the intervals allow for noise of order {order}."
     if found.gusty:
-        density = found.gust_density[1]
-        remarks.append(
-            f"The yaw wanders as in gusts of {density:.2g} rad/√s: the intervals allow for them."
-        )
+        density = f"{found.gust_density[1]:.2g} rad/√s"
+        yield f"The yaw wanders as in gusts of {density}: the intervals allow for them."
     if latency.high < 0:
-        remarks.append(
-            "The yaw moves before its command: the clocks of tracker and commands differ."
-        )
+        yield "The yaw moves before its command: the clocks of tracker and commands differ."
     residuals = np.concatenate(fit.residuals)
     usual = 1.4826 * float(np.median(np.abs(residuals)))
     outliers = int(np.sum(np.abs(residuals) > 6 * usual))
     if 0 < outliers < 0.02 * len(residuals) and fit.noise_sd > NEGLIGIBLE:
-        remarks.append(
+        yield (
             f"{outliers} yaws are off by more than six times the usual: if the tracker slipped, "
             "leave those cells empty."
         )
-    return remarks

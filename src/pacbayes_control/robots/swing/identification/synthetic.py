@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pacbayes_control.robots.swing.identification.lag import lag_response, unit_speed_path
-from pacbayes_control.robots.swing.identification.logs import FlightLog
+from pacbayes_control.robots.swing.identification.fitting import lag_response, unit_speed_path
+from pacbayes_control.robots.swing.identification.logs import FlightLog, Floats
 from pacbayes_control.tasks.environments import generator
 
-Floats = NDArray[np.float64]
 ExcitationKind = Literal["mixture", "constant", "sinusoid", "chirp"]
 
 COMMAND_RATE = 10  # Hz (paper: Section 8)
@@ -40,15 +39,16 @@ def excitation(
     if not 0 < duration < math.inf:
         raise ValueError(f"a duration of {duration:g} s must be positive and finite")
     t = np.arange(max(1, round(duration * COMMAND_RATE))) / COMMAND_RATE
-    if kind == "mixture":
-        third = duration / 3
-        parts = (_steps(t, third), np.sin(0.4 * (t - third)), _chirp(t - 2 * third, third))
-        shape = np.select([t < third, t < 2 * third], parts[:2], parts[2])
-    elif kind == "constant":
-        shape = np.ones_like(t)
-    else:
-        shape = np.sin(0.4 * t) if kind == "sinusoid" else _chirp(t, duration)
-    return np.round(amplitude * shape) + 0.0
+    third = duration / 3
+    first, second = _steps(t, third), np.sin(0.4 * (t - third))
+    last = _chirp(t - 2 * third, third)
+    shapes = {
+        "mixture": np.select([t < third, t < 2 * third], [first, second], last),
+        "constant": np.ones_like(t),
+        "sinusoid": np.sin(0.4 * t),
+        "chirp": _chirp(t, duration),
+    }
+    return np.round(amplitude * shapes[kind]) + 0.0
 
 
 def _steps(t: Floats, duration: float) -> Floats:

@@ -23,13 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
+from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.tasks.compiling import compiled_once
-
-Floats = NDArray[np.float64]
 
 LAGS = 20  # of the test for correlation
 LARGEST_ORDER = 8  # of an autoregression
@@ -49,9 +47,7 @@ class YawNoise:
         An autoregression of the tracker takes the first rows.
         """
         rows = np.ascontiguousarray(whitened(columns, self.tracker))
-        if not self.ratio:
-            return rows
-        return _filtered(time[len(self.tracker) :], rows, self.rate, self.ratio)
+        return _filtered(time[len(self.tracker) :], rows, self.rate, self.ratio)[0]
 
     def products(self, time: Floats, columns: Floats, ratios: Floats) -> tuple[Floats, Floats]:
         """Products of all filtered columns, (ratios, columns, columns), and Σ log S, for ratios."""
@@ -81,79 +77,56 @@ class YawNoise:
 
 
 @compiled_once()
-def _filtered(time: Floats, columns: Floats, rate: float, ratio: float) -> Floats:
-    samples, width = columns.shape
-    white = np.empty_like(columns)
-    state = np.zeros(width)
-    spread, before = 0.0, time[0]
-    for i in range(samples):
+def _predicted(time: Floats, columns: Floats, rate: float, ratio: float) -> tuple[Floats, Floats]:
+    """Each sample as predicted from those before, (samples, columns), and P⁻ at each."""
+    predicted, ahead = np.empty_like(columns), np.empty(len(time))
+    state, gain, before = np.zeros(columns.shape[1]), 0.0, time[0]
+    for i in range(len(time)):
         fade = math.exp(-rate * (time[i] - before))
         before = time[i]
-        spread = fade * fade * spread + ratio * (1 - fade * fade) / (2 * rate)
-        total = spread + 1
-        gain, root = spread / total, 1 / math.sqrt(total)
-        spread = gain
-        for j in range(width):
-            predicted = fade * state[j]
-            new = columns[i, j] - predicted
-            state[j] = predicted + gain * new
-            white[i, j] = root * new
-    return white
+        ahead[i] = fade * fade * gain + ratio * (1 - fade * fade) / (2 * rate)
+        gain = ahead[i] / (ahead[i] + 1)  # which is P as well
+        for j in range(len(state)):
+            predicted[i, j] = fade * state[j]
+            state[j] = predicted[i, j] + gain * (columns[i, j] - predicted[i, j])
+    return predicted, ahead
+
+
+@compiled_once()
+def _filtered(time: Floats, columns: Floats, rate: float, ratio: float) -> tuple[Floats, Floats]:
+    """The columns, white, and S at each sample."""
+    predicted, ahead = _predicted(time, columns, rate, ratio)
+    total = ahead + 1
+    return (1 / np.sqrt(total)).reshape(-1, 1) * (columns - predicted), total
 
 
 @compiled_once()
 def _products(time: Floats, columns: Floats, rate: float, ratios: Floats) -> tuple[Floats, Floats]:
-    samples, width = columns.shape
+    width = columns.shape[1]
     products, scales = np.zeros((len(ratios), width, width)), np.zeros(len(ratios))
-    fades = np.ones(samples)
-    for i in range(1, samples):
-        fades[i] = math.exp(-rate * (time[i] - time[i - 1]))
-    state, white = np.empty(width), np.empty(width)
     for k in range(len(ratios)):
-        state[:] = 0.0
-        spread, scale, grown = 0.0, 0.0, 1.0
-        for i in range(samples):
-            fade = fades[i]
-            spread = fade * fade * spread + ratios[k] * (1 - fade * fade) / (2 * rate)
-            total = spread + 1
-            gain, root = spread / total, 1 / math.sqrt(total)
-            spread = gain
-            grown *= total
+        white, total = _filtered(time, columns, rate, ratios[k])
+        grown = 1.0
+        for i in range(len(time)):
+            grown *= total[i]
             if grown > 1e100:  # one logarithm for many samples
-                scale += math.log(grown)
+                scales[k] += math.log(grown)
                 grown = 1.0
             for j in range(width):
-                predicted = fade * state[j]
-                new = columns[i, j] - predicted
-                state[j] = predicted + gain * new
-                white[j] = root * new
-            for j in range(width):
-                for h in range(j + 1):
-                    products[k, j, h] += white[j] * white[h]
-        scales[k] = scale + math.log(grown)
-        for j in range(width):
-            for h in range(j):
-                products[k, h, j] = products[k, j, h]
+                for h in range(width):
+                    products[k, j, h] += white[i, j] * white[i, h]
+        scales[k] += math.log(grown)
     return products, scales
 
 
 @compiled_once()
 def _smoothed(time: Floats, residuals: Floats, rate: float, ratio: float) -> Floats:
-    samples = len(time)
-    state, spread = np.empty(samples), np.empty(samples)
-    predicted, ahead = np.empty(samples), np.empty(samples)
-    value, variance, before = 0.0, 0.0, time[0]
-    for i in range(samples):
-        fade = math.exp(-rate * (time[i] - before))
-        before = time[i]
-        predicted[i] = fade * value
-        ahead[i] = fade * fade * variance + ratio * (1 - fade * fade) / (2 * rate)
-        variance = ahead[i] / (ahead[i] + 1)
-        value = predicted[i] + variance * (residuals[i] - predicted[i])
-        state[i], spread[i] = value, variance
-    for i in range(samples - 2, -1, -1):
+    columns, ahead = _predicted(time, residuals.reshape(-1, 1), rate, ratio)
+    predicted, gain = columns[:, 0], ahead / (ahead + 1)
+    state = predicted + gain * (residuals - predicted)
+    for i in range(len(time) - 2, -1, -1):
         fade = math.exp(-rate * (time[i + 1] - time[i]))
-        state[i] += spread[i] * fade / ahead[i + 1] * (state[i + 1] - predicted[i + 1])
+        state[i] += gain[i] * fade / ahead[i + 1] * (state[i + 1] - predicted[i + 1])
     return state
 
 
