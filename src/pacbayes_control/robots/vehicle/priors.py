@@ -70,7 +70,7 @@ def _imitation(
     recorded = elsewhere.environments(10, stream="expert", seed=seed)
     expert = replace(elsewhere, controller=Gains())
     observations, actions = expert.recordings(reactive_gains(2.5, 10, ray_angles()), recorded)
-    return imitate(task.respond, observations, actions, start, [recorded])
+    return imitate(task.controller.respond, observations, actions, start, [recorded])
 
 
 def _start(task: Vehicle, seed: int) -> DiagonalGaussian:
