@@ -249,8 +249,7 @@ def advance_group(weights, obstacles, world, robot, models, keys, collided, clos
     policy = np.arange(lanes)
     collided[:] = 0
     state = np.empty((6, lanes), weights.dtype)  # as `start`, and the nearest surface so far
-    for row in range(5):
-        state[row] = start[row]
+    state[:5] = start.reshape(5, 1)
     state[5] = horizon
     depths = np.empty((rays.shape[1], lanes), weights.dtype)
     scratch = np.empty((2, lanes), weights.dtype)
@@ -315,12 +314,9 @@ def drop_collided(lanes, hit, policy, state, weights, models, keys, collided, cl
         hit[k] = hit[lanes]
         if keys.size:
             keys[k] = keys[lanes]
-        for row in range(len(state)):
-            state[row, k] = state[row, lanes]
-        for i in range(len(weights)):
-            weights[i, k] = weights[i, lanes]
-        for i in range(len(models)):
-            models[i, k] = models[i, lanes]
+        state[:, k] = state[:, lanes]
+        weights[:, k] = weights[:, lanes]
+        models[:, k] = models[:, lanes]
     hit[:] = 0
     return lanes
 
@@ -335,9 +331,7 @@ def sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch):
     count = rays.shape[1]
     edge, edge_sin, edge_cos = rays[0, count - 1], rays[1, count - 1], rays[2, count - 1]
     per_radian = F(count - 1) / (F(2) * edge)
-    for i in range(count):
-        for k in range(len(x)):
-            depths[i, k] = horizon
+    depths[:, : len(x)] = horizon
     for j in range(len(obstacles)):
         disc_x, disc_y, radius = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2]
         seen = np.int32(0)
@@ -432,8 +426,7 @@ def respond(weights, hidden, z, control, scratch):
     weights: (rows, lanes); the rows are K, then a_h, b_h and v_h for each hidden unit.
     """
     rays = len(z)
-    for k in range(len(control)):
-        control[k] = F(0)
+    control[:] = F(0)
     for i in range(rays):
         for k in range(len(control)):
             control[k] += weights[i, k] * z[i, k]

@@ -25,14 +25,13 @@ def draw_rollouts(
     rollouts: int = 20,
 ) -> None:
     """Up to three environments side by side, each with policies drawn from prior and posterior."""
-    environments = environments[: min(3, len(environments))]
+    environments = environments[:3]
     figure = Figure(layout="constrained")
     axes = figure.subplots(1, len(environments), squeeze=False, sharey=True)[0]
     before, after = (
         zip(*(task.trajectories(policy, environments) for policy in policies), strict=True)
         for policies in drawn_policies(run, rollouts)
     )
-    x, y, _ = task.start
     for axis, scene, prior, posterior in zip(
         axes, task.scenes(environments), before, after, strict=True
     ):
@@ -45,7 +44,7 @@ def draw_rollouts(
             if rollout.collided:
                 axis.plot(*path[-1], "x", color=ORANGE, ms=8, mew=2, zorder=5)
         failed = sum(rollout.collided for rollout in posterior)
-        axis.add_patch(Circle((x, y), task.robot_radius, color=DARK, zorder=4))
+        axis.add_patch(Circle(task.start[:2], task.robot_radius, color=DARK, zorder=4))
         axis.set_title(f"{rollouts - failed} of {rollouts} draws pass", fontsize=10)
     (left, right), (bottom, top) = axes[0].get_xlim(), axes[0].get_ylim()
     height = 3.4 * (top - bottom) / (right - left) + 0.3

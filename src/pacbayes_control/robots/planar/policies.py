@@ -126,6 +126,9 @@ class Network(OddController):
         return f"network-{self.hidden}" + ("" if self.offset == 0.2 else f"-offset-{self.offset}")
 
 
+KINDS = {"gains": Gains, "linear": Linear, "network": Network}  # by name in a record
+
+
 def ray_angles(rays: int = 20, fan: float = np.pi / 3) -> Floats:
     """Angles of the rays, clockwise from the heading, in rad; shape (rays,)."""
     return np.linspace(-fan, fan, rays)

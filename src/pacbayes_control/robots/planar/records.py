@@ -11,12 +11,10 @@ import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.robot import Planar
-
-P = TypeVar("P", bound="Planar")
 
 Kinds = Mapping[str, type]  # classes of a part by name in the record; "" if there is only one
 
@@ -41,12 +39,12 @@ def settings_of(task: Planar) -> dict[str, Any] | None:
     return json.loads(json.dumps(record))  # with lists, as it will be read
 
 
-def from_settings(robot: type[P], record: Any) -> P:
+def from_settings(robot: Any, record: Any) -> Any:
     """The robot that a record describes; an error if the record is not valid.
 
     The record may come from an untrusted file. An early one has only the class of policies.
     """
-    names = {called: name for name, called in robot.called.items()}
+    names: Any = {called: name for name, called in robot.called.items()}
     values: dict[str, Any] = {}
     try:
         if not isinstance(record, dict):
@@ -65,7 +63,7 @@ def from_settings(robot: type[P], record: Any) -> P:
             values[names.get(name, name)] = own or _plain(name, value)
         for name, kinds in robot.parts.items():
             if name in values:
-                make: Any = kinds[values[name].pop("kind", "")]
+                make = kinds[values[name].pop("kind", "")]
                 values[name] = make(**values[name])
         task = robot(**values)
         if json.dumps(task.settings, sort_keys=True) != json.dumps(record, sort_keys=True):

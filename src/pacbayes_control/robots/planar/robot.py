@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
@@ -14,14 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.planar import drivers, kernel, records
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
-from pacbayes_control.robots.planar.policies import (
-    Controller,
-    GainGrid,
-    Gains,
-    Linear,
-    Network,
-    ray_angles,
-)
+from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
 from pacbayes_control.tasks.environments import Environments, Noise
 from pacbayes_control.tasks.task import Scene, Task, noise_of
 from pacbayes_control.tasks.words import one_line
@@ -96,13 +89,13 @@ class Planar(Task):
     # fields that hold an object, and its classes by name in a record
     parts: ClassVar[dict[str, records.Kinds]] = {
         "obstacles": {"": ObstacleField},
-        "controller": {"gains": Gains, "linear": Linear, "network": Network},
+        "controller": KINDS,
     }
     called: ClassVar[Mapping[str, str]] = {}  # field -> its name in a record, where they differ
     early: ClassVar[tuple[Controller, ...]] = ()  # those that a record of `policy_class` alone has
     grid: ClassVar[GainGrid | None] = None  # a finite policy space, if policies are gains
     # of fields: the smallest and the largest value, and whether only whole numbers will do
-    limits: ClassVar[Mapping[str, tuple[float, float] | tuple[float, float, bool]]] = {
+    limits: ClassVar[dict[str, Any]] = {
         "range_noise": (0, 0.25),
         "steps": (1, MOST_STEPS, True),
         "time_step": (1e-6, 1e3),
@@ -129,7 +122,7 @@ class Planar(Task):
 
     # (state, control, draws, step, model) -> the state after a step, compiled by Numba in the place
     # of `kernel.robot_moves`: see there
-    move: ClassVar[Callable[..., Any] | None] = None
+    move: ClassVar[Any] = None
     own_start: ClassVar[float] = 0.0  # the fifth number of the state at the start of a rollout
     landing_steps: ClassVar[int] = 0  # of a rollout after its `steps`
     largest_control: ClassVar[float] = np.inf  # the largest absolute value that `act` returns
@@ -189,10 +182,10 @@ class Planar(Task):
         """The names of `policies`."""
         return [] if self.grid is None or self.policies is None else self.grid.names
 
-    parameters = property(attrgetter("controller.parameters"))
-    policy_class = property(attrgetter("controller.name"))
-    settings = property(records.settings_of)
-    from_settings = classmethod(records.from_settings)
+    parameters = property(attrgetter("controller.parameters"))  # type: ignore[assignment]
+    policy_class = property(attrgetter("controller.name"))  # type: ignore[assignment]
+    settings = property(records.settings_of)  # type: ignore[assignment]
+    from_settings = classmethod(records.from_settings)  # type: ignore[assignment]
 
     @cached_property
     def rays(self) -> NDArray[np.float64]:

@@ -1,18 +1,46 @@
-"""The vehicle task: a differential drive, run by the compiled kernel."""
+"""The vehicle task: a differential drive in its arena, run by the compiled kernel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pacbayes_control.robots.planar.kernel import F, turned
 from pacbayes_control.robots.planar.policies import Gains, Linear
 from pacbayes_control.robots.planar.robot import Planar, Walls
-from pacbayes_control.robots.vehicle.environments import Arena
 from pacbayes_control.robots.vehicle.policies import GRID
 from pacbayes_control.robots.vehicle.pretrained import NETWORK
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.options import option
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Walls on three sides, open at the top, so that the robot may leave."""
+
+    half_width: float = 5.0  # m, to the middle of the side walls
+    length: float = 10.0  # m
+    half_thickness: float = 0.1  # m
+
+    view = (-5.6, 5.6, -0.5, 14.0)  # m, edges of pictures: left, right, bottom, top
+
+    @property
+    def walls(self) -> NDArray[np.float64]:
+        """Left, right and bottom wall, (3, 4) as left, right, bottom, top side in m."""
+        w, t = self.half_width, self.half_thickness
+        return np.array(
+            [[-w - t, -w + t, 0, self.length], [w - t, w + t, 0, self.length], [-w, w, -t, t]]
+        )
+
+    @property
+    def open_areas(self) -> NDArray[np.float64]:
+        """Rectangles without walls, (2, 4): between the side walls, and above them."""
+        inner = self.half_width - self.half_thickness
+        far = np.inf
+        return np.array([[-inner, inner, self.half_thickness, far], [-far, far, self.length, far]])
 
 
 @dataclass(frozen=True)
@@ -109,5 +137,5 @@ class Vehicle(Planar):
     def from_options(cls, options: VehicleOptions) -> Self:
         """The vehicle with the chosen class of policies and noise."""
         controllers = {"grid": Gains(), "linear": Linear(), "network": NETWORK}
-        noise = {"wheel_slip": options.wheel_slip, "range_noise": options.range_noise}
+        noise: Any = {"wheel_slip": options.wheel_slip, "range_noise": options.range_noise}
         return cls(controller=controllers[options.policy], **noise)
