@@ -55,16 +55,13 @@ def from_settings(robot: Any, record: Any) -> Any:
                     return robot(controller=controller)
             raise ValueError(f"it has no policies {reprlib.repr(record['policy_class'])}")
         for name, value in record.items():
-            part = value if isinstance(value, dict) else {}
-            own = {
-                key: each if key == "kind" or each is None else _plain(key, each)
-                for key, each in part.items()
-            }
-            values[names.get(name, name)] = own or _plain(name, value)
-        for name, kinds in robot.parts.items():
-            if name in values:
-                make = kinds[values[name].pop("kind", "")]
-                values[name] = make(**values[name])
+            field = names.get(name, name)
+            if field not in robot.parts:
+                values[field] = _plain(name, value)
+                continue
+            make = robot.parts[field][value.get("kind", "")]
+            given = {key: each for key, each in value.items() if key != "kind" and each is not None}
+            values[field] = make(**{key: _plain(key, each) for key, each in given.items()})
         task = robot(**values)
         if json.dumps(task.settings, sort_keys=True) != json.dumps(record, sort_keys=True):
             raise ValueError("it is incomplete, or was changed after it was written")
