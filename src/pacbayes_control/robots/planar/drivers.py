@@ -162,24 +162,18 @@ class _Unknown(Exception):  # noqa: N818 - it never leaves this file
 
 def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     """A copy of a function and of the values that it uses, and a description of both."""
-    if not isinstance(function, FunctionType) or function in within:
+    if not isinstance(function, FunctionType) or function in within or function.__kwdefaults__:
         raise _Unknown
     code, within = function.__code__, (*within, function)
     names = sorted({name for name in names_used(code) if name in function.__globals__})
-    used = {name: _copied(function.__globals__[name], within) for name in names}
-    cells = [_copied(cell.cell_contents, within) for cell in function.__closure__ or ()]
-    defaults = [_copied(value, within) for value in function.__defaults__ or ()]
-    if function.__kwdefaults__:
-        raise _Unknown
-    own = FunctionType(
-        code,
-        {"__name__": kernel.__name__, **{name: value for name, (value, _) in used.items()}},
-        function.__name__,
-        tuple(value for value, _ in defaults) or None,
-        tuple(CellType(value) for value, _ in cells) or None,
-    )
-    words = [(name, words) for name, (_, words) in used.items()]
-    return own, (_copied(code, ())[1], words, [w for _, w in cells], [w for _, w in defaults])
+    used, of_used = _copied(tuple(function.__globals__[name] for name in names), within)
+    cells, of_cells = _copied(tuple(c.cell_contents for c in function.__closure__ or ()), within)
+    defaults, of_defaults = _copied(function.__defaults__ or (), within)
+    own_names = {"__name__": kernel.__name__, **dict(zip(names, used, strict=True))}
+    closure = tuple(CellType(cell) for cell in cells) or None
+    own = FunctionType(code, own_names, function.__name__, defaults or None, closure)
+    words = [*zip(names, of_used, strict=True)]
+    return own, (_copied(code, ())[1], words, of_cells, of_defaults)
 
 
 def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
