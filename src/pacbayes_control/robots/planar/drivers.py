@@ -45,7 +45,8 @@ def run(
         noise: of the rollouts, where the robot has any
         results: arrays for the driver to fill; the last one has the precision of the rollouts
     """
-    if task.move is None:
+    move: Any = type(task).move
+    if move is None:
         raise ValueError(f"the {task.name} has no move(state, control, draws, step, model)")
     dtype, (x, y, heading) = results[-1].dtype.type, task.start
     weights = np.swapaxes(task.controller.weights(np.asarray(policies, float)), -1, -2)
@@ -68,7 +69,7 @@ def run(
         dtype(task.range_noise),
     )
     try:
-        getattr(drivers_of(task.move, len(constants)), driver)(
+        getattr(drivers_of(move, len(constants)), driver)(
             np.ascontiguousarray(weights, dtype).reshape(-1, *weights.shape[-2:]),
             np.array(arrays["obstacles"], dtype),
             np.array(arrays["counts"]),
@@ -79,7 +80,7 @@ def run(
             *results,
         )
     except NumbaError as error:
-        why = why_not(task.move, constants) or in_a_line(error)
+        why = why_not(move, constants) or in_a_line(error)
         raise ValueError(f"`move` of the {task.name} does not compile: {why[:300]}") from None
 
 

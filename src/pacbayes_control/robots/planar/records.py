@@ -59,6 +59,8 @@ def from_settings(robot: Any, record: Any) -> Any:
             if field not in robot.parts:
                 values[field] = _plain(name, value)
                 continue
+            if not isinstance(value, dict):
+                raise ValueError(f"{name} = {reprlib.repr(value)} must be an object")
             make = robot.parts[field][value.get("kind", "")]
             given = {key: each for key, each in value.items() if key != "kind" and each is not None}
             values[field] = make(**{key: _plain(key, each) for key, each in given.items()})
