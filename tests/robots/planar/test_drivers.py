@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import kernel
-from pacbayes_control.robots.planar.drivers import digest_of, drivers_of
+from pacbayes_control.robots.planar.drivers import drivers_of
 from pacbayes_control.tasks import Environments, Noise
 from robots.vehicle.scenes import scene
 from sizes import sized
@@ -127,14 +127,14 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_a_rules_digest_changes_with(what: str):
-    one, other = (digest_of(rule) for rule in DIFFERENT[what])
+    one, other = (drivers_of(rule).digest for rule in DIFFERENT[what])
     assert one is None or other is None or one != other
 
 
 @pytest.mark.parametrize("what", [*DIFFERENT][:18])
 def test_the_usual_rules_are_told_apart_by_a_digest_and_not_by_none(what: str):
     for rule in DIFFERENT[what]:
-        digest = digest_of(rule)
+        digest = drivers_of(rule).digest
         assert digest is not None
         assert len(digest) == 16
         assert int(digest, 16) >= 0
@@ -142,8 +142,13 @@ def test_the_usual_rules_are_told_apart_by_a_digest_and_not_by_none(what: str):
 
 def test_a_digest_is_that_of_the_same_rule_elsewhere_in_a_file():
     moved = "# A comment,\n\n\n" + RULE.replace("    return", "    # another,\n\n    return")
-    assert digest_of(rule_of("BY", BY=2.5)) == digest_of(rule_of("BY", moved, BY=2.5))
-    assert digest_of(rule_of("BY", BY=2.5, unused=3)) == digest_of(rule_of("BY", BY=2.5, unused=4))
+    assert (
+        drivers_of(rule_of("BY", BY=2.5)).digest == drivers_of(rule_of("BY", moved, BY=2.5)).digest
+    )
+    assert (
+        drivers_of(rule_of("BY", BY=2.5, unused=3)).digest
+        == drivers_of(rule_of("BY", BY=2.5, unused=4)).digest
+    )
 
 
 def cyclic(x):
@@ -166,19 +171,19 @@ UNKNOWN = {
 @pytest.mark.parametrize("what", UNKNOWN)
 def test_what_cannot_be_told_has_no_digest_and_nothing_of_it_is_kept_on_disk(what: str):
     rule = UNKNOWN[what]
-    assert digest_of(rule) is None
+    assert drivers_of(rule).digest is None
     drivers = drivers_of(rule)
     assert drivers.collisions.stats.cache_path is None
-    assert drivers.trajectory.stats.cache_path is None
+    assert drivers.trajectories.stats.cache_path is None
 
 
 def test_what_can_be_told_is_kept_on_disk_under_its_digest():
     constants = len(Bicycle().constants)
     drivers = drivers_of(Bicycle.move, constants)
-    digest = f"{digest_of(Bicycle.move)}_{constants}"
+    digest = f"{drivers_of(Bicycle.move).digest}_{constants}"
     assert drivers.collisions.stats.cache_path is not None
     assert drivers.collisions.__name__ == f"collisions_{digest}"
-    assert drivers.trajectory.__name__ == f"trajectory_{digest}"
+    assert drivers.trajectories.__name__ == f"trajectories_{digest}"
     assert drivers_of(Bicycle.move, constants) is drivers
 
 
@@ -200,15 +205,15 @@ def python(*arguments: object, **environment: object) -> str:
 SMALL = """
 from pacbayes_control.robots.planar import kernel
 
-def trajectory(weights, hidden, offset, obstacles, walls, open_areas, rays, horizon, robot, models,
-               start, range_noise, keys, poses, seen):
+def trajectories(weights, obstacles, counts, world, robot, models, keys, ends, poses, seen):
+    start, way = robot[1], poses[0]
     state = start[0], start[1], start[2], start[3], start[4]
-    for step in range(len(poses)):
-        poses[step, 0], poses[step, 1], poses[step, 2] = state[0], state[1], 0.0
-        state = robot_moves(state, 0.0, (0.0, 0.0), step, models, 0)
-    return len(poses) - 1, False
+    for step in range(len(way)):
+        way[step, 0], way[step, 1], way[step, 2] = state[0], state[1], 0.0
+        state = robot_moves(state, 0.0, (0.0, 0.0), step, models[0], 0)
+    ends[0, 0], ends[0, 1] = len(way) - 1, 0
 
-kernel.trajectory = trajectory
+kernel.trajectories = trajectories
 """
 SCRIPT = """
 import json, sys
@@ -217,7 +222,7 @@ import numpy as np
 from bicycles import Bicycle
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import Gains, Planar
-from pacbayes_control.robots.planar.drivers import digest_of, drivers_of
+from pacbayes_control.robots.planar.drivers import drivers_of
 from pacbayes_control.robots.swing import Net
 
 DRIFT = float(sys.argv[1])
@@ -231,12 +236,12 @@ class Robot(Planar):
         return state[0] + DRIFT, state[1] + 0.1, state[2], state[3], state[4]
 
 task = Robot(controller=Gains(2), steps=3)
-driver = drivers_of(Robot.move).trajectory
+driver = drivers_of(Robot.move).trajectories
 DRIFT = float(sys.argv[2])
 poses = task.trajectory(np.zeros(2), task.environments(1, "kept"), 0).poses
 stats = driver.stats
 hits, misses = sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
-digests = [digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)]
+digests = [drivers_of(robot.move).digest for robot in (Bicycle, Swing, Vehicle)]
 print(json.dumps([hits, misses, poses[:, 0].tolist(), digests]))
 """
 
@@ -275,7 +280,7 @@ def followed(follow: Follow) -> list[list[Any]]:
 
 @pytest.mark.slow
 def test_a_digest_is_the_same_in_other_processes(followed: list[list[Any]]):
-    here = [digest_of(robot.move) for robot in (Bicycle, Swing, Vehicle)]
+    here = [drivers_of(robot.move).digest for robot in (Bicycle, Swing, Vehicle)]
     assert len(set(here)) == 3
     assert None not in here
     assert [digests for *_, digests in followed] == [here] * 4

@@ -9,8 +9,8 @@ from pacbayes_control.learn import GaussianPrior, certify_draw, learn_finite, le
 from pacbayes_control.learn.repeated import over_draws
 from pacbayes_control.report.pictures import drawn_policies
 from pacbayes_control.robots import Vehicle
-from pacbayes_control.robots.planar.pictures import draw_rollouts, draw_scene, view_of
-from pacbayes_control.robots.vehicle import Linear, paper_prior
+from pacbayes_control.robots.planar.pictures import draw_rollouts, draw_scene
+from pacbayes_control.robots.vehicle import Arena, Linear, paper_prior
 from pacbayes_control.robots.vehicle.pictures import draw_gains, draw_table1
 from pacbayes_control.robots.vehicle.table1 import Table1Row
 from pacbayes_control.rollouts import evaluate
@@ -63,7 +63,7 @@ def test_what_is_drawn_is_what_is_certified():
 def test_a_scene_shows_what_its_arena_says_and_no_more():
     task, axis = Vehicle(), Figure().subplots()
     draw_scene(axis, task, task.environments(1, stream="picture").arrays()["obstacles"][0])
-    assert (*axis.get_xlim(), *axis.get_ylim()) == view_of(task)
+    assert (*axis.get_xlim(), *axis.get_ylim()) == Arena.view
 
 
 def test_gains_are_drawn_with_their_names(tmp_path: Path):

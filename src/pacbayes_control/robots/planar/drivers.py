@@ -1,4 +1,8 @@
-"""The compiled drivers of a robot in the plane: those of `kernel`, with its own rule of motion."""
+"""The compiled drivers of a robot in the plane: those of `kernel`, with its own rule of motion.
+
+A compiled driver checks nothing: it would read beyond a short row, and a NaN touches no obstacle.
+So everything that a user gives is checked before.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,87 @@ import hashlib
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numba import jit, njit
+from numba.core.errors import NumbaError
+from numpy.typing import NDArray
 
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.tasks.compiling import compiled_once
-from pacbayes_control.tasks.environments import in_a_line
+from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
 from pacbayes_control.tasks.identity import names_used
+from pacbayes_control.tasks.task import noise_of
+
+if TYPE_CHECKING:
+    from pacbayes_control.robots.planar.robot import Planar
+
+
+def run(
+    task: Planar,
+    driver: Literal["collisions", "trajectories"],
+    policies: NDArray,
+    environments: Environments,
+    noise: Noise | None,
+    *results: NDArray,
+) -> None:
+    """Roll out policies, which are checked, by one of the robot's drivers.
+
+    Args:
+        task: the robot
+        driver: which of its drivers
+        policies: (policies, parameters) or (environments, policies, parameters)
+        environments: the obstacle fields
+        noise: of the rollouts, where the robot has any
+        results: arrays for the driver to fill; the last one has the precision of the rollouts
+    """
+    move: Any = type(task).move
+    if move is None:
+        raise ValueError(f"the {task.name} has no move(state, control, draws, step, model)")
+    dtype, (x, y, heading) = results[-1].dtype.type, task.start
+    weights = np.swapaxes(task.controller.weights(np.asarray(policies, float)), -1, -2)
+    count, constants, arrays = weights.shape[-1], task.constants, environments.arrays()
+    models = task.models(environments, count, noise)
+    shapes = [(rows, len(constants), count) for rows in (1, len(environments))]
+    if models.shape not in shapes:
+        raise ValueError(f"models are an array {shapes[0]} or {shapes[1]}, not {models.shape}")
+    if not np.isfinite(models).all():
+        which = int(np.argwhere(~np.isfinite(models))[0][1])
+        raise ValueError(f"constant {which} of the {task.name} is NaN or infinite")
+    noise = noise_of(task, environments, noise)
+    around = task.arena.walls, task.arena.open_areas, task.rays
+    robot = (
+        dtype(task.robot_radius),
+        np.array([x, y, np.sin(heading), np.cos(heading), task.own_start], dtype),
+        task.steps + task.landing_steps,
+        task.controller.hidden,
+        dtype(task.controller.offset),
+        dtype(task.range_noise),
+    )
+    try:
+        getattr(drivers_of(move, len(constants)), driver)(
+            np.ascontiguousarray(weights, dtype).reshape(-1, *weights.shape[-2:]),
+            np.array(arrays["obstacles"], dtype),
+            np.array(arrays["counts"]),
+            (*(array.astype(dtype) for array in around), dtype(task.horizon)),
+            robot,
+            models.astype(dtype),
+            noise.keys(environments, count) if noise else np.empty((1, 0), np.uint64),
+            *results,
+        )
+    except NumbaError as error:
+        why = why_not(move, constants) or in_a_line(error)
+        raise ValueError(f"`move` of the {task.name} does not compile: {why[:300]}") from None
 
 
 class Drivers(NamedTuple):
     """The compiled functions that run a robot's rollouts."""
 
     collisions: Any
-    trajectory: Any
+    trajectories: Any
     move: Any
+    digest: str | None  # of everything that the rule's result depends on; None if that is not known
 
 
 _made: dict[Any, Drivers] = {}  # by digest, or by the rule itself
@@ -34,44 +102,38 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
     The rule is a plain function of numbers that Numba can compile; `constants` is how many numbers
     its `model` has. The compiled code is cached on disk under a name made from a digest of the
     rule: a change to it, or to a number or a function that it uses, changes the name. The rule is
-    compiled as it is now: the values that it uses are copied.
+    compiled as it is now: the values that it uses are copied. So nothing that it uses can change
+    between its digest and its compilation, and the cache does not depend on the file that defines
+    it. If it uses a value that cannot be part of a digest, it is compiled itself, in each process.
     """
-    own, digest = _adopted(rule)
+    try:
+        own, words = _function(rule, ())
+        digest = hashlib.sha256(repr(words).encode()).hexdigest()[:16]
+    except (_Unknown, RecursionError):
+        own, digest = rule, None
     key = (digest or rule, constants)
-    if key not in _made:
-        _made[key] = _drivers(own, digest, constants)
-    return _made[key]
-
-
-def _drivers(rule: Callable, digest: str | None, constants: int) -> Drivers:
-    name = f"{digest or 'unknown'}_{constants}"
-    compiled: Any = compiled_once if digest else njit  # without a digest, nothing is cached
-    rules: dict[str, Any] = {"robot_moves": _given(rule, constants)}
-    rules["move"] = kernel.compiled(_with(kernel.move, rules, name))
-    rules["advance_group"] = kernel.compiled(_with(kernel.advance_group, rules, name))
-    return Drivers(
-        compiled(parallel=True, **kernel.OPTIONS)(_with(kernel.collisions, rules, name)),
-        compiled(**kernel.OPTIONS)(_with(kernel.trajectory, rules, name)),
-        rules["move"],
-    )
-
-
-def _given(rule: Callable, constants: int) -> Any:
-    """The rule with its constants as a tuple: code that reads beyond its end does not compile.
-
-    Beyond the end of an array it would read any memory, without an error.
-    """
+    if key in _made:
+        return _made[key]
+    # The constants are a tuple: code that reads beyond its end does not compile. Beyond the end of
+    # an array it would read any memory, without an error.
     model = "".join(f"models[{i}, k], " for i in range(constants))
-    names: dict[str, Any] = {"rule": kernel.compiled(rule), "__name__": kernel.__name__}
     call = f"rule(state, control, draws, step, ({model}))"
-    return kernel.compiled(eval(f"lambda state, control, draws, step, models, k: {call}", names))
-
-
-def _with(driver: Callable, rules: dict[str, Any], name: str) -> Callable:
-    """A copy of a driver in which these names of the kernel mean these rules."""
-    own = FunctionType(driver.__code__, {**vars(kernel), **rules}, f"{driver.__name__}_{name}")
-    own.__qualname__ = own.__name__
-    return own
+    names: dict[str, Any] = {"rule": kernel.compiled(own), "__name__": kernel.__name__}
+    moves = eval(f"lambda state, control, draws, step, models, k: {call}", names)
+    made: dict[str, Any] = {"robot_moves": kernel.compiled(moves)}
+    cached: Any = compiled_once if digest else njit
+    for name, compiled in {
+        "move": kernel.compiled,
+        "advance_group": kernel.compiled,
+        "collisions": cached(parallel=True, **kernel.OPTIONS),
+        "trajectories": cached(**kernel.OPTIONS),
+    }.items():  # a copy of each, in which the names of the kernel mean what was made so far
+        code, own_name = getattr(kernel, name).__code__, f"{name}_{digest or 'unknown'}_{constants}"
+        copy = FunctionType(code, {**vars(kernel), **made}, own_name)
+        copy.__qualname__ = own_name
+        made[name] = compiled(copy)
+    _made[key] = Drivers(made["collisions"], made["trajectories"], made["move"], digest)
+    return _made[key]
 
 
 def why_not(rule: Callable, constants: tuple[float, ...]) -> str:
@@ -99,45 +161,20 @@ class _Unknown(Exception):  # noqa: N818 - it never leaves this file
     """The rule uses a value that cannot be part of a digest."""
 
 
-def digest_of(rule: Callable) -> str | None:
-    """A digest of everything that a rule's result depends on; None if that is not known."""
-    return _adopted(rule)[1]
-
-
-def _adopted(rule: Callable) -> tuple[Callable, str | None]:
-    """A copy of the rule with copies of all that it uses, as if defined in `kernel`; and a digest.
-
-    So nothing that it uses can change between its digest and its compilation, and the cache on disk
-    does not depend on the file that defines the rule. If the rule uses a value that cannot be part
-    of a digest, the rule itself and None.
-    """
-    try:
-        own, words = _function(rule, ())
-    except (_Unknown, RecursionError):
-        return rule, None
-    return own, hashlib.sha256(repr(words).encode()).hexdigest()[:16]
-
-
 def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     """A copy of a function and of the values that it uses, and a description of both."""
-    if not isinstance(function, FunctionType) or function in within:
+    if not isinstance(function, FunctionType) or function in within or function.__kwdefaults__:
         raise _Unknown
     code, within = function.__code__, (*within, function)
     names = sorted({name for name in names_used(code) if name in function.__globals__})
-    used = {name: _copied(function.__globals__[name], within) for name in names}
-    cells = [_copied(cell.cell_contents, within) for cell in function.__closure__ or ()]
-    defaults = [_copied(value, within) for value in function.__defaults__ or ()]
-    if function.__kwdefaults__:
-        raise _Unknown
-    own = FunctionType(
-        code,
-        {"__name__": kernel.__name__, **{name: value for name, (value, _) in used.items()}},
-        function.__name__,
-        tuple(value for value, _ in defaults) or None,
-        tuple(CellType(value) for value, _ in cells) or None,
-    )
-    words = [(name, words) for name, (_, words) in used.items()]
-    return own, (_code(code), words, [w for _, w in cells], [w for _, w in defaults])
+    used, of_used = _copied(tuple(function.__globals__[name] for name in names), within)
+    cells, of_cells = _copied(tuple(c.cell_contents for c in function.__closure__ or ()), within)
+    defaults, of_defaults = _copied(function.__defaults__ or (), within)
+    own_names = {"__name__": kernel.__name__, **dict(zip(names, used, strict=True))}
+    closure = tuple(CellType(cell) for cell in cells) or None
+    own = FunctionType(code, own_names, function.__name__, defaults or None, closure)
+    words = [*zip(names, of_used, strict=True)]
+    return own, (_copied(code, ())[1], words, of_cells, of_defaults)
 
 
 def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -149,6 +186,10 @@ def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
         return kept, (sorted((name, repr(option)) for name, option in options.items()), words)
     if isinstance(value, FunctionType):
         return _function(value, within)
+    if isinstance(value, CodeType):
+        inner = (_copied(c, ())[1] if isinstance(c, CodeType) else repr(c) for c in value.co_consts)
+        names = value.co_names, value.co_varnames, value.co_freevars
+        return value, (value.co_code.hex(), list(inner), *names)
     if type(value) is tuple:
         entries = [_copied(entry, within) for entry in value]
         return tuple(entry for entry, _ in entries), [words for _, words in entries]
@@ -162,8 +203,3 @@ def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
     if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in known:
         return value, value.__name__
     raise _Unknown
-
-
-def _code(code: CodeType) -> Any:
-    constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars

@@ -191,25 +191,7 @@ def robot_moves(state, control, draws, step, models, k) -> Any:
     raise NotImplementedError
 
 
-def collisions(
-    weights,
-    hidden,
-    offset,
-    obstacles,
-    counts,
-    walls,
-    open_areas,
-    rays,
-    horizon,
-    robot,
-    models,
-    start,
-    steps,
-    range_noise,
-    keys,
-    collided,
-    closest,
-):
+def collisions(weights, obstacles, counts, world, robot, models, keys, collided, closest):
     """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
 
     2 (`LOST`) where the robot's position has become NaN or infinite, so that the cost is unknown.
@@ -219,19 +201,15 @@ def collisions(
     Args:
         weights: (1 or environments, rows, policies), one set of policies for all environments or
             one for each; rows as in `respond`
-        hidden: hidden units of the controller
-        offset: subtracted from a depth before it is inverted
         obstacles: (environments, most, 3) as x, y, radius
         counts: (environments,), how many of the obstacles are used
-        walls: (walls, 4) as left, right, bottom, top
-        open_areas: (areas, 4), rectangles without walls
-        rays: (3, rays) as angle, sin, cos, evenly spaced and symmetric
-        horizon: the sensor's reach
-        robot: the robot's radius
+        world: walls (walls, 4) as left, right, bottom, top; open areas (areas, 4), rectangles
+            without walls; rays (3, rays) as angle, sin, cos, evenly spaced and symmetric; the
+            sensor's reach
+        robot: its radius; its start (5,) as x, y, sin ψ, cos ψ and its own number; the number of
+            steps; hidden units of its controller; what is subtracted from a depth before it is
+            inverted; relative noise of the depths
         models: (1 or environments, constants, policies), the constants for `robot_moves`
-        start: x, y, sin ψ, cos ψ and the robot's own number
-        steps: the number of steps
-        range_noise: relative noise of the depths
         keys: (environments, policies), of the random numbers; empty without noise
         collided: the result
         closest: (environments, policies), filled with the smallest distance from the robot's
@@ -247,46 +225,23 @@ def collisions(
             part = slice(group * width, group * width + width)
             advance_group(
                 weights[own, :, part],
-                hidden,
-                offset,
                 obstacles[e, : counts[e]],
-                walls,
-                open_areas,
-                rays,
-                horizon,
+                world,
                 robot,
                 models[kind, :, part],
-                start,
-                steps,
-                range_noise,
                 keys[e, part] if keys.size else keys[0],
                 collided[e, part],
                 closest[e, part] if closest.size else closest[0],
             )
 
 
-def advance_group(
-    weights,
-    hidden,
-    offset,
-    obstacles,
-    walls,
-    open_areas,
-    rays,
-    horizon,
-    robot,
-    models,
-    start,
-    steps,
-    range_noise,
-    keys,
-    collided,
-    closest,
-):
+def advance_group(weights, obstacles, world, robot, models, keys, collided, closest):
     """Roll out a group of policies, one in each lane, in one environment.
 
     A lane whose robot has collided is replaced by the last lane, so no lane in use has collided.
     """
+    walls, open_areas, rays, horizon = world
+    radius, start, steps, hidden, offset, range_noise = robot
     lanes = weights.shape[1]
     lane_weights = weights.copy()
     lane_models = models.copy()
@@ -294,8 +249,7 @@ def advance_group(
     policy = np.arange(lanes)
     collided[:] = 0
     state = np.empty((6, lanes), weights.dtype)  # as `start`, and the nearest surface so far
-    for row in range(5):
-        state[row] = start[row]
+    state[:5] = start.reshape(5, 1)
     state[5] = horizon
     depths = np.empty((rays.shape[1], lanes), weights.dtype)
     scratch = np.empty((2, lanes), weights.dtype)
@@ -312,7 +266,7 @@ def advance_group(
         move(control, state, lane_models, lane_keys, step)
         if closest.size:
             approach(x, y, obstacles, walls, state[5, :lanes])
-        if touch(x, y, obstacles, walls, robot, hit[:lanes]):
+        if touch(x, y, obstacles, walls, radius, hit[:lanes]):
             lanes = drop_collided(
                 lanes, hit, policy, state, lane_weights, lane_models, lane_keys, collided, closest
             )
@@ -360,12 +314,9 @@ def drop_collided(lanes, hit, policy, state, weights, models, keys, collided, cl
         hit[k] = hit[lanes]
         if keys.size:
             keys[k] = keys[lanes]
-        for row in range(len(state)):
-            state[row, k] = state[row, lanes]
-        for i in range(len(weights)):
-            weights[i, k] = weights[i, lanes]
-        for i in range(len(models)):
-            models[i, k] = models[i, lanes]
+        state[:, k] = state[:, lanes]
+        weights[:, k] = weights[:, lanes]
+        models[:, k] = models[:, lanes]
     hit[:] = 0
     return lanes
 
@@ -380,9 +331,7 @@ def sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch):
     count = rays.shape[1]
     edge, edge_sin, edge_cos = rays[0, count - 1], rays[1, count - 1], rays[2, count - 1]
     per_radian = F(count - 1) / (F(2) * edge)
-    for i in range(count):
-        for k in range(len(x)):
-            depths[i, k] = horizon
+    depths[:, : len(x)] = horizon
     for j in range(len(obstacles)):
         disc_x, disc_y, radius = obstacles[j, 0], obstacles[j, 1], obstacles[j, 2]
         seen = np.int32(0)
@@ -477,8 +426,7 @@ def respond(weights, hidden, z, control, scratch):
     weights: (rows, lanes); the rows are K, then a_h, b_h and v_h for each hidden unit.
     """
     rays = len(z)
-    for k in range(len(control)):
-        control[k] = F(0)
+    control[:] = F(0)
     for i in range(rays):
         for k in range(len(control)):
             control[k] += weights[i, k] * z[i, k]
@@ -516,7 +464,7 @@ def disturb(depths, lanes, spread, horizon, keys, step):
 # ---- contact ------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled_once(**OPTIONS)
 def approach(x, y, obstacles, walls, closest):
     """Lower `closest` to the distance from each robot's centre to the nearest disc or wall."""
     for j in range(len(obstacles)):
@@ -560,56 +508,44 @@ def touch(x, y, obstacles, walls, robot, hit):
     return any_hit
 
 
-# ---- one policy in one environment --------------------------------------------------------------
+# ---- one policy, step by step --------------------------------------------------------------------
 
 
-def trajectory(
-    weights,
-    hidden,
-    offset,
-    obstacles,
-    walls,
-    open_areas,
-    rays,
-    horizon,
-    robot,
-    models,
-    start,
-    range_noise,
-    keys,
-    poses,
-    seen,
-):
-    """Fill `poses` (steps + 1, 3) with x, y, ψ and `seen` (steps, rays) with the depths measured.
+def trajectories(weights, obstacles, counts, world, robot, models, keys, ends, poses, seen):
+    """Follow a single policy step by step in each environment.
 
-    Returns the number of steps taken, and whether the robot collided. Each step and each argument
-    is as in `collisions`, for a single rollout: weights (rows, 1), models (constants, 1), keys (1,)
-    or empty.
+    Each step and each argument is as in `collisions`, with one column of weights, models and keys.
+    Fills `ends` (environments, 2) with the number of steps taken and whether the robot collided,
+    `poses` (environments, steps + 1, 3) with x, y, ψ and `seen` (environments, steps, rays) with
+    the depths measured.
     """
-    state = start.copy().reshape(5, 1)
-    x, y, sin, cos = state[0], state[1], state[2], state[3]
+    walls, open_areas, rays, horizon = world
+    radius, start, steps, hidden, offset, range_noise = robot
     depths = np.empty((rays.shape[1], 1), weights.dtype)
     scratch = np.empty((2, 1), weights.dtype)
     hit = np.zeros(1, np.uint8)
-    for step in range(len(poses)):
-        poses[step, 0] = x[0]
-        poses[step, 1] = y[0]
-        poses[step, 2] = math.atan2(sin[0], cos[0])
-        if step > 0 and touch(x, y, obstacles, walls, robot, hit):
-            return step, True
-        if step < len(poses) - 1:
-            sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
-            sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
-            if keys.size:
-                disturb(depths, 1, range_noise, horizon, keys, step)
-            seen[step] = depths[:, 0]
-            invert(depths, 1, offset)
-            respond(weights, hidden, depths, scratch[0], scratch[1])
-            move(scratch[0], state, models, keys, step)
-    return len(poses) - 1, False
-
-
-# ---- from fixed poses ---------------------------------------------------------------------------
+    ends[:] = 0
+    for e in range(len(counts)):
+        discs, model, key = obstacles[e, : counts[e]], models[e % len(models)], keys[e % len(keys)]
+        state = start.copy().reshape(5, 1)
+        x, y, sin, cos = state[0], state[1], state[2], state[3]
+        ends[e, 0] = steps
+        for step in range(steps + 1):
+            poses[e, step, 0] = x[0]
+            poses[e, step, 1] = y[0]
+            poses[e, step, 2] = math.atan2(sin[0], cos[0])
+            if step > 0 and touch(x, y, discs, walls, radius, hit):
+                ends[e, 0], ends[e, 1] = step, 1
+                break
+            if step < steps:
+                sense_discs(x, y, sin, cos, discs, rays, horizon, depths, scratch)
+                sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
+                if key.size:
+                    disturb(depths, 1, range_noise, horizon, key, step)
+                seen[e, step] = depths[:, 0]
+                invert(depths, 1, offset)
+                respond(weights[0], hidden, depths, scratch[0], scratch[1])
+                move(scratch[0], state, model, key, step)
 
 
 @compiled_once(**OPTIONS)
@@ -618,9 +554,3 @@ def sense(x, y, sin, cos, obstacles, walls, open_areas, rays, horizon, depths):
     scratch = np.empty((2, len(x)), depths.dtype)
     sense_discs(x, y, sin, cos, obstacles, rays, horizon, depths, scratch)
     sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratch)
-
-
-@compiled_once(**OPTIONS)
-def nearest(x, y, obstacles, walls, closest):
-    """Lower `closest` to the distance from each point to the nearest disc or wall."""
-    approach(x, y, obstacles, walls, closest)

@@ -33,13 +33,11 @@ class ObstacleField:
                 f"fewest = {self.fewest!r}, most = {self.most!r} cylinders: whole numbers with "
                 "0 <= fewest <= most <= 10,000 are needed"
             )
-        for name in ("x", "y", "radius"):
+        for name, least in (("x", -1e6), ("y", -1e6), ("radius", 0)):
             low, high = getattr(self, name)
-            if not (-1e6 <= low <= high <= 1e6 and (name != "radius" or low >= 0)):
-                least = 0 if name == "radius" else -1e6
-                raise ValueError(
-                    f"{name} = {low}, {high}: two limits from {least:g} to 1e6 m are needed"
-                )
+            if not least <= low <= high <= 1e6:
+                words = f"two limits from {least:g} to 1e6 m are needed"
+                raise ValueError(f"{name} = {low}, {high}: {words}")
 
     @property
     def words(self) -> str:

@@ -25,30 +25,30 @@ def draw_rollouts(
     rollouts: int = 20,
 ) -> None:
     """Up to three environments side by side, each with policies drawn from prior and posterior."""
-    shown = min(3, len(environments))
-    left, right, bottom, top = view_of(task)
-    height = 3.4 * (top - bottom) / (right - left) + 0.3
-    figure = Figure(figsize=(3.6 * shown, min(height, 8)), layout="constrained")
-    axes = figure.subplots(1, shown, squeeze=False, sharey=True)[0]
-    before, after = drawn_policies(run, rollouts)
-    for index, (axis, scene) in enumerate(
-        zip(axes, task.scenes(environments[:shown]), strict=True)
+    environments = environments[:3]
+    figure = Figure(layout="constrained")
+    axes = figure.subplots(1, len(environments), squeeze=False, sharey=True)[0]
+    before, after = (
+        zip(*(task.trajectories(policy, environments) for policy in policies), strict=True)
+        for policies in drawn_policies(run, rollouts)
+    )
+    for axis, scene, prior, posterior in zip(
+        axes, task.scenes(environments), before, after, strict=True
     ):
         draw_scene(axis, task, scene.circles)
-        for policy in before:
-            path = task.trajectory(policy, environments, index).poses[:, :2]
-            axis.plot(*path.T, color=GREY, lw=0.7, alpha=0.5)
-        failed = 0
-        for policy in after:
-            rollout = task.trajectory(policy, environments, index)
-            path, collided = rollout.poses[:, :2], rollout.collided
-            axis.plot(*path.T, color=ORANGE if collided else BLUE, lw=1.3, alpha=0.6)
-            if collided:
+        for rollout in prior:
+            axis.plot(*rollout.poses[:, :2].T, color=GREY, lw=0.7, alpha=0.5)
+        for rollout in posterior:
+            path, colour = rollout.poses[:, :2], ORANGE if rollout.collided else BLUE
+            axis.plot(*path.T, color=colour, lw=1.3, alpha=0.6)
+            if rollout.collided:
                 axis.plot(*path[-1], "x", color=ORANGE, ms=8, mew=2, zorder=5)
-            failed += collided
-        x, y, _ = task.start
-        axis.add_patch(Circle((x, y), task.robot_radius, color=DARK, zorder=4))
+        failed = sum(rollout.collided for rollout in posterior)
+        axis.add_patch(Circle(task.start[:2], task.robot_radius, color=DARK, zorder=4))
         axis.set_title(f"{rollouts - failed} of {rollouts} draws pass", fontsize=10)
+    (left, right), (bottom, top) = axes[0].get_xlim(), axes[0].get_ylim()
+    height = 3.4 * (top - bottom) / (right - left) + 0.3
+    figure.set_size_inches(3.6 * len(environments), min(height, 8))
     axes[0].set_ylabel("y (m)")
     figure.supxlabel("x (m)", fontsize=10)
     handles = [
@@ -62,19 +62,12 @@ def draw_rollouts(
 
 
 def draw_scene(axis, task: Planar, cylinders: NDArray) -> None:
-    """Cylinders (cylinders, 3) and walls of one environment."""
+    """Cylinders (cylinders, 3) and walls of one environment, within the arena's `view` if any."""
     discs = [Circle((x, y), r) for x, y, r in cylinders]
     axis.add_collection(PatchCollection(discs, facecolor=GREY, edgecolor=DARK, lw=0.5))
-    for left, right, bottom, top in task.arena.walls:
-        axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=DARK))
-    left, right, bottom, top = view_of(task)
-    axis.set_aspect("equal")
-    axis.set_xlim(left, right)
-    axis.set_ylim(bottom, top)
-
-
-def view_of(task: Planar) -> tuple[float, float, float, float]:
-    """The part of an arena to show: its own `view`, or all of its walls."""
     walls = task.arena.walls
+    for left, right, bottom, top in walls:
+        axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=DARK))
     around = (walls[:, 0].min(), walls[:, 1].max(), walls[:, 2].min(), walls[:, 3].max())
-    return getattr(task.arena, "view", around)
+    left, right, bottom, top = getattr(task.arena, "view", around)
+    axis.set(aspect="equal", xlim=(left, right), ylim=(bottom, top))

@@ -8,7 +8,9 @@ turns a row of its parameters into a row of this formula's `weights`, which the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import product
+from operator import attrgetter
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,115 +18,59 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Controller(Protocol):
+class Controller:
     """A class of policies: the meaning of a row of parameters."""
+
+    kind: str  # for records
+    rays: int  # depths that a policy reads
+    hidden: int  # units
+    offset: float  # m, subtracted from a depth before it is inverted
 
     @property
     def name(self) -> str:
-        """A short name, for records."""
-        ...
+        """A short name, for records, with the number of rays if it is not 20."""
+        return self.kind if self.rays == 20 else f"{self.kind}, {self.rays} rays"
 
-    @property
-    def rays(self) -> int:
-        """How many depths a policy reads."""
-        ...
-
-    @property
-    def parameters(self) -> int:
-        """How many parameters a policy has."""
-        ...
-
-    @property
-    def hidden(self) -> int:
-        """Hidden units."""
-        ...
-
-    @property
-    def offset(self) -> float:
-        """Metres subtracted from a depth before it is inverted."""
-        ...
+    parameters = property(attrgetter("rays"))  # how many a policy has: a gain for each ray
 
     def weights(self, policies: Floats) -> Floats:
         """Rows of parameters (…, parameters) as rows of weights (…, rays + hidden (rays + 2))."""
-        ...
-
-
-@dataclass(frozen=True)
-class Gains:
-    """u = K · (1/y) with any gains K, one for each ray (paper: eq. 40)."""
-
-    rays: int = 20
-    hidden: int = field(default=0, init=False)
-    offset: float = field(default=0.0, init=False)
-
-    @property
-    def name(self) -> str:
-        """A short name, for records."""
-        return named("gains", self.rays)
-
-    @property
-    def parameters(self) -> int:
-        """A gain for each ray."""
-        return self.rays
-
-    def weights(self, policies: Floats) -> Floats:
-        """The gains themselves."""
         return policies
 
+    def respond(self, policy: Floats, depths: Floats) -> Floats:
+        """The control of one policy for depths (…, rays): the formula, in NumPy.
 
-@dataclass(frozen=True)
-class Linear:
-    """u = K · (1/y) with K odd: K[i] = -K[j] where θ[i] = -θ[j] (paper: Section 7.1).
+        >>> round(float(Linear().respond(np.arange(10.0), np.full(20, 5.0))), 9)  # both sides alike
+        0.0
+        """
+        weights, rays = self.weights(np.asarray(policy, float)), self.rays
+        z = 1 / np.maximum(np.asarray(depths, float) - self.offset, 0.0625)
+        control = z @ weights[:rays]
+        if self.hidden:
+            units = weights[rays:].reshape(self.hidden, rays + 2)
+            inward, bias, outward = units[:, :rays].T, units[:, rays], units[:, rays + 1]
+            sums = z @ inward + bias, z[..., ::-1] @ inward + bias
+            there, mirrored = (x / np.sqrt(1 + x * x) for x in sums)
+            control = control + (there - mirrored) @ outward
+        return control
 
-    A policy is the gains of the rays to the right, from the innermost to the outermost.
+
+class OddController(Controller):
+    """A class of policies whose control changes its sign in the mirror image of a scene.
+
+    A policy is the gains of the rays to the right, from the innermost to the outermost, then a_h
+    (rays), b_h and v_h of each hidden unit.
     """
 
-    rays: int = 20
-    hidden: int = field(default=0, init=False)
-    offset: float = field(default=0.0, init=False)
+    fewest: ClassVar[int] = 0  # hidden units
 
     def __post_init__(self) -> None:
-        check_even(self.rays)
-
-    @property
-    def name(self) -> str:
-        """A short name, for records."""
-        return named("linear", self.rays)
-
-    @property
-    def parameters(self) -> int:
-        """A gain for each ray to the right."""
-        return self.rays // 2
-
-    def weights(self, policies: Floats) -> Floats:
-        """The gains of both sides, from the leftmost ray to the rightmost."""
-        return np.concatenate([-policies[..., ::-1], policies], axis=-1)
-
-
-@dataclass(frozen=True)
-class Network:
-    """A linear part as in `Linear`, and hidden units whose sum is odd under reflection too.
-
-    A policy is the gains of the linear part, then a_h (rays), b_h and v_h of each unit. In a
-    mirrored scene the control changes its sign, by construction: this need not be learnt, and no
-    policy can have a constant control, with which the robot would avoid every obstacle by driving
-    in a circle at the start.
-    """
-
-    hidden: int = 4
-    offset: float = 0.2  # m; less than the robot's radius, the smallest depth before a contact
-    rays: int = 20
-
-    def __post_init__(self) -> None:
-        check_even(self.rays)
-        if self.hidden < 1:
+        if self.rays < 2 or self.rays % 2:
+            raise ValueError(
+                f"{self.rays} rays: an even number is needed, half of them on each side"
+            )
+        if self.hidden < self.fewest:
             raise ValueError(f"a network of {self.hidden} hidden units: at least one is needed")
-
-    @property
-    def name(self) -> str:
-        """A short name, for records."""
-        offset = "" if self.offset == 0.2 else f"-offset-{self.offset}"
-        return named(f"network-{self.hidden}{offset}", self.rays)
 
     @property
     def parameters(self) -> int:
@@ -132,42 +78,55 @@ class Network:
         return self.rays // 2 + self.hidden * (self.rays + 2)
 
     def weights(self, policies: Floats) -> Floats:
-        """The gains of both sides, then the hidden units as they are."""
-        linear = Linear(self.rays)
-        side = linear.parameters
-        return np.concatenate([linear.weights(policies[..., :side]), policies[..., side:]], -1)
+        """The gains of both sides, from the leftmost ray to the rightmost, then hidden units."""
+        right, units = np.split(policies, [self.rays // 2], axis=-1)
+        return np.concatenate([-right[..., ::-1], right, units], axis=-1)
 
 
-def named(kind: str, rays: int) -> str:
-    """A name for records, with the number of rays if it is not 20."""
-    return kind if rays == 20 else f"{kind}, {rays} rays"
+@dataclass(frozen=True)
+class Gains(Controller):
+    """u = K · (1/y) with any gains K, one for each ray (paper: eq. 40)."""
+
+    rays: int = 20
+    hidden: int = field(default=0, init=False)
+    offset: float = field(default=0.0, init=False)
+
+    kind = "gains"
 
 
-def check_even(rays: int) -> None:
-    """Raise an error unless there are as many rays on the left as on the right."""
-    if rays < 2 or rays % 2:
-        raise ValueError(f"{rays} rays: an even number is needed, half of them on each side")
+@dataclass(frozen=True)
+class Linear(OddController):
+    """u = K · (1/y) with K odd: K[i] = -K[j] where θ[i] = -θ[j] (paper: Section 7.1)."""
+
+    rays: int = 20
+    hidden: int = field(default=0, init=False)
+    offset: float = field(default=0.0, init=False)
+
+    kind = "linear"
 
 
-def respond(controller: Controller, policy: Floats, depths: Floats) -> Floats:
-    """The control of one policy for depths (…, rays): the formula, in NumPy.
+@dataclass(frozen=True)
+class Network(OddController):
+    """A linear part as in `Linear`, and hidden units whose sum is odd under reflection too.
 
-    >>> round(float(respond(Linear(), np.arange(10.0), np.full(20, 5.0))), 9)  # the same both sides
-    0.0
+    In a mirrored scene the control changes its sign, by construction: this need not be learnt, and
+    no policy can have a constant control, with which the robot would avoid every obstacle by
+    driving in a circle at the start.
     """
-    weights, rays = controller.weights(np.asarray(policy, float)), controller.rays
-    z = 1 / np.maximum(np.asarray(depths, float) - controller.offset, 0.0625)
-    control = z @ weights[:rays]
-    if controller.hidden:
-        units = weights[rays:].reshape(controller.hidden, rays + 2)
-        inward, bias, outward = units[:, :rays].T, units[:, rays], units[:, rays + 1]
-        there, mirrored = z @ inward + bias, z[..., ::-1] @ inward + bias
-        control = control + (_squash(there) - _squash(mirrored)) @ outward
-    return control
+
+    hidden: int = 4
+    offset: float = 0.2  # m; less than the robot's radius, the smallest depth before a contact
+    rays: int = 20
+
+    fewest = 1
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """With the number of hidden units, and the offset if it is not 0.2 m."""
+        return f"network-{self.hidden}" + ("" if self.offset == 0.2 else f"-offset-{self.offset}")
 
 
-def _squash(x: Floats) -> Floats:
-    return x / np.sqrt(1 + x * x)
+KINDS = {"gains": Gains, "linear": Linear, "network": Network}  # by name in a record
 
 
 def ray_angles(rays: int = 20, fan: float = np.pi / 3) -> Floats:
@@ -197,13 +156,11 @@ class GainGrid:
     def policies(self) -> Floats:
         """One policy a row; shape (policies, rays)."""
         angles = ray_angles(self.rays, self.fan)
-        return np.array([reactive_gains(x0, y0, angles) for x0, y0 in self._intercepts])
+        intercepts = product(np.linspace(*self.x0), np.linspace(*self.y0))
+        return np.array([reactive_gains(x0, y0, angles) for x0, y0 in intercepts])
 
     @property
     def names(self) -> list[str]:
         """The names of the policies."""
-        return [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in self._intercepts]
-
-    @property
-    def _intercepts(self) -> list[tuple[float, float]]:
-        return [(x0, y0) for x0 in np.linspace(*self.x0) for y0 in np.linspace(*self.y0)]
+        intercepts = product(np.linspace(*self.x0), np.linspace(*self.y0))
+        return [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in intercepts]

@@ -6,28 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
-from typing import Any, ClassVar, Protocol, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.robots.planar import kernel, rollouts
+from pacbayes_control.robots.planar import drivers, kernel, records
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
-from pacbayes_control.robots.planar.policies import (
-    Controller,
-    GainGrid,
-    Gains,
-    Linear,
-    Network,
-    ray_angles,
-    respond,
-)
-from pacbayes_control.robots.planar.records import Kinds, from_settings, settings_of
-from pacbayes_control.robots.planar.rollouts import Trajectory
+from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
 from pacbayes_control.tasks.environments import Environments, Noise
 from pacbayes_control.tasks.task import Scene, Task, noise_of
 from pacbayes_control.tasks.words import one_line
 
+LARGEST_PARAMETER = 1e9  # a larger one could overflow in single precision
+LOST = "the position of the {} is NaN or infinite {}: correct `move`"
+ONE_ROW = "one policy is a row of parameters, not an array {}"
 MOST_STEPS = 1_000_000
 
 
@@ -43,6 +37,15 @@ def check_range(name: str, value: float, low: float, high: float, whole: bool = 
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
         kind = "whole number" if whole else "number"
         raise ValueError(f"{name} = {value!r} must be a {kind} from {low:g} to {high:g}")
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One rollout, until contact or until the last step."""
+
+    poses: NDArray[np.float64]  # (steps taken + 1, 3) as x, y in m, ψ in rad
+    depths: NDArray[np.float64]  # (steps taken, rays) in m, read by the sensor before each step
+    collided: bool
 
 
 class Walls(Protocol):
@@ -83,22 +86,27 @@ class Planar(Task):
 
     uses_all_cores = True  # one call does, so more workers on the same machine would gain nothing
     simulators = ("numba",)
-    parts: ClassVar[
-        dict[str, Kinds]
-    ] = {  # fields that hold an object, and its classes by name in a record
+    # fields that hold an object, and its classes by name in a record
+    parts: ClassVar[dict[str, records.Kinds]] = {
         "obstacles": {"": ObstacleField},
-        "controller": {"gains": Gains, "linear": Linear, "network": Network},
+        "controller": KINDS,
     }
     called: ClassVar[Mapping[str, str]] = {}  # field -> its name in a record, where they differ
+    early: ClassVar[tuple[Controller, ...]] = ()  # those that a record of `policy_class` alone has
     grid: ClassVar[GainGrid | None] = None  # a finite policy space, if policies are gains
+    # of fields: the smallest and the largest value, and whether only whole numbers will do
+    limits: ClassVar[dict[str, Any]] = {
+        "range_noise": (0, 0.25),
+        "steps": (1, MOST_STEPS, True),
+        "time_step": (1e-6, 1e3),
+        "robot_radius": (0, 1e6),
+        "horizon": (1e-6, 1e6),
+        "fan": (1e-3, 1.5),  # rays to the side and behind are not cast
+    }
 
     def __post_init__(self) -> None:
-        check_range("range_noise", self.range_noise, 0, 0.25)
-        check_range("steps", self.steps, 1, MOST_STEPS, whole=True)
-        check_range("time_step", self.time_step, 1e-6, 1e3)
-        check_range("robot_radius", self.robot_radius, 0, 1e6)
-        check_range("horizon", self.horizon, 1e-6, 1e6)
-        check_range("fan", self.fan, 1e-3, 1.5)  # rays to the side and behind are not cast
+        for name, limits in self.limits.items():
+            check_range(name, getattr(self, name), *limits)
         check_range("rays", self.controller.rays, 2, kernel.DRAWS - 2, whole=True)
         if len(self.start) != 3:
             raise ValueError(f"start = {self.start}: x, y and a heading are needed")
@@ -112,10 +120,12 @@ class Planar(Task):
         """The task's name, for records."""
         return type(self).__name__.lower()
 
-    @staticmethod
-    def move(state, control, draws, step, model):
-        """One step, compiled by Numba in the place of `kernel.robot_moves`: see there."""
-        raise NotImplementedError
+    # (state, control, draws, step, model) -> the state after a step, compiled by Numba in the place
+    # of `kernel.robot_moves`: see there
+    move: ClassVar[Any] = None
+    own_start: ClassVar[float] = 0.0  # the fifth number of the state at the start of a rollout
+    landing_steps: ClassVar[int] = 0  # of a rollout after its `steps`
+    largest_control: ClassVar[float] = np.inf  # the largest absolute value that `act` returns
 
     @property
     def constants(self) -> tuple[float, ...]:
@@ -123,31 +133,11 @@ class Planar(Task):
         return ()
 
     @property
-    def all_steps(self) -> int:
-        """How many steps a rollout takes."""
-        return self.steps
-
-    @property
-    def own_start(self) -> float:
-        """The fifth number of the state at the start of a rollout."""
-        return 0.0
-
-    @property
-    def largest_control(self) -> float:
-        """The largest absolute value of a control that `act` returns."""
-        return np.inf
-
-    @property
     def noises(self) -> dict[str, float]:
         """The sources of noise in a rollout, and their sizes."""
         return {"range noise": self.range_noise}
 
-    def models(
-        self,
-        environments: Environments,  # noqa: ARG002 - for robots that differ
-        policies: int,
-        noise: Noise | None,  # noqa: ARG002
-    ) -> NDArray[np.float64]:
+    def models(self, environments: Environments, policies: int, noise: Noise | None) -> NDArray:  # noqa: ARG002 - for robots that differ
         """`constants` for each rollout, (1 or environments, constants, policies)."""
         return np.repeat(np.array(self.constants, float)[None, :, None], policies, axis=2)
 
@@ -183,36 +173,19 @@ class Planar(Task):
     @property
     def policies(self) -> Any:  # type: ignore[override]
         """The finite policy space, (policies, rays), if a policy is a row of gains."""
-        return replace(self.grid, fan=self.fan).policies if self.grid and self._by_gains else None
+        if self.grid is None or self.controller != Gains(self.grid.rays):
+            return None
+        return replace(self.grid, fan=self.fan).policies
 
     @property
     def policy_names(self) -> list[str]:  # type: ignore[override]
         """The names of `policies`."""
-        return self.grid.names if self.grid and self._by_gains else []
+        return [] if self.grid is None or self.policies is None else self.grid.names
 
-    @property
-    def parameters(self) -> int:  # type: ignore[override]
-        """How many parameters a policy has."""
-        return self.controller.parameters
-
-    @property
-    def _by_gains(self) -> bool:
-        return self.grid is not None and self.controller == Gains(self.grid.rays)
-
-    @property
-    def policy_class(self) -> str:
-        """The name of the class of policies, for records."""
-        return self.controller.name
-
-    @property
-    def settings(self) -> dict[str, Any] | None:
-        """All fields of this robot as plain values; None if a class is unknown."""
-        return settings_of(self)
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """The robot that a record describes; an error if the record is not valid."""
-        return from_settings(cls, settings)
+    parameters = property(attrgetter("controller.parameters"))  # type: ignore[assignment]
+    policy_class = property(attrgetter("controller.name"))  # type: ignore[assignment]
+    settings = property(records.settings_of)  # type: ignore[assignment]
+    from_settings = classmethod(records.from_settings)  # type: ignore[assignment]
 
     @cached_property
     def rays(self) -> NDArray[np.float64]:
@@ -222,7 +195,19 @@ class Planar(Task):
 
     def check_policies(self, policies: NDArray) -> None:
         """Raise an error for policies of a wrong shape, or with a NaN or a huge parameter."""
-        rollouts.checked_weights(self, policies, len(policies))
+        rows, needed = np.asarray(policies, float), self.controller.parameters
+        if rows.ndim not in (2, 3) or rows.shape[-1] != needed:
+            raise ValueError(
+                f"the {self.name}'s {self.policy_class} policies need {needed} parameters each, "
+                f"not an array {rows.shape}"
+            )
+        if rows.shape[-2] == 0:
+            raise ValueError("there are no policies to roll out")
+        bad = ~(np.abs(rows) <= LARGEST_PARAMETER).all(axis=-1)
+        if bad.any():
+            at = np.argwhere(bad)[0]
+            where = f"policy {at[-1]}" + (f" of environment {at[0]}" if len(at) == 2 else "")
+            raise ValueError(f"{where} has a NaN, an infinite or a huge parameter (above 1e9)")
 
     def costs(
         self,
@@ -255,8 +240,21 @@ class Planar(Task):
         dtype: type[np.floating],
         measure: bool,
     ) -> tuple[NDArray[np.uint8], NDArray]:
-        """Costs and smallest distances; the Swing overrides it."""
-        return rollouts.roll_out(self, policies, environments, noise, dtype=dtype, measure=measure)
+        """0/1 costs, and the smallest distances to an obstacle, each (environments, policies).
+
+        The second array is empty unless they are to be measured. The Swing overrides it.
+        """
+        self.check_policies(policies)
+        (*given, count, _), n = np.shape(policies), len(environments)
+        if given and given != [n]:
+            raise ValueError(f"policies for {given[0]} environments were given, and there are {n}")
+        collided = np.empty((n, count), np.uint8)
+        closest = np.empty(collided.shape if measure else (1, 0), dtype)
+        drivers.run(self, "collisions", policies, environments, noise, collided, closest)
+        if collided.max() == kernel.LOST:
+            row, column = np.argwhere(collided == kernel.LOST)[0]
+            raise ValueError(LOST.format(self.name, f"in environment {row} under policy {column}"))
+        return collided, closest
 
     def surrogate(
         self, policies: NDArray, environments: Environments, noise: Noise | None = None
@@ -280,23 +278,20 @@ class Planar(Task):
             raise ValueError(f"an observation is {rays} depths, not an array {depths.shape}")
         if not np.all((depths >= 0) & (depths <= self.horizon)):
             raise ValueError(f"depths lie between 0 and {self.horizon:g} m: {depths.tolist()}")
-        rollouts.weights_of_one(self, policy)  # checks the policy
+        if np.ndim(policy) != 1:
+            raise ValueError(ONE_ROW.format(np.shape(policy)))
+        self.check_policies(np.array([policy], float))
         limit = self.largest_control
-        return float(np.clip(self.respond(policy, depths), -limit, limit))
-
-    def respond(self, policy: NDArray, depths: NDArray) -> NDArray[np.float64]:
-        """The control for depths (…, rays), before the robot's limits."""
-        return respond(self.controller, policy, depths)
+        return float(np.clip(self.controller.respond(policy, depths), -limit, limit))
 
     def depths(self, pose: ArrayLike, obstacles: ArrayLike) -> NDArray[np.float64]:
         """The sensor's readings at a pose (x, y, ψ) among cylinders (cylinders, 3); (rays,)."""
         x, y, heading = np.asarray(pose, float)
-        sin, cos = np.sin(heading), np.cos(heading)
-        here_x, here_y, sin, cos = (np.array([value]) for value in (x, y, sin, cos))
+        here = (np.array([value]) for value in (x, y, np.sin(heading), np.cos(heading)))
         cylinders = np.asarray(obstacles, float).reshape(-1, 3)
+        around = (part.astype(float) for part in (self.arena.walls, self.arena.open_areas))
         read = np.empty((self.controller.rays, 1))
-        around = rollouts.surroundings(self, np.float64)
-        kernel.sense(here_x, here_y, sin, cos, cylinders, *around, read)
+        kernel.sense(*here, cylinders, *around, self.rays, float(self.horizon), read)
         return read[:, 0]
 
     def clearance(self, points: ArrayLike, obstacles: ArrayLike) -> NDArray[np.float64]:
@@ -304,7 +299,7 @@ class Planar(Task):
         x, y = np.asarray(points, float).reshape(-1, 2).T.copy()
         found = np.full(len(x), np.inf)
         cylinders = np.asarray(obstacles, float).reshape(-1, 3)
-        kernel.nearest(x, y, cylinders, self.arena.walls, found)
+        kernel.approach(x, y, cylinders, self.arena.walls, found)
         return found
 
     # ---- rollouts to look at --------------------------------------------------------------------
@@ -324,8 +319,22 @@ class Planar(Task):
     def trajectories(
         self, policy: NDArray, environments: Environments, noise: Noise | None = None
     ) -> list[Trajectory]:
-        """One rollout in each environment, step by step."""
-        return rollouts.trajectories(self, policy, environments, noise)
+        """One rollout in each environment, step by step, in double precision."""
+        if np.ndim(policy) != 1:
+            raise ValueError(ONE_ROW.format(np.shape(policy)))
+        rows = np.array([policy], float)
+        self.check_policies(rows)
+        count, steps = len(environments), self.steps + self.landing_steps
+        ends, poses = np.empty((count, 2), int), np.empty((count, steps + 1, 3))
+        seen = np.empty((count, steps, self.controller.rays))
+        drivers.run(self, "trajectories", rows, environments, noise, ends, poses, seen)
+        found = [
+            Trajectory(way[: taken + 1], depths[:taken], bool(collided))
+            for way, depths, (taken, collided) in zip(poses, seen, ends, strict=True)
+        ]
+        if not all(np.isfinite(each.poses).all() for each in found):
+            raise ValueError(LOST.format(self.name, "along a trajectory"))
+        return found
 
     def scenes(self, environments: Environments) -> list[Scene]:
         """Cylinders and walls of each environment."""
@@ -360,4 +369,4 @@ class Planar(Task):
         """Depths (steps, rays) and controls (steps,) of a policy along its trajectories."""
         seen = np.concatenate([t.depths for t in self.trajectories(policy, environments)])
         limit = self.largest_control
-        return seen, np.clip(self.respond(policy, seen), -limit, limit)
+        return seen, np.clip(self.controller.respond(policy, seen), -limit, limit)

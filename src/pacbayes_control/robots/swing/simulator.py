@@ -104,7 +104,7 @@ class Swing(Planar):
     steps: int = 50
     time_step: float = 0.1  # s: commands go out at 10 Hz
     robot_radius: float = 0.2  # m; the wings reach 0.17 m to either side
-    landing_steps: int = 10  # to come to rest
+    landing_steps: int = 10  # type: ignore[override]  # to come to rest
     speed: float = 2.0  # m/s, u₀
     k_u: float = 3.0  # rad of yaw for full command, once it is reached
     k_p: float = 0.4  # 1/s, how fast it is approached
@@ -173,17 +173,12 @@ class Swing(Planar):
         return length, share, self.k_u, *command, self.steps, self.landing_steps
 
     @property
-    def own_start(self) -> float:
+    def own_start(self) -> float:  # type: ignore[override]
         """The yaw."""
         return self.start[2]
 
     @property
-    def all_steps(self) -> int:
-        """Of flight and landing."""
-        return self.steps + self.landing_steps
-
-    @property
-    def largest_control(self) -> float:
+    def largest_control(self) -> float:  # type: ignore[override]
         """|u_ψ|, so that the yaw asked for stays within its limit, and no more than there is."""
         limit = self.largest_command or min(self.largest_yaw / self.k_u, 1.0)
         return math.floor(limit / self.resolution) * self.resolution if self.resolution else limit

@@ -2,9 +2,8 @@
 
 from pacbayes_control.robots.planar.obstacles import CommonRadius, ObstacleField, Reshuffled
 from pacbayes_control.robots.planar.policies import Gains, Linear, Network, reactive_gains
-from pacbayes_control.robots.vehicle.environments import Arena
 from pacbayes_control.robots.vehicle.policies import network_start, paper_prior
-from pacbayes_control.robots.vehicle.simulator import Vehicle
+from pacbayes_control.robots.vehicle.simulator import Arena, Vehicle
 
 __all__ = [
     "Arena",

@@ -8,33 +8,23 @@ from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.options import (
-    MOST,
-    JsonFile,
-    Seed,
-    check_json,
-    check_writable,
-    write_json,
-)
+from pacbayes_control.cli import options
 from pacbayes_control.report.console import progress_bars, say
-from pacbayes_control.robots.vehicle import Vehicle
-from pacbayes_control.robots.vehicle.priors import STEPS
-from pacbayes_control.robots.vehicle.priors import pretrain as learn_prior
+from pacbayes_control.robots.vehicle import Vehicle, priors
 from pacbayes_control.rollouts import Execution
 
 app = typer.Typer()
+OUT = Path("prior.json")
 
 
 @app.command()
 def pretrain(
     steps: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Steps, of 16,384 rollouts each.")
-    ] = STEPS,
-    seed: Seed = 0,
-    out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = Path(
-        "prior.json"
-    ),
-    json_file: JsonFile = None,
+        int, typer.Option(min=1, max=options.MOST, help="Steps, of 16,384 rollouts each.")
+    ] = priors.STEPS,
+    seed: options.Seed = 0,
+    out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = OUT,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Learn a prior over network policies on another distribution of obstacles, and save it.
 
@@ -43,16 +33,16 @@ def pretrain(
 
     Example: pbc vehicle pretrain --out prior.json
     """
-    check_writable(out_file)
-    check_json(json_file, out_file)
+    options.check_writable(out_file)
+    options.check_json(json_file, out_file)
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
     with progress_bars() as tell:
         how = Execution(store=checkpoint, progress=tell, title="pretraining")
-        prior = learn_prior(Vehicle(), steps, seed, how)
+        prior = priors.pretrain(Vehicle(), steps, seed, how)
     record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
     out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     size, origin = len(prior.distribution), prior.origin
     say(f"{out_file}: a prior over {size} parameters, {origin}.")
     say(f"Use it: pbc learn vehicle --policy network --prior {out_file}")
-    write_json(json_file, {"prior": str(out_file), "parameters": size, "origin": origin})
+    options.write_json(json_file, {"prior": str(out_file), "parameters": size, "origin": origin})

@@ -27,13 +27,11 @@ def draw_gains(gains: Mapping[str, NDArray], path: Path) -> None:
     """Gains K against the angles of the rays: the paper's figure of its optimised policy."""
     figure = Figure(figsize=(7.2, 4.0), layout="constrained")
     axis = figure.subplots()
-    angles = ray_angles()
     styles = [(GREY, "o", "--"), (BLUE, "s", "-"), (ORANGE, "^", "-")]
     for (name, values), (colour, marker, line) in zip(gains.items(), styles, strict=False):
-        axis.plot(angles, values, color=colour, marker=marker, ls=line, ms=4, label=name)
+        axis.plot(ray_angles(), values, color=colour, marker=marker, ls=line, ms=4, label=name)
     axis.axhline(0, color=DARK, lw=0.5)
-    axis.set_xlabel("angle of the ray θ (rad), clockwise from the heading")
-    axis.set_ylabel("gain K")
+    axis.set(xlabel="angle of the ray θ (rad), clockwise from the heading", ylabel="gain K")
     axis.set_title("Mean of the posterior over linear policies, N = 100", fontsize=11)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
@@ -44,37 +42,25 @@ def draw_table1(rows: Sequence[Table1Row], path: Path) -> None:
     """Bound and true cost against N, ours with their spread, and the paper's as crosses."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axis = figure.subplots()
-    styles = {
+    styles = {  # side by side, not on top of each other: each N times a factor
         "paper": (0.92, BLUE, "s", "the paper's method"),
         "kl": (1.0, GREEN, "o", "kl bound, minimised itself"),
         "occam": (1.08, ORANGE, "^", "Occam, one policy"),
     }
-    for method, (
-        offset,
-        colour,
-        marker,
-        label,
-    ) in styles.items():  # side by side, not on top of each other
+    for method, (factor, colour, marker, label) in styles.items():
         chosen = [row for row in rows if row.method == method]
-        n = np.array([row.environments for row in chosen])
-        bound = np.array([row.bound for row in chosen])
-        spread = np.array([row.bound_std for row in chosen])
-        axis.errorbar(
-            n * offset, bound, spread, color=colour, marker=marker, ms=5, capsize=3, label=label
-        )
-        axis.plot(n * offset, [row.true_cost for row in chosen], color=colour, ls=":", lw=1.5)
-    reference = [row for row in rows if row.method == "paper"]
-    n = [row.environments for row in reference]
-    published = [row.paper_bound for row in reference]
-    axis.plot(np.array(n) * 0.85, published, "kx", ms=8, label="bound as published, one draw")
+        n = _draw_bounds(axis, chosen, factor, color=colour, marker=marker, label=label)
+        axis.plot(n * factor, [row.true_cost for row in chosen], color=colour, ls=":", lw=1.5)
+    reference = {row.environments: row.paper_bound for row in rows if row.method == "paper"}
+    n = np.array([*reference])
+    label = "bound as published, one draw"
+    axis.plot(n * 0.85, [*reference.values()], "kx", ms=8, label=label)
     axis.plot([], [], color=DARK, ls=":", label="true cost (estimate), same colours")
     _log_scale(axis, n)
     axis.set_ylim(0, None)
-    axis.set_xlabel("training environments, N")
-    axis.set_ylabel("expected cost in a new environment")
-    axis.set_title(
-        "Guaranteed with confidence 99 %: mean ± s.d. over draws of the environments", fontsize=11
-    )
+    axis.set(xlabel="training environments, N", ylabel="expected cost in a new environment")
+    title = "Guaranteed with confidence 99 %: mean ± s.d. over draws of the environments"
+    axis.set_title(title, fontsize=11)
     axis.legend(frameon=False, fontsize=9)
     save_figure(figure, path)
 
@@ -96,10 +82,7 @@ def draw_table2(rows: Sequence[Table2Row], path: Path) -> None:
     }
     for axis, (method, title) in zip(axes, titles.items(), strict=True):
         chosen = [row for row in rows if row.method == method]
-        n = np.array([row.environments for row in chosen])
-        spread = [row.bound_std for row in chosen]
-        bounds, label = [row.bound for row in chosen], "the paper's method"
-        axis.errorbar(n, bounds, spread, color=BLUE, marker="s", ms=5, capsize=3, label=label)
+        n = _draw_bounds(axis, chosen, color=BLUE, marker="s", label="the paper's method")
         for name, (factor, label, style) in curves.items():
             size = 7 if name == "paper_bound" else 4
             values = [getattr(row, name) for row in chosen]
@@ -113,7 +96,15 @@ def draw_table2(rows: Sequence[Table2Row], path: Path) -> None:
     save_figure(figure, path)
 
 
-def _log_scale(axis: Any, n: Sequence[int] | NDArray, rotation: int = 0) -> None:
+def _draw_bounds(axis: Any, rows: Sequence[Any], factor: float = 1.0, **style: Any) -> NDArray:
+    """Bounds with their spread over draws against N times a factor; returns N of each row."""
+    n = np.array([row.environments for row in rows])
+    bounds, spread = np.array([(row.bound, row.bound_std) for row in rows]).T
+    axis.errorbar(n * factor, bounds, spread, ms=5, capsize=3, **style)
+    return n
+
+
+def _log_scale(axis: Any, n: NDArray, rotation: int = 0) -> None:
     """A logarithmic axis of N with a tick for each value, and a grid."""
     axis.set_xscale("log")
     axis.set_xticks(n, [f"{value:,}" for value in n], rotation=rotation)
@@ -133,33 +124,24 @@ def draw_radii(path: Path, seed: int = 0, shown: int = 24) -> None:
     robot = Vehicle().robot_radius
     top.axvline(robot, color=DARK, ls=":", lw=1)
     top.annotate("the robot's radius", (robot, 2.2), xytext=(4, 0), textcoords="offset points")
-    top.set_xlim(0, 1.2)
-    top.set_ylim(0, 2.6)
-    top.set_xlabel("radius of the obstacles (m)")
-    top.set_ylabel("density (1/m)")
+    top.set(xlim=(0, 1.2), xlabel="radius of the obstacles (m)")
+    top.set(ylim=(0, 2.6), ylabel="density (1/m)")
     top.legend(frameon=False, loc="upper right")
     scale = top.inset_axes((0.62, 0.42, 0.3, 0.4))
     scale.add_patch(Circle((-0.32, 0), robot, color=DARK))
     scale.add_patch(Circle((0.32, 0), 0.3, color=GREY))
-    scale.set_xlim(-0.7, 0.7)
-    scale.set_ylim(-0.55, 0.35)
-    scale.set_aspect("equal")
+    scale.set(xlim=(-0.7, 0.7), ylim=(-0.55, 0.35), aspect="equal")
     scale.text(-0.32, -0.5, f"robot {robot:g} m", ha="center", fontsize=8)
     scale.text(0.32, -0.5, "obstacle 0.3 m", ha="center", fontsize=8)
     scale.axis("off")
     for axis, (name, field, colour) in zip(below, WORLDS, strict=True):
-        task = Vehicle(obstacles=field)
-        drawn = task.environments(shown, stream="picture", seed=seed).arrays()
+        drawn = Vehicle(obstacles=field).environments(shown, stream="picture", seed=seed).arrays()
         radii = np.sort(drawn["obstacles"][:, 0, 2])
         centres = np.cumsum(2 * radii + 0.1) - radii
         discs = [Circle((cx, r), r) for cx, r in zip(centres, radii, strict=True)]
         axis.add_collection(PatchCollection(discs, facecolor=colour, alpha=0.6))
         axis.add_patch(Circle((-0.6, robot), robot, color=DARK))
-        axis.set_xlim(-1.2, 2 * 0.65 * shown)
-        axis.set_ylim(0, 2.3)
-        axis.set_aspect("equal")
-        axis.set_yticks([])
-        axis.set_xticks([])
+        axis.set(xlim=(-1.2, 2 * 0.65 * shown), ylim=(0, 2.3), aspect="equal", xticks=[], yticks=[])
         title = f"{name}: obstacles of {shown} environments, sorted; the robot in black"
         axis.set_title(title, fontsize=9, loc="left")
     save_figure(figure, path)
@@ -174,8 +156,7 @@ def draw_fields(path: Path, seed: int = 0, shown: int = 3) -> None:
         environments = task.environments(shown, stream="picture", seed=seed)
         for axis, scene in zip(row, task.scenes(environments), strict=True):
             draw_scene(axis, task, scene.circles)
-            x, y, _ = task.start
-            axis.add_patch(Circle((x, y), task.robot_radius, color=DARK))
+            axis.add_patch(Circle(task.start[:2], task.robot_radius, color=DARK))
         row[0].set_ylabel(f"{name}\ny (m)")
     figure.supxlabel("x (m)", fontsize=10)
     save_figure(figure, path)

@@ -25,7 +25,6 @@ def pretrained() -> tuple[DiagonalGaussian, str]:
     >>> len(pretrained()[0]) == NETWORK.parameters
     True
     """
-    record = json.loads(
-        files("pacbayes_control.robots.vehicle").joinpath(FILE).read_text(encoding="utf-8")
-    )
+    file = files("pacbayes_control.robots.vehicle") / FILE
+    record = json.loads(file.read_text(encoding="utf-8"))
     return DiagonalGaussian.from_record(record, "prior"), str(record["origin"])

@@ -41,10 +41,15 @@ def learn_prior(
         return GaussianPrior(paper_prior(), "the paper's, around x0 = 2.5, y0 = 10"), environments
     if shipped:
         return GaussianPrior(*pretrained()), environments
-    start = _start(task, plan.seed)
+    controller = task.controller
+    linear = DiagonalGaussian(paper_prior().mean, 0.25, "start")
+    start = network_start(controller, plan.seed) if isinstance(controller, Network) else linear
     elsewhere = replace(task, obstacles=ELSEWHERE)
     if name == "imitation":
-        return _imitation(task, elsewhere, start, plan.seed), environments
+        recorded = elsewhere.environments(10, stream="expert", seed=plan.seed)
+        gains = reactive_gains(2.5, 10, ray_angles())
+        shown = replace(elsewhere, controller=Gains()).recordings(gains, recorded)
+        return imitate(controller.respond, *shown, start, [recorded]), environments
     how = Pretraining(replace(PRETRAINING, steps=plan.prior_steps), width=WIDTH, seed=plan.seed)
     kept = execution.keeping("prior")
     if name == "elsewhere":
@@ -62,19 +67,3 @@ def pretrain(
     how = Pretraining(replace(PRETRAINING, steps=steps), width=WIDTH, seed=seed)
     elsewhere = replace(task, controller=NETWORK, obstacles=ELSEWHERE)
     return pretrain_prior(elsewhere, network_start(NETWORK, seed), how, execution)
-
-
-def _imitation(
-    task: Vehicle, elsewhere: Vehicle, start: DiagonalGaussian, seed: int
-) -> GaussianPrior:
-    recorded = elsewhere.environments(10, stream="expert", seed=seed)
-    expert = replace(elsewhere, controller=Gains())
-    observations, actions = expert.recordings(reactive_gains(2.5, 10, ray_angles()), recorded)
-    return imitate(task.respond, observations, actions, start, [recorded])
-
-
-def _start(task: Vehicle, seed: int) -> DiagonalGaussian:
-    """Mean and variances at the start of a search for a prior."""
-    if isinstance(task.controller, Network):
-        return network_start(task.controller, seed)
-    return DiagonalGaussian(paper_prior().mean, 0.25, "start")

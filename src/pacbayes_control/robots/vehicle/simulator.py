@@ -1,20 +1,46 @@
-"""The vehicle task: a differential drive, run by the compiled kernel."""
+"""The vehicle task: a differential drive in its arena, run by the compiled kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pacbayes_control.robots.planar.kernel import F, turned
 from pacbayes_control.robots.planar.policies import Gains, Linear
-from pacbayes_control.robots.planar.records import Kinds
-from pacbayes_control.robots.planar.robot import Planar, Walls, check_range
-from pacbayes_control.robots.vehicle.environments import Arena
+from pacbayes_control.robots.planar.robot import Planar, Walls
 from pacbayes_control.robots.vehicle.policies import GRID
 from pacbayes_control.robots.vehicle.pretrained import NETWORK
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.options import option
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Walls on three sides, open at the top, so that the robot may leave."""
+
+    half_width: float = 5.0  # m, to the middle of the side walls
+    length: float = 10.0  # m
+    half_thickness: float = 0.1  # m
+
+    view = (-5.6, 5.6, -0.5, 14.0)  # m, edges of pictures: left, right, bottom, top
+
+    @property
+    def walls(self) -> NDArray[np.float64]:
+        """Left, right and bottom wall, (3, 4) as left, right, bottom, top side in m."""
+        w, t = self.half_width, self.half_thickness
+        return np.array(
+            [[-w - t, -w + t, 0, self.length], [w - t, w + t, 0, self.length], [-w, w, -t, t]]
+        )
+
+    @property
+    def open_areas(self) -> NDArray[np.float64]:
+        """Rectangles without walls, (2, 4): between the side walls, and above them."""
+        inner = self.half_width - self.half_thickness
+        far = np.inf
+        return np.array([[-inner, inner, self.half_thickness, far], [-far, far, self.length, far]])
 
 
 @dataclass(frozen=True)
@@ -46,14 +72,12 @@ class Vehicle(Planar):
     base_width: float = 0.5  # m
     wheel_slip: float = 0.0  # relative, for each wheel in each step
 
-    parts: ClassVar[dict[str, Kinds]] = Planar.parts | {"arena": {"": Arena}}
+    parts: ClassVar = Planar.parts | {"arena": {"": Arena}}
+    limits: ClassVar = Planar.limits | {"wheel_slip": (0, 0.25)}
+    early = (Gains(), Linear(), NETWORK)
     grid = GRID
     Options = VehicleOptions
     test_environments = 20_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("wheel_slip", self.wheel_slip, 0, 0.25)
 
     @staticmethod
     def move(state, control, draws, step, model):  # noqa: ARG004 - as the kernel calls it
@@ -84,14 +108,14 @@ class Vehicle(Planar):
         return self.speed * self.time_step, turn, self.largest_control, self.wheel_slip
 
     @property
-    def largest_control(self) -> float:
+    def largest_control(self) -> float:  # type: ignore[override]
         """|u_diff| ≤ u₀/2 = v₀/(2r)."""
         return self.speed / self.wheel_radius / 2
 
     @property
     def noises(self) -> dict[str, float]:
         """The sources of noise in a rollout, and their sizes."""
-        return {"wheel slip": self.wheel_slip, **super().noises}
+        return {"wheel slip": self.wheel_slip, "range noise": self.range_noise}
 
     @property
     def priors(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -112,17 +136,6 @@ class Vehicle(Planar):
     @classmethod
     def from_options(cls, options: VehicleOptions) -> Self:
         """The vehicle with the chosen class of policies and noise."""
-        controller = {"grid": Gains(), "linear": Linear(), "network": NETWORK}[options.policy]
-        return cls(
-            controller=controller, wheel_slip=options.wheel_slip, range_noise=options.range_noise
-        )
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """The vehicle that a record describes; an early record has only the class of policies."""
-        if set(settings) != {"policy_class"}:
-            return super().from_settings(settings)
-        for controller in (Gains(), Linear(), NETWORK):
-            if controller.name == settings["policy_class"]:
-                return cls(controller=controller)
-        raise ValueError(f"the vehicle has no {settings['policy_class']} policies")
+        controllers = {"grid": Gains(), "linear": Linear(), "network": NETWORK}
+        noise: Any = {"wheel_slip": options.wheel_slip, "range_noise": options.range_noise}
+        return cls(controller=controllers[options.policy], **noise)
