@@ -123,8 +123,8 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
             )
         return check
 
-    with _global_states(), open_workers(task, execution.workers) as pool:
-        how = Execution(pool.executor, retries=execution.retries)
+    with _global_states(), open_workers(task, execution.workers) as executor:
+        how = Execution(executor, retries=execution.retries)
         roll = partial(table_of, execution=how)
         keep("environments repeat", lambda: _environments_repeat(task))
         keep("streams look independent", lambda: _streams_differ(task))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.rollouts.spreading import ELSEWHERE, SpreadTask
-from pacbayes_control.rollouts.workers import roll_out
+from pacbayes_control.rollouts.workers import roll_out, roll_out_here
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
@@ -111,8 +112,8 @@ def mean_costs(
     noise = noise_of(task, environments, noise)
     _check_some(environments)
     total, done = np.zeros(len(policies)), 0
-    with open_workers(task, execution.workers) as pool:
-        here = replace(execution, workers=pool.executor, store=None)
+    with open_workers(task, execution.workers) as executor:
+        here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
             counted = here.counting_on(done * len(policies), len(environments) * len(policies))
             part = table_of(Job(task, chunk, policies, noise, of.surrogate), counted)
@@ -138,15 +139,13 @@ def table_of(
         job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
     elif executor is not None or store or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
-    with open_workers(job.task, executor) as pool:
+    with open_workers(job.task, executor) as workers:
         if store is None:
-            log = FailureLog(execution.retries)
-            table, raised = _table_in_memory(job, pool, pace, execution, log)
-            incidents = Counter(retries=log.count, raised=raised)
+            table, incidents = _table_in_memory(job, workers, pace, execution)
         else:
             allow = execution.allow_code_change
             with kept_costs(Path(store), job, execution.retries, allow) as kept:
-                _complete(job, kept, pool, pace, execution)
+                _complete(job, kept, WorkerPool(workers), pace, execution)
                 table, incidents = kept.table(), kept.incidents
                 if origin is not None:
                     origin["code"] = kept.code
@@ -157,19 +156,27 @@ def table_of(
 
 
 def _table_in_memory(
-    job: Job, pool: WorkerPool, pace: Pace | None, execution: Execution, log: FailureLog
-) -> tuple[NDArray[np.float64 | np.uint8], int]:
-    """The costs, and how many of them are 1 because of an error declared to be a failure."""
-    total, done, raised = job.shape[0] * job.shape[1], 0, 0
-    values = np.empty(job.shape, np.uint8)
-    todo = pieces(job, [(0, total)], pace, pool.limit)
-    for piece, part, count in roll_out(job, todo, pool, pace, log=log):
+    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
+) -> tuple[NDArray[np.float64 | np.uint8], Counter[str]]:
+    """The costs, and counts of retries and of errors declared to be failures."""
+    rows, columns = job.shape
+    total, done, log = rows * columns, 0, FailureLog(execution.retries)
+    if pace is None:
+        rolled_out = roll_out_here(job, pieces(job, [(0, total)]), log)
+    else:
+        pool = WorkerPool(executor)
+        todo = pieces(job, [(0, total)], pace, pool.limit)
+        rolled_out = roll_out(job, todo, pool, pace, log=log)
+    values, incidents = np.empty((rows, columns), np.uint8), Counter()
+    for (first_row, last_row, first, last), part, raised in rolled_out:
         if part.dtype != np.uint8 and values.dtype == np.uint8:
             values = values.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        values[piece.rows, piece.columns] = part
-        done, raised = done + part.size, raised + count
+        values[first_row:last_row, first:last] = part
+        done += part.size
+        incidents["raised"] += raised
         execution.tell(done, total)
-    return values, raised
+    incidents["retries"] = log.count if execution.retries else 0
+    return values, incidents
 
 
 def _complete(

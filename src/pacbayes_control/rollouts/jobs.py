@@ -103,29 +103,20 @@ class Job:
             return len(self.environments), last - first
         return len(self.environments), self.policies.shape[-2]
 
-    @property
-    def most_rows(self) -> int:
-        """How many environments a piece may have, so that its arrays stay small."""
-        if isinstance(self.policies, FreshDraws):
-            return max(1, CELLS // (self.policies.draws * len(self.policies.posterior)))
-        return max(1, TABLE // self.shape[1])
-
     def part(self, piece: Piece) -> Job:
         """The job of one piece, with its own environments and policies only."""
-        rows, columns = piece.rows, piece.columns
+        first_row, last_row, first, last = piece
         if isinstance(self.policies, FreshDraws):
-            policies = replace(self.policies, columns=(piece.first_column, piece.last_column))
+            policies = replace(self.policies, columns=(first, last))
         else:
-            own = self.policies.ndim == 3
-            policies = self.policies[rows, columns] if own else self.policies[columns]
-        noise = self.noise.shifted(piece.first_column) if self.noise else None
-        first = self.first_column + piece.first_column
+            own = self.policies[first_row:last_row] if self.policies.ndim == 3 else self.policies
+            policies = own[..., first:last, :]
         return replace(
             self,
-            environments=self.environments[rows],
+            environments=self.environments[first_row:last_row],
             policies=policies,
-            noise=noise,
-            first_column=first,
+            noise=self.noise.shifted(first) if self.noise else None,
+            first_column=self.first_column + first,
         )
 
     def run(self) -> NDArray[np.float64 | np.uint8]:
@@ -213,6 +204,9 @@ def pieces(
             that all workers finish together
     """
     columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    most_rows = max(1, TABLE // columns)  # so that the arrays of a piece stay small
+    if isinstance(job.policies, FreshDraws):
+        most_rows = max(1, CELLS // (job.policies.draws * len(job.policies.posterior)))
     left = sum(last - first for first, last in gaps)
     for first, last in gaps:
         at = first
@@ -222,14 +216,13 @@ def pieces(
             if sharers > 1:
                 size = max(min(size, left // sharers), size // 16, 1)
             if column == 0 and size >= columns and last - at >= columns:
-                rows = min(size // columns, job.most_rows, (last - at) // columns)
+                rows, wide = min(size // columns, most_rows, (last - at) // columns), columns
                 if rows >= block and at + rows * columns < last:
                     rows = (start + row + rows) // block * block - start - row
-                piece = Piece(row, row + rows, 0, columns)
             else:
                 rest = min(columns - column, last - at)
                 parts = -(-rest // size)  # of about the same size
-                piece = Piece(row, row + 1, column, column + -(-rest // parts))
-            at += piece.rollouts
-            left -= piece.rollouts
-            yield piece
+                rows, wide = 1, -(-rest // parts)
+            at += rows * wide
+            left -= rows * wide
+            yield Piece(row, row + rows, column, column + wide)

@@ -220,11 +220,11 @@ def _exception(future: Future[Any]) -> BaseException | None:
 
 
 @contextmanager
-def open_workers(task: Task, workers: Workers) -> Iterator[WorkerPool]:
+def open_workers(task: Task, workers: Workers) -> Iterator[Executor | None]:
     """The requested workers; those that are started here end with this context."""
     if isinstance(workers, int):
         with pool(task, workers) as executor:
-            yield WorkerPool(executor)
+            yield executor
     else:
         executor = getattr(workers, "get_executor", lambda: workers)()
         if executor is not None and not isinstance(executor, Executor):
@@ -232,7 +232,7 @@ def open_workers(task: Task, workers: Workers) -> Iterator[WorkerPool]:
                 f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
                 "Dask client"
             )
-        yield WorkerPool(executor)
+        yield executor
 
 
 @contextmanager

@@ -49,10 +49,11 @@ class FailureLog:
             raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
         self.allowed = retries  # how often a rollout that failed may be run again
         self._path, self._code = path, code
-        known = _read(path, code) if path else []
-        self._open = [Failed(spans, error, without(spans, done)) for spans, error in known]
         self._settled: list[Failed] = []  # those that failed, and succeeded later
-        self._settle()
+        self._open: list[Failed] = []
+        if path:
+            self._open = [Failed(*known, without(known[0], done)) for known in _read(path, code)]
+            self._settle()
 
     @property
     def retried(self) -> list[Failed]:

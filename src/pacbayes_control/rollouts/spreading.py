@@ -30,5 +30,5 @@ def spread(task: Task, executor: Workers) -> Iterator[Task]:
     For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
     """
     task = as_task(task)
-    with open_workers(task, executor) as pool:
-        yield SpreadTask(task, pool.executor) if pool.executor else task
+    with open_workers(task, executor) as workers:
+        yield SpreadTask(task, workers) if workers else task

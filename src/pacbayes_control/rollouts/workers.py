@@ -64,6 +64,7 @@ def roll_out(
     *,
     keep_going: bool = False,
     log: FailureLog | None = None,
+    in_flight: dict[Future[Outcome], Attempt] | None = None,
 ) -> Iterator[tuple[Piece, Costs, int]]:
     """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
@@ -76,9 +77,10 @@ def roll_out(
         pace: is told how long each piece took
         keep_going: report failures after all other rollouts are done, unless there are too many
         log: remembers failures, and says how often a rollout may be run again
+        in_flight: pieces that were sent before, if any
     """
     waiting: deque[Attempt] = deque()
-    in_flight: dict[Future[Outcome], Attempt] = {}
+    in_flight = in_flight or {}
     failures: list[Failure] = []
     done = 0  # rollouts
     columns, log, pace = job.shape[1], log or FailureLog(), pace or Pace(1.0)
@@ -116,6 +118,24 @@ def roll_out(
         pool.forget(in_flight)
     if failures or log.refused:
         raise rollout_error(job, failures, log)
+
+
+def roll_out_here(
+    job: Job, todo: Iterator[Piece], log: FailureLog
+) -> Iterator[tuple[Piece, Costs, int]]:
+    """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
+    for piece in todo:
+        try:
+            costs, raised = job.part(piece).run_counted()
+        except (Exception, SystemExit) as error:
+            failure = _failure(error, piece, here=True)
+        else:
+            yield piece, costs, raised
+            continue
+        failed: Future[Outcome] = Future()
+        failed.set_result(Outcome(failure=failure))
+        known = {failed: Attempt(piece)}
+        yield from roll_out(job, todo, WorkerPool(None), log=log, in_flight=known)
 
 
 def _finished(
@@ -227,27 +247,24 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     started = time.perf_counter()
     try:
         costs, raised = job.run_counted()
-        return Outcome(costs, raised, time.perf_counter() - started)
-    except RolloutFailed as failed:
-        row, column = piece.first_row + failed.row, piece.first_column + failed.column
-        error = failed.error
-    except WrongCost as wrong:
-        row, column = (piece.first_row, piece.first_column) if piece.rollouts == 1 else (None, None)
-        cause = wrong if here else None
-        return Outcome(
-            failure=Failure(str(wrong), _worker_name(), row, column, wrong=True, cause=cause)
-        )
-    except (WrongCosts, RolloutError) as wrong:
-        words, cause = str(wrong), wrong if here else None
-        return Outcome(failure=Failure(words, _worker_name(), final=True, cause=cause))
-    except (Exception, SystemExit) as raised:
-        row, column, error = None, None, raised
-        if piece.rollouts == 1:
-            row, column = piece.first_row, piece.first_column
+    except (Exception, SystemExit) as error:
+        return Outcome(failure=_failure(error, piece, here))
+    return Outcome(costs, raised, time.perf_counter() - started)
+
+
+def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
+    """The failure of a piece that raised an error, in this process or in a worker."""
+    row, column, wrong = None, None, isinstance(error, WrongCost)
+    final = isinstance(error, WrongCosts | RolloutError) and not wrong
+    if isinstance(error, RolloutFailed):
+        row, column = piece.first_row + error.row, piece.first_column + error.column
+        error = error.error
+    elif piece.rollouts == 1 and not final:
+        row, column = piece.first_row, piece.first_column
+    ours = wrong or final  # raised by this package: the message says all
+    words, trace = (str(error), "") if ours else (in_a_line(error), _trace(error))
     cause = error if here else None
-    return Outcome(
-        failure=Failure(in_a_line(error), _worker_name(), row, column, _trace(error), cause=cause)
-    )
+    return Failure(words, _worker_name(), row, column, trace, final, wrong, cause=cause)
 
 
 def _trace(error: BaseException) -> str:
