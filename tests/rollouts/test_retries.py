@@ -28,7 +28,7 @@ from pacbayes_control.rollouts import (
     evaluate,
     mean_costs,
 )
-from pacbayes_control.rollouts.retries import FailureLog, append_line
+from pacbayes_control.rollouts.failures import FailureLog, append_line
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 

@@ -10,30 +10,32 @@ from typing import Any
 import numpy as np
 
 import pacbayes_control
-from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.files import read_json, sha256
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
 from pacbayes_control.tasks.identity import identity
 from pacbayes_control.tasks.sources import code_digest
 
 FORMAT = 2
+WORDS = {  # for keys of a description, where those do not read well
+    "environments": "set of environments",
+    "first environments": "draw of environments",
+    "policies": "list of policies",
+    "version": "version of this library",
+}
 
 
 def described_job(job: Job) -> dict[str, Any]:
     """Everything that the costs of a job depend on, as plain values."""
     environments = job.environments
     if isinstance(job.policies, FreshDraws):
-        draws = job.policies
-        policies: dict[str, Any] = {
-            "posterior": hashlib.sha256(draws.posterior.to_bytes()).hexdigest(),
-            "draws": draws.draws,
-            "stream": draws.stream,
-            "seed": draws.seed,
-        }
+        draws, posterior = job.policies, sha256(job.policies.posterior.to_bytes())
+        policies: dict[str, Any] = {"posterior": posterior, "draws": draws.draws}
+        policies |= {"stream": draws.stream, "seed": draws.seed}
     else:
         array = np.ascontiguousarray(job.policies)
-        sha = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
-        sha.update(array.data)
-        policies = {"policies": job.shape[1], "sha256": sha.hexdigest()}
+        digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.data)
+        policies = {"policies": job.shape[1], "sha256": digest.hexdigest()}
     noise = job.noise
     return {
         "format": FORMAT,
@@ -58,28 +60,19 @@ def known_job(path: Path, description: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{path} is corrupt: choose another folder")
     for key, value in description.items() if known else ():
         if key != "code" and known.get(key) != value:
+            what, found = WORDS.get(key, key), _short(known.get(key))
             raise ValueError(
-                f"{path.parent} holds rollouts of another {_words(key)}: {_short(known.get(key))}, "
-                f"not {_short(value)}; choose another folder, or delete it to begin again"
+                f"{path.parent} holds rollouts of another {what}: {found}, not {_short(value)}; "
+                "choose another folder, or delete it to begin again"
             )
     return known
-
-
-def _words(key: str) -> str:
-    words = {
-        "environments": "set of environments",
-        "first environments": "draw of environments",
-        "policies": "list of policies",
-        "version": "version of this library",
-    }
-    return words.get(key, key)
 
 
 def _hashed(words: str) -> str:
     """A long text, such as that of a large array, shortened to its beginning and its digest."""
     if len(words) <= 2000:
         return words
-    return f"{words[:100]}… {hashlib.sha256(words.encode()).hexdigest()}"
+    return f"{words[:100]}… {sha256(words.encode())}"
 
 
 def _short(value: Any) -> str:

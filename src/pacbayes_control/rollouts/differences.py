@@ -26,8 +26,8 @@ SEED = "seed"  # the name of a Gymnasium environment's seed, beside its options
 NAMES = 20  # values that are swapped one by one, at most
 
 
-class Unread(Exception):  # noqa: N818 - a fault of the task, not of the program
-    """Rollouts show no difference between environments."""
+class Broken(Exception):  # noqa: N818 - a fault of the task, not of the program
+    """A requirement that the task does not meet, and how it was found."""
 
 
 class Warned(str):
@@ -56,7 +56,7 @@ def equal_costs(table: NDArray) -> str | None:
 def environments_differ(
     job: Job, costs: NDArray, roll: Callable[[Job], NDArray] = table_of, each: bool = True
 ) -> str:
-    """A line on what was compared, `Warned` where that is a warning; `Unread` where it is refused.
+    """A line on what was compared, `Warned` where that is a warning; `Broken` where it is refused.
 
     A task with the hook `observed`, such as a GymTask, is refused if its observations and costs do
     not change with the environment, or with its options. Costs alone may be coarse, so other tasks
@@ -81,12 +81,12 @@ def _by_observations(looks: Sequence[_Look], each: bool) -> str:
     options = [name for name in names if name != SEED]
     tried = f"{looks[-1].job.shape[0]} environments under {policies} policies"
     if not any(look.varies for look in looks):
-        raise Unread(
+        raise Broken(
             f"nothing that is observed, and no cost, differs across {tried}: does reset use the "
             "seed and the options that it is given?"
         )
     if options and not any(look.shows(options) for look in looks):
-        raise Unread(
+        raise Broken(
             f"options are drawn and nothing reads them ({', '.join(options)}): nothing that is "
             f"observed, and no cost, changed in {tried} with the options of another environment; "
             "have reset read them, or draw none"

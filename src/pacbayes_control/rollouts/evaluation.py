@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,19 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.failures import RolloutError
+from pacbayes_control.rollouts.execution import Execution, Workers
+from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
-from pacbayes_control.rollouts.retries import FailureLog
-from pacbayes_control.rollouts.spreading import ELSEWHERE, SpreadTask
 from pacbayes_control.rollouts.workers import roll_out, roll_out_here
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.task import as_task, noise_of, versions_of
+from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions_of
 
-HERE = 0.25  # seconds that a piece should take in this process
+HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
+NO_ENVIRONMENTS = "there are no environments to roll out in"
 
 
 def evaluate(
@@ -110,7 +110,8 @@ def mean_costs(
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
-    _check_some(environments)
+    if len(environments) == 0:
+        raise ValueError(NO_ENVIRONMENTS)
     total, done = np.zeros(len(policies)), 0
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
@@ -129,7 +130,8 @@ def table_of(
 
     origin: a record to which incidents are added, and the digest of the code of kept rollouts.
     """
-    _check_some(job.environments)
+    if len(job.environments) == 0:
+        raise ValueError(NO_ENVIRONMENTS)
     execution = execution or Execution()
     executor, store = execution.workers, execution.store
     pace: Pace | None = None
@@ -279,6 +281,20 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
     return origin
 
 
-def _check_some(environments: Environments) -> None:
-    if len(environments) == 0:
-        raise ValueError("there are no environments to roll out in")
+class SpreadTask(AdaptedTask):
+    """A task with the workers that run it, and their pace in earlier calls."""
+
+    def __init__(self, task: Task, executor: Executor) -> None:
+        super().__init__(task)
+        self.task, self.executor, self.pace = task, executor, Pace(ELSEWHERE)
+
+
+@contextmanager
+def spread(task: Task, executor: Workers) -> Iterator[Task]:
+    """A task like the given one, whose rollouts are run by workers until this context ends.
+
+    For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
+    """
+    task = as_task(task)
+    with open_workers(task, executor) as workers:
+        yield SpreadTask(task, workers) if workers else task

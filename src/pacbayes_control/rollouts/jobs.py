@@ -1,8 +1,9 @@
-"""A job, all rollouts of a table of costs, and the pieces of it that workers roll out."""
+"""A job, all rollouts of a table of costs; its pieces, for workers; and spans of rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from pacbayes_control.tasks.environments import generator
 CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
+Span = tuple[int, int]  # rollouts, counted along the rows of a table: first, last (exclusive)
 
 
 class Piece(NamedTuple):
@@ -42,7 +44,7 @@ class Piece(NamedTuple):
         """How many rollouts it has."""
         return (self.last_row - self.first_row) * (self.last_column - self.first_column)
 
-    def span(self, columns: int) -> tuple[int, int]:
+    def span(self, columns: int) -> Span:
         """Its rollouts, counted along the rows of a table of so many columns."""
         first = self.first_row * columns + self.first_column
         return first, first + self.rollouts
@@ -189,7 +191,7 @@ class Pace:
 
 
 def pieces(
-    job: Job, gaps: list[tuple[int, int]], pace: Pace | None = None, sharers: int = 1
+    job: Job, gaps: list[Span], pace: Pace | None = None, sharers: int = 1
 ) -> Iterator[Piece]:
     """Pieces that fill the gaps of a table, in order, as large as the pace says at that moment.
 
@@ -226,3 +228,37 @@ def pieces(
             at += rows * wide
             left -= rows * wide
             yield Piece(row, row + rows, column, column + wide)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same rollouts in increasing order, without overlaps.
+
+    >>> merged([(4, 6), (0, 2), (2, 5)])
+    [(0, 6)]
+    """
+    found: list[Span] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def without(spans: Iterable[Span], done: Sequence[Span]) -> list[Span]:
+    """The parts of some spans that are not done; `done` is in increasing order, without overlaps.
+
+    >>> without([(0, 10)], [(2, 3), (8, 20)])
+    [(0, 2), (3, 8)]
+    """
+    left: list[Span] = []
+    for first, last in spans:
+        at, index = first, max(0, bisect_right(done, first, key=lambda span: span[0]) - 1)
+        while index < len(done) and done[index][0] < last:
+            begin, end = done[index]
+            if begin > at:
+                left.append((at, begin))
+            at, index = max(at, end), index + 1
+        if at < last:
+            left.append((at, last))
+    return left

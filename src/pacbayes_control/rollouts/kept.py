@@ -26,10 +26,8 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.rollouts.description import described_job, known_job
-from pacbayes_control.rollouts.failures import rollout_error
-from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.retries import FailureLog, append_line
-from pacbayes_control.rollouts.spans import Span, merged, without
+from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
+from pacbayes_control.rollouts.jobs import Job, Piece, Span, merged, without
 
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
 AT_A_TIME = 1 << 20  # costs that are read or hashed together

@@ -24,10 +24,15 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, rollout_error
+from pacbayes_control.rollouts.failures import (
+    Failure,
+    FailureLog,
+    RolloutError,
+    hopeless,
+    rollout_error,
+)
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
-from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
