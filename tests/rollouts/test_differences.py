@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 
 from pacbayes_control.rollouts import Execution
 from pacbayes_control.rollouts.conformance import refuse_broken
-from pacbayes_control.rollouts.differences import (
-    Broken,
-    Warned,
-    environments_differ,
-    equal_costs,
-    swapped,
-)
-from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ, swapped
+from pacbayes_control.rollouts.evaluation import equal_costs, table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import BatchTask, FunctionTask
 from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy, GymTask

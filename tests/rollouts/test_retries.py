@@ -18,7 +18,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
-from pacbayes_control.learn.one_policy import certify_draw, learn_one
+from pacbayes_control.learn.gaussian import certify_draw, learn_one
 from pacbayes_control.rollouts import (
     Draws,
     Execution,

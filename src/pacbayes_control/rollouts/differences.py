@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.evaluation import equal_costs, table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import Arrays
@@ -34,23 +34,6 @@ class Warned(str):
     """A line that is a warning."""
 
     __slots__ = ()
-
-
-def equal_costs(table: NDArray) -> str | None:
-    """A warning if every environment gave each policy the same cost; None otherwise.
-
-    >>> equal_costs(np.zeros((50, 3)))
-    'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
-    """
-    costs = np.asarray(table)
-    if len(costs) < 2 or (costs != costs[:1]).any():
-        return None
-    first = costs.flat[0]
-    same = f"are {first:g}" if (costs == first).all() else "are the same for each policy"
-    return (
-        f"all costs of {len(costs)} environments {same}: nothing that was drawn shows in them; see "
-        "pbc check"
-    )
 
 
 def environments_differ(

@@ -253,6 +253,23 @@ def check_unseen(
             )
 
 
+def equal_costs(table: NDArray) -> str | None:
+    """A warning if every environment gave each policy the same cost; None otherwise.
+
+    >>> equal_costs(np.zeros((50, 3)))
+    'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
+    """
+    costs = np.asarray(table)
+    if len(costs) < 2 or (costs != costs[:1]).any():
+        return None
+    first = costs.flat[0]
+    same = f"are {first:g}" if (costs == first).all() else "are the same for each policy"
+    return (
+        f"all costs of {len(costs)} environments {same}: nothing that was drawn shows in them; see "
+        "pbc check"
+    )
+
+
 def checked_policies(task: Task, policies: NDArray) -> NDArray:
     """Policies as an array with one row each, as the task wants them."""
     policies = np.asarray(policies)
