@@ -206,11 +206,9 @@ def _rows(environments: Environments) -> NDArray[np.float64]:
 
 def _correlation(first: NDArray, other: NDArray) -> float:
     """The largest absolute correlation between equal columns, of the first 50."""
-    largest = 0.0
-    for a, b in zip(first.T[:50], other.T[:50], strict=True):
-        if a.std() > 0 and b.std() > 0:
-            largest = max(largest, abs(float(np.corrcoef(a, b)[0, 1])))
-    return largest
+    pairs = zip(first.T[:50], other.T[:50], strict=True)
+    varied = [np.corrcoef(a, b)[0, 1] for a, b in pairs if a.std() > 0 and b.std() > 0]
+    return float(np.nanmax(np.abs(varied), initial=0.0))
 
 
 def _repeats(

@@ -244,9 +244,7 @@ def check_unseen(
 ) -> None:
     """Raise ValueError if an estimate would use environments that were used for learning."""
     for other in seen:
-        if environments.range.overlaps(
-            other if isinstance(other, EnvironmentRange) else other.range
-        ):
+        if environments.range.overlaps(getattr(other, "range", other)):
             raise ValueError(
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"

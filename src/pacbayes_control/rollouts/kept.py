@@ -154,25 +154,28 @@ class KeptCosts:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
-    def _open_table(self) -> tuple[int, int]:
-        """The file, and the offset of the table in it."""
-        header, size = self._layout()
-        if not self._path.exists():
+    def _open_table(self, earlier: tuple[int, int] | None = None) -> tuple[int, int]:
+        """The file, and the offset of the table in it; `earlier`: a table of bytes to copy."""
+        kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
+        header = BytesIO()
+        write_array_header_1_0(header, kind)
+        offset = header.tell()
+        size = offset + self.rollouts * self._dtype.itemsize
+        if earlier or not self._path.exists():
             new = self._path.with_suffix(".new")
             with new.open("wb") as file:
-                file.write(header)
+                file.write(header.getvalue())
                 file.truncate(size)  # sparse: takes no space yet
+                source, begin = earlier or (-1, 0)
+                for first, last in self.done if earlier else ():
+                    for at in range(first, last, AT_A_TIME):
+                        part = os.pread(source, min(AT_A_TIME, last - at), begin + at)
+                        file.seek(offset + 8 * at)
+                        file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
             new.replace(self._path)
         elif self._path.stat().st_size != size:
             raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        return os.open(self._path, os.O_RDWR), len(header)
-
-    def _layout(self) -> tuple[bytes, int]:
-        """The header of the table's `.npy` file, and the size of the file in bytes."""
-        header = BytesIO()
-        kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        write_array_header_1_0(header, kind)
-        return header.getvalue(), header.tell() + self.rollouts * self._dtype.itemsize
+        return os.open(self._path, os.O_RDWR), offset
 
     def _write(self, first: int, costs: NDArray) -> None:
         view = memoryview(np.ascontiguousarray(costs, self._dtype).tobytes())
@@ -188,21 +191,10 @@ class KeptCosts:
 
     def _turn_to_floats(self) -> None:
         """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        bytes_file, offset = self._file, self._offset
+        earlier = self._file, self._offset
         self.graded = True
-        header, size = self._layout()
-        new = self._path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(header)
-            file.truncate(size)
-            for first, last in self.done:
-                for at in range(first, last, AT_A_TIME):
-                    part = os.pread(bytes_file, min(AT_A_TIME, last - at), offset + at)
-                    file.seek(len(header) + 8 * at)
-                    file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
-        new.replace(self._path)
-        os.close(bytes_file)
-        self._file, self._offset = self._open_table()
+        self._file, self._offset = self._open_table(earlier)
+        os.close(earlier[0])
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ class ProcessPool(Executor):
 
     def __init__(self, processes: int) -> None:
         self._pools = [_single() for _ in range(processes)]
-        self._in_flight: list[set[Future[Any]]] = [set() for _ in range(processes)]
+        self._in_flight: dict[Future[Any], int] = {}  # calls, and the numbers of their processes
 
     def __len__(self) -> int:
         return len(self._pools)
@@ -63,33 +64,33 @@ class ProcessPool(Executor):
         self, avoid: int | None, fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Future[Any]:
         """Call a function in the least busy process, avoiding one if there are others."""
-        others = [i for i in range(len(self)) if i != avoid] or [0]
-        number = min(others, key=lambda i: len(self._in_flight[i]))
+        busy, others = Counter(self._in_flight.values()), {*range(len(self))} - {avoid} or {0}
+        number = min(sorted(others), key=lambda i: busy[i])
         try:
             future = self._pools[number].submit(fn, *args, **kwargs)
         except BrokenExecutor:  # the process died while it was idle
             self._pools[number] = _single()
             future = self._pools[number].submit(fn, *args, **kwargs)
-        self._in_flight[number].add(future)
+        self._in_flight[future] = number
         return future
 
     def finished(self, future: Future[Any]) -> int:
         """Remove a finished call; the number of its process, which is replaced if it died."""
-        number = next(i for i, calls in enumerate(self._in_flight) if future in calls)
-        self._in_flight[number].discard(future)
-        if isinstance(_exception(future), BrokenExecutor) and not self._in_flight[number]:
+        number = self._in_flight.pop(future)
+        alone = number not in self._in_flight.values()
+        if alone and isinstance(_exception(future), BrokenExecutor):
             self._pools[number].shutdown(wait=False, kill_workers=True)
             self._pools[number] = _single()
         return number
 
     def companions(self, future: Future[Any]) -> set[Future[Any]]:
         """The calls that were given to the same process, including this one."""
-        return next((set(calls) for calls in self._in_flight if future in calls), {future})
+        number = self._in_flight.get(future)
+        return {future} | {other for other, its in self._in_flight.items() if its == number}
 
     def forget(self, future: Future[Any]) -> None:
         """Remove a call, finished or not."""
-        for calls in self._in_flight:
-            calls.discard(future)
+        self._in_flight.pop(future, None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the processes, also while they work."""

@@ -84,7 +84,7 @@ def roll_out(
         log: remembers failures, and says how often a rollout may be run again
         in_flight: pieces that were sent before, if any
     """
-    waiting: deque[Attempt] = deque()
+    attempts, waiting = map(Attempt, todo), deque[Attempt]()
     in_flight = in_flight or {}
     failures: list[Failure] = []
     done = 0  # rollouts
@@ -93,7 +93,7 @@ def roll_out(
     try:
         while True:
             while not hopeless(failures, done, log) and _room(pool, waiting, in_flight):
-                attempt = waiting.popleft() if waiting else _next(todo)
+                attempt = waiting.popleft() if waiting else next(attempts, None)
                 if attempt is None:
                     break
                 in_flight[send(attempt)] = attempt
@@ -180,11 +180,6 @@ def _blamed(piece: Piece, failure: Failure) -> Piece:
     if row is None or column is None:
         return piece
     return Piece(row, row + 1, column, column + 1)
-
-
-def _next(todo: Iterator[Piece]) -> Attempt | None:
-    piece = next(todo, None)
-    return Attempt(piece) if piece else None
 
 
 def _room(
