@@ -126,8 +126,7 @@ def solve_programmes(
     infeasible below it, and the same above it.
     """
     means, n, width = asked.means, asked.n, asked.width
-    cp = _cvxpy()
-    name = _solver(cp, solver)
+    cp, name = _cvxpy(solver)
     weights = asked.prior.probabilities
     supported = weights > 0
     p, radius = cp.Variable(len(weights), nonneg=True), cp.Parameter(nonneg=True)
@@ -175,7 +174,7 @@ def solve_robust_bound(
     >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, 0.08), 4)
     0.2721
     """
-    cp = _cvxpy()
+    cp, name = _cvxpy(solver)
     there, here = cp.Variable(nonneg=True), cp.Variable(nonneg=True)
     radius = float(complexity(kl, log_two_root(n), n, delta))
 
@@ -186,28 +185,23 @@ def solve_robust_bound(
     problem = cp.Problem(cp.Maximize(there), [*limits, there <= 1, here <= 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about inaccuracy, which is fine for a cross-check
-        problem.solve(solver=_solver(cp, solver))
+        problem.solve(solver=name)
     return float(problem.value)
 
 
-def _cvxpy() -> Any:
+def _cvxpy(solver: str) -> tuple[Any, str]:
+    """CVXPY, and the solver's name there, if it is installed and knows exponential cones."""
     if find_spec("cvxpy") is None:
         raise ModuleNotFoundError(
             "relative entropy programmes need CVXPY: pip install 'pacbayes-control[cvx]'"
         )
     import cvxpy
-
-    return cvxpy
-
-
-def _solver(cp: Any, solver: str) -> str:
-    """The solver's name in CVXPY, if it is installed and knows exponential cones."""
     from cvxpy.constraints.exponential import ExpCone
     from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC
 
     able = [
         name
-        for name in cp.installed_solvers()
+        for name in cvxpy.installed_solvers()
         if name in SOLVER_MAP_CONIC and ExpCone in SOLVER_MAP_CONIC[name].SUPPORTED_CONSTRAINTS
     ]
     if solver.upper() not in able:
@@ -215,7 +209,7 @@ def _solver(cp: Any, solver: str) -> str:
             f"solver {solver!r} is unknown, not installed or unable to solve relative entropy "
             f"programmes: choose from {', '.join(name.lower() for name in able)}"
         )
-    return solver.upper()
+    return cvxpy, solver.upper()
 
 
 def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:

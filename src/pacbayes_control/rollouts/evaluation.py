@@ -145,8 +145,7 @@ def table_of(
         if store is None:
             table, incidents = _table_in_memory(job, workers, pace, execution)
         else:
-            allow = execution.allow_code_change
-            with kept_costs(Path(store), job, execution.retries, allow) as kept:
+            with kept_costs(Path(store), job, execution) as kept:
                 _complete(job, kept, WorkerPool(workers), pace, execution)
                 table, incidents = kept.table(), kept.incidents
                 if origin is not None:
@@ -244,7 +243,8 @@ def check_unseen(
 ) -> None:
     """Raise ValueError if an estimate would use environments that were used for learning."""
     for other in seen:
-        if environments.range.overlaps(getattr(other, "range", other)):
+        used = other.range if isinstance(other, Environments) else other
+        if environments.range.overlaps(used):
             raise ValueError(
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"

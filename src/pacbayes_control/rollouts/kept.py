@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.rollouts.description import described_job, known_job
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece, Span, merged, without
 
@@ -78,7 +79,7 @@ class KeptCosts:
         self.raised += raised
 
     def take_up(
-        self, known: dict[str, Any], job: Job, now: dict[str, Any], retries: int, changed: bool
+        self, known: dict[str, Any], job: Job, now: dict[str, Any], execution: Execution
     ) -> None:
         """Continue the work of earlier calls; an error if their rollouts may not be used.
 
@@ -86,13 +87,12 @@ class KeptCosts:
             known: the description in the folder, empty if it is new
             job: the job, for the error
             now: the description of this call
-            retries: how often a rollout that failed may be run again
-            changed: whether the code may have changed
+            execution: how often a rollout may be run again, and whether the code may have changed
         """
-        log, code = self.folder / "failed.jsonl", now["code"]
+        log, code, retries = self.folder / "failed.jsonl", now["code"], execution.retries
         self._before = Counter({kind: known.get(kind, 0) for kind in COUNTED})
         if known and known.get("code") != code and self.finished:
-            if not changed:
+            if not execution.allow_code_change:
                 raise ValueError(
                     f"the code of the task has changed since {self.folder} was begun: if that "
                     "leaves the costs of the rollouts that are finished as they are, say so "
@@ -232,18 +232,8 @@ class KeptCosts:
 
 
 @contextmanager
-def kept_costs(
-    folder: Path, job: Job, retries: int = 0, allow_code_change: bool = False
-) -> Iterator[KeptCosts]:
-    """The folder of a job's costs, new or from an earlier call; an error if it is of another job.
-
-    Args:
-        folder: where costs are kept
-        job: the rollouts
-        retries: how often a rollout that failed may be run again
-        allow_code_change: continue although the task's code has changed, in a way that does not
-            change the finished costs
-    """
+def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCosts]:
+    """The folder of a job's costs, new or of an earlier call; an error if it is of another job."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -265,7 +255,7 @@ def kept_costs(
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         try:
-            kept.take_up(known, job, now, retries, allow_code_change)
+            kept.take_up(known, job, now, execution)
             yield kept
         finally:
             kept.close()

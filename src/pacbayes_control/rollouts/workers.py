@@ -52,13 +52,15 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of a piece: costs, or a failure."""
+class Done:
+    """The costs of a piece."""
 
-    costs: Costs | None = None
-    raised: int = 0  # costs that are 1 because of an error declared to be a failure
-    seconds: float = 0.0
-    failure: Failure | None = None
+    costs: Costs
+    raised: int  # costs that are 1 because of an error declared to be a failure
+    seconds: float
+
+
+Outcome = Done | Failure
 
 
 def roll_out(
@@ -100,11 +102,10 @@ def roll_out(
             if not in_flight:
                 break
             for attempt, outcome, worker in _finished(in_flight, pool, log, columns):
-                if outcome.costs is None:
-                    failure = outcome.failure or Failure("")
-                    if failure.wrong and not keep_going:
-                        raise rollout_error(job, [failure])
-                    again, failed = _retries_after(attempt, failure, worker, max(1, log.allowed))
+                if isinstance(outcome, Failure):
+                    if outcome.wrong and not keep_going:
+                        raise rollout_error(job, [outcome])
+                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.allowed))
                     waiting.extendleft(reversed(again))
                     failures += failed
                     if failed and (not keep_going or failed[0].final):
@@ -138,7 +139,7 @@ def roll_out_here(
             yield piece, costs, raised
             continue
         failed: Future[Outcome] = Future()
-        failed.set_result(Outcome(failure=failure))
+        failed.set_result(failure)
         known = {failed: Attempt(piece)}
         yield from roll_out(job, todo, WorkerPool(None), log=log, in_flight=known)
 
@@ -154,14 +155,14 @@ def _finished(
     done = wait(in_flight, return_when=FIRST_COMPLETED).done
     spans = {future: attempt.piece.span(columns) for future, attempt in in_flight.items()}
     outcomes = {future: _outcome(future) for future in done}
-    if any(outcome.costs is not None for outcome in outcomes.values()):
+    if any(isinstance(outcome, Done) for outcome in outcomes.values()):
         try:
             log.add([spans[future] for future in pool.run_again(in_flight)], WORKER_DIED)
         except OSError as error:
             outcomes = dict.fromkeys(done, _scheduler_lost(error))
     finished = []
     for future, outcome in outcomes.items():
-        failure = outcome.failure
+        failure = outcome if isinstance(outcome, Failure) else None
         companions = pool.companions(future)
         worker = pool.finished(future, failure.worker if failure else "")
         attempt = in_flight.pop(future)
@@ -221,10 +222,8 @@ def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome
         task, draw = _loaded(payload)
     except Exception as error:
         words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
-        failure = Failure(
-            words, _worker_name(), trace=traceback.format_exc(), final=True, started=False
-        )
-        return Outcome(failure=failure)
+        trace = traceback.format_exc()
+        return Failure(words, _worker_name(), trace=trace, final=True, started=False)
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
 
@@ -248,8 +247,8 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     try:
         costs, raised = job.run_counted()
     except (Exception, SystemExit) as error:
-        return Outcome(failure=_failure(error, piece, here))
-    return Outcome(costs, raised, time.perf_counter() - started)
+        return _failure(error, piece, here)
+    return Done(costs, raised, time.perf_counter() - started)
 
 
 def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
@@ -287,19 +286,19 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except BrokenExecutor:
-        return Outcome(failure=Failure(WORKER_DIED, died=True))
+        return Failure(WORKER_DIED, died=True)
     except CancelledError as error:
         return _scheduler_lost(error)
     except ModuleNotFoundError as error:
         words = f"a worker lacks a module ({error}): install there what the task needs"
-        return Outcome(failure=Failure(words, final=True, started=False, cause=error))
+        return Failure(words, final=True, started=False, cause=error)
     except Exception as error:  # raised by the executor itself, as when workers die too often
-        return Outcome(failure=Failure(in_a_line(error), cause=error))
+        return Failure(in_a_line(error), cause=error)
 
 
-def _scheduler_lost(error: BaseException) -> Outcome:
+def _scheduler_lost(error: BaseException) -> Failure:
     words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
-    return Outcome(failure=Failure(words, final=True, started=False))
+    return Failure(words, final=True, started=False)
 
 
 def _retries_after(
