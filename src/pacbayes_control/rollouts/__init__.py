@@ -7,7 +7,6 @@ jobs         all rollouts of a table of costs, and the pieces of it that workers
 workers      pieces sent to workers, and collected in any order
 failures     the log of rollouts that failed, perhaps only at first, and the error for them
 pools        the workers: threads, processes, a cluster
-description  everything that the costs in a folder depend on
 kept         costs on disk, written as they finish, so that work can be resumed
 again        recorded rollouts, run again and compared
 conformance  checks of a task before it is certified

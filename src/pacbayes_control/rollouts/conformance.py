@@ -124,7 +124,7 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
         keep("streams look independent", _streams_differ, task)
         job = _job(task, policies[:3], 4)
         table = roll(job)
-        keep("the same seed gives the same cost", _repeats, job, table, roll, "the second time")
+        keep("the same seed gives the same cost", _repeats, job, table, roll)
         shown = keep(DIFFER, environments_differ, job, table, roll, False)
     return shown.detail if shown.warning else None
 
@@ -211,14 +211,9 @@ def _correlation(first: NDArray, other: NDArray) -> float:
     return float(np.nanmax(np.abs(varied), initial=0.0))
 
 
-def _repeats(
-    job: Job,
-    table: Table,
-    roll: Callable[[Job], Table] = table_of,
-    when: str = "when it was rolled out again",
-) -> str:
+def _repeats(job: Job, table: Table, roll: Callable[[Job], Table] = table_of) -> str:
     """All rollouts repeat, also after the first ones may have left state behind."""
-    _compare(roll(job), table, when)
+    _compare(roll(job), table, "when it was rolled out again")
     return f"{table.size} rollouts repeated, bit for bit"
 
 
