@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -67,7 +67,7 @@ def learn_constrained(
 def constrained_runs(
     costs: Costs,
     delta: float,
-    methods: Iterable[str],
+    methods: Collection[str],
     prior: Categorical | ArrayLike | None,
     constraints: Sequence[LinearConstraint],
     solver: str = "clarabel",
