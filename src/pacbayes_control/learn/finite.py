@@ -96,17 +96,17 @@ def _learn(
     origin = origin or describe_prior(prior, costs)
     runs = []
     for method, share in shares.items():
-        minimised = OBJECTIVES.get(objective or method)
-        if minimised is None:
+        name = objective or method
+        if method == "occam":
             bounds = issuing.occam_bounds(costs, prior, share)
             policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
             posterior = Categorical.one(policy, costs.policies)
         else:
-            means = costs.exponential_means if minimised.exponential else costs.means
-            posterior = minimise(means, costs.environments, prior, share, objective or method)
+            means = costs.exponential_means if OBJECTIVES[name].exponential else costs.means
+            posterior = minimise(means, costs.environments, prior, share, name)
         posterior = with_costs_used(posterior, prior, costs)
-        provenance = Provenance(objective or method, origin)
-        certificate = issuing.issue(Basis(costs, prior, posterior, budget, provenance), method)
+        basis = Basis(costs, prior, posterior, budget, Provenance(name, origin))
+        certificate = issuing.issue(basis, method)
         runs.append(Run(certificate, costs, prior, posterior))
     return min(runs, key=lambda run: run.certificate.bound)
 
