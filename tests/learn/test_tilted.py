@@ -23,7 +23,7 @@ from pacbayes_control.certify.files import json_bytes, seal
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.learn import compare, learn_finite, learn_tilted
-from pacbayes_control.learn.tilted import TILTS
+from pacbayes_control.learn.finite import TILTS
 from pacbayes_control.verify import InvalidCertificate, verify
 from sizes import sized
 

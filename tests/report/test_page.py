@@ -33,7 +33,7 @@ from pacbayes_control.learn import (
     learn_one,
     learn_tilted,
 )
-from pacbayes_control.learn.constraints import at_least_on
+from pacbayes_control.learn.relative_entropy import at_least_on
 from pacbayes_control.report import pictures
 from pacbayes_control.report.page import is_page, render, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots

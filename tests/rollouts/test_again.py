@@ -15,7 +15,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
-from pacbayes_control.learn.one_policy import certify_draw
+from pacbayes_control.learn.gaussian import certify_draw
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate, recorded_noise, roll_out_again
 from pacbayes_control.tasks import Noise

@@ -17,9 +17,9 @@ from broken_promises import POLICIES, made_of
 from numpy.typing import NDArray
 
 from pacbayes_control.rollouts import Execution
-from pacbayes_control.rollouts.conformance import equal_costs, refuse_broken
-from pacbayes_control.rollouts.differences import Unread, Warned, environments_differ, swapped
-from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.conformance import refuse_broken
+from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ, swapped
+from pacbayes_control.rollouts.evaluation import equal_costs, table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import BatchTask, FunctionTask
 from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy, GymTask
@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[GymTask, str]] = {
 )
 def test_a_gymnasium_environment_that_ignores_what_is_drawn_is_refused(which: str):
     task, words = REFUSED[which]
-    with pytest.raises(Unread, match=words):
+    with pytest.raises(Broken, match=words):
         looked_at(task, GAINS)
     with pytest.raises(ValueError, match=rf"rests on \(environments differ\): {words}"):
         refuse_broken(task, GAINS)

@@ -325,6 +325,26 @@ def test_a_batch_that_raises_here_without_a_folder_names_the_rollout_too(tmp_pat
         mean_costs(task, policies(COLUMNS), environments)
 
 
+def test_a_batch_that_raises_once_here_is_halved_and_what_is_done_is_not_repeated():
+    calls: list[int] = []
+
+    def rollouts(rows: NDArray, environments: Mapping[str, NDArray]) -> NDArray:
+        calls.append(len(environments["goal"]))
+        if len(calls) == 2:
+            raise FloatingPointError("diverged")
+        return np.zeros((calls[-1], len(rows)))
+
+    task = BatchTask(rollouts, robots.draw_many, "once", 2)
+    environments = task.environments(2500, stream="train")
+    with pytest.raises(RolloutError, match=r"one of 4,096 rollouts in environments 1024 to 2047 "):
+        evaluate(task, policies(COLUMNS), environments)
+    assert calls == [1024, 1024, 512, 512]  # refused at once, without the last environments
+    calls.clear()
+    costs = evaluate(task, policies(COLUMNS), environments, execution=Execution(retries=1))
+    assert costs.incidents == {"retries": 1}
+    assert calls == [1024, 1024, 512, 512, 452]
+
+
 # ---- workers that die ---------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
-from pacbayes_control.learn.one_policy import certify_draw, learn_one
+from pacbayes_control.learn.gaussian import certify_draw, learn_one
 from pacbayes_control.rollouts import (
     Draws,
     Execution,
@@ -28,7 +28,7 @@ from pacbayes_control.rollouts import (
     evaluate,
     mean_costs,
 )
-from pacbayes_control.rollouts.retries import FailureLog, append_line
+from pacbayes_control.rollouts.failures import FailureLog, append_line
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 

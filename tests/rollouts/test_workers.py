@@ -232,8 +232,8 @@ def test_a_task_that_uses_all_cores_is_given_no_workers():
 def test_a_call_goes_to_the_process_that_has_the_fewest():
     with ProcessPool(2) as pool:
         for _ in range(3):  # what has landed counts no longer
-            assert pool.finished(pool.submit_avoiding(1, int)) == 0
-        waiting = pool.submit_avoiding(0, int)
+            assert pool.finished(pool.submit(int, avoid=1)) == 0
+        waiting = pool.submit(int, avoid=0)
         assert pool.finished(pool.submit(int)) == 0
         assert pool.finished(waiting) == 1
 

@@ -99,7 +99,7 @@ def certify(asked: CertifyOptions) -> None:
     from pacbayes_control.certify.run import check_free
     from pacbayes_control.certify.tables.campaigns import read_campaign, read_prior
     from pacbayes_control.learn import compare
-    from pacbayes_control.learn.constraints import at_least_on, at_most_on
+    from pacbayes_control.learn.relative_entropy import at_least_on, at_most_on
     from pacbayes_control.report.console import say
     from pacbayes_control.report.summary import hardest_records
     from pacbayes_control.report.terminal import show_comparison

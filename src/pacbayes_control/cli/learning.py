@@ -248,7 +248,7 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: Target) -> None
     from pacbayes_control.learn import learn_task
     from pacbayes_control.report.console import say, warn
     from pacbayes_control.report.terminal import show_certificate
-    from pacbayes_control.rollouts.differences import equal_costs
+    from pacbayes_control.rollouts.evaluation import equal_costs
 
     name = plan.task or task.name
     folder = where.folder(name)

@@ -1,9 +1,14 @@
 """Learning: from costs to a posterior and its certificate."""
 
 from pacbayes_control.learn.compare import Comparison, compare
-from pacbayes_control.learn.finite import learn_best, learn_finite
-from pacbayes_control.learn.gaussian import learn_family, learn_gaussian
-from pacbayes_control.learn.one_policy import certify_draw, learn_draw, learn_one
+from pacbayes_control.learn.finite import learn_best, learn_finite, learn_tilted
+from pacbayes_control.learn.gaussian import (
+    certify_draw,
+    learn_draw,
+    learn_family,
+    learn_gaussian,
+    learn_one,
+)
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.planned import learn_task
 from pacbayes_control.learn.priors import (
@@ -15,7 +20,6 @@ from pacbayes_control.learn.priors import (
 )
 from pacbayes_control.learn.relative_entropy import learn_constrained
 from pacbayes_control.learn.search import GaussianSearch, SearchSettings
-from pacbayes_control.learn.tilted import learn_tilted
 from pacbayes_control.learn.training import SearchStopped
 
 __all__ = [

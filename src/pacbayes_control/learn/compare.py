@@ -11,12 +11,10 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import METHODS, PAC_BAYES, TILTED
-from pacbayes_control.certify.priors import prior_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
-from pacbayes_control.learn.finite import learn_best, learn_finite, usual_method
-from pacbayes_control.learn.relative_entropy import certify_constrained, constrained_posterior
-from pacbayes_control.learn.tilted import learn_tilted
+from pacbayes_control.learn.finite import learn_best, learn_finite, learn_tilted
+from pacbayes_control.learn.relative_entropy import constrained_runs
 
 BEST = "best"  # the smallest of several certificates, each at its share of δ
 
@@ -53,7 +51,7 @@ def compare(
         ball: certify for every distribution in it; for graded costs and kl balls one more method
             applies, "tilted"
     """
-    method = method or ("kl" if constraints or solver else usual_method(costs.policies))
+    method = method or ("kl" if constraints or solver or costs.policies > 1 else "occam")
     if method == TILTED and (ball is None or constraints or solver):
         raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
     if method not in (*METHODS, BEST, TILTED):
@@ -66,10 +64,8 @@ def compare(
         raise ValueError("best takes no solver: it minimises the kl bound itself")
     runs = {}
     if constraints or solver:
-        prior = prior_for(costs, prior)
-        posterior = constrained_posterior(costs, delta, prior, constraints, solver or "clarabel")
-        for name in PAC_BAYES:
-            runs[name] = certify_constrained(costs, delta, name, prior, posterior, constraints)
+        solver = solver or "clarabel"
+        runs = constrained_runs(costs, delta, PAC_BAYES, prior, constraints, solver)
     for name in METHODS:
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, name, prior=prior)

@@ -3,6 +3,10 @@
 A search minimises a bound over Gaussian posteriors by stochastic gradients; its estimates are never
 reported. `certify_posterior` then draws fresh policies from the posterior, now fixed, and bounds
 the error of sampling with a share of δ.
+
+One policy can be certified too, to be deployed without sampling: `certify_draw` certifies the one
+that is drawn from a Gaussian posterior, and `learn_one` the best of a few from a prior (Occam with
+the exact tail) or a posterior over these (PAC-Bayes).
 """
 
 from __future__ import annotations
@@ -10,16 +14,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from pacbayes_control.certify import issuing
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance, issue_sampled
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, check_dimensions
+from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance
 from pacbayes_control.certify.run import Run
+from pacbayes_control.learn.finite import learn_finite
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior
-from pacbayes_control.learn.search import GaussianSearch
+from pacbayes_control.learn.search import GaussianSearch, SearchSettings
 from pacbayes_control.learn.training import search_posterior
-from pacbayes_control.rollouts import Draws, Execution, certifying_draws
-from pacbayes_control.tasks import Environments, Task, as_task
+from pacbayes_control.rollouts import Draws, Execution, certifying_draws, evaluate
+from pacbayes_control.tasks import Environments, Noise, Task, as_task
+from pacbayes_control.tasks.environments import generator
 
 SAMPLING_SHARE = 0.1  # of δ, for the error of sampling, as in the paper
 ROLLOUTS = 30_000  # to certify with, by default
@@ -80,28 +90,42 @@ def learn_family(
     budget = split_budget(plan.delta, method, plan.sampling_delta, len(priors))
     for prior in priors:
         prior.check_unseen(environments)
-    plan = replace(plan, draws=_checked_draws(plan.draws, environments))
+    draws = _checked_draws(plan.draws, environments)
+    plan = replace(plan, draws=draws, objective=plan.objective or method)
+    several, share = len(priors) > 1, budget.spent[method]
     searches = []
     for index, prior in enumerate(priors):
-        name = "search" if len(priors) == 1 else f"search {index}"
-        search = GaussianSearch(
-            prior.distribution,
-            len(environments),
-            budget.spent[method],
-            plan.objective or method,
-            plan.search,
-            plan.seed,
-            name,
-        )
-        search_posterior(task, environments, search, execution.keeping(name.replace(" ", "-")))
-        searches.append(search)
+        name = f"search {index}" if several else "search"
+        searches.append(_searched(task, environments, prior, share, plan, execution, name))
     best = min(range(len(priors)), key=lambda index: searches[index].best_value)
-    chosen = priors[best]
-    if len(priors) > 1:
+    chosen, posterior = priors[best], searches[best].posterior
+    if several:
         words = f"{chosen.origin}; one of {len(priors)} declared in advance"
         chosen = replace(chosen, origin=words)
-    posterior = searches[best].posterior
     return certify_posterior(task, environments, chosen, posterior, budget, plan, execution)
+
+
+def _searched(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior,
+    delta: float,
+    plan: Plan,
+    execution: Execution,
+    name: str,
+) -> GaussianSearch:
+    """A search from a prior, at its end; the name is that of its stream and its checkpoint."""
+    search = GaussianSearch(
+        prior.distribution,
+        len(environments),
+        delta,
+        plan.objective,
+        plan.search or SearchSettings(),
+        plan.seed,
+        name,
+    )
+    search_posterior(task, environments, search, execution.keeping(name.replace(" ", "-")))
+    return search
 
 
 def _checked_draws(draws: int | None, environments: Environments) -> int:
@@ -129,11 +153,6 @@ def split_budget(
             f"{', '.join(PAC_BAYES)}, or certify one policy"
         )
     budget = Budget(delta)
-    if sampling_delta is not None and not 0 < sampling_delta < delta:
-        raise ValueError(
-            f"sampling_delta = {sampling_delta:g} overspends: it must be positive, and leave some "
-            f"of delta = {delta:g}"
-        )
     budget.spend(SAMPLING, SAMPLING_SHARE * delta if sampling_delta is None else sampling_delta)
     budget.spend(method, budget.left / priors)
     if priors > 1:
@@ -172,7 +191,105 @@ def certify_posterior(
     kept = replace(execution.keeping(f"draws-{draws}"), title="certifying rollouts")
     costs = certifying_draws(task, posterior, environments, drawn, kept)
     provenance = Provenance(plan.objective or method, prior.origin)
-    certificate = issue_sampled(
-        Basis(costs, prior.distribution, posterior, budget, provenance), method
+    basis = Basis(costs, prior.distribution, posterior, budget, provenance)
+    return Run(issuing.issue_sampled(basis, method), costs, prior.distribution, posterior)
+
+
+def learn_one(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior | DiagonalGaussian,
+    plan: Plan | None = None,
+    execution: Execution | None = None,
+) -> Run[Categorical]:
+    """The best of a few policies: the prior's mean, and others drawn from it.
+
+    The mean has half of the weight and the draws share the other half. With one candidate, the mean
+    has all the weight, and the bound is that of a policy chosen in advance.
+
+    Args:
+        task: the task to roll out
+        environments: that the bound counts
+        prior: must not have been learnt from them
+        plan: delta, candidates, seed, and method: occam by default, for one policy, or another of
+            `learn_finite` for a posterior over the candidates
+        execution: where and how
+
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> task = Stopping()
+    >>> train = task.environments(100, stream="train")
+    >>> learn_one(task, train, task.prior).certificate.policy
+    0
+    """
+    task, plan, execution = as_task(task), plan or Plan(), execution or Execution()
+    prior = GaussianPrior.of(prior)
+    prior.check_unseen(environments)
+    gaussian, others = prior.distribution, plan.candidates - 1
+    drawn = gaussian.sample(generator(plan.seed, "candidates", of="policies"), others)
+    policies = np.concatenate([gaussian.mean[None], drawn])
+    weights = np.append(0.5, np.full(others, 0.5 / others)) if others else np.ones(1)
+    names = ["mean of the prior", *(f"draw {i + 1} from the prior" for i in range(others))]
+    costs = evaluate(task, policies, environments, names, execution=execution.keeping("rollouts"))
+    words = f"{plan.candidates} policies from it" if others else "its mean"
+    return learn_finite(
+        costs,
+        plan.delta,
+        plan.method or "occam",
+        prior=Categorical(weights, seen=gaussian.seen),
+        origin=f"{words}: {prior.origin}",
     )
-    return Run(certificate, costs, prior.distribution, posterior)
+
+
+def learn_draw(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior | DiagonalGaussian,
+    plan: Plan | None = None,
+    execution: Execution | None = None,
+) -> Run[DiagonalGaussian]:
+    """Search for a posterior as `learn_gaussian` does, and certify one policy drawn from it."""
+    task, plan, execution = as_task(task), plan or Plan(), execution or Execution()
+    prior = GaussianPrior.of(prior)
+    prior.check_unseen(environments)
+    plan = replace(plan, objective=plan.objective or "kl")
+    search = _searched(task, environments, prior, plan.delta, plan, execution, "search")
+    return certify_draw(task, environments, prior, search.posterior, plan, execution)
+
+
+def certify_draw(
+    task: Task,
+    environments: Environments,
+    prior: GaussianPrior | DiagonalGaussian,
+    posterior: DiagonalGaussian,
+    plan: Plan | None = None,
+    execution: Execution | None = None,
+) -> Run[DiagonalGaussian]:
+    """Draw one policy from a posterior and certify it (Rivasplata's bound).
+
+    The draw is a function of the seed. Drawing again because a draw turned out badly is a choice by
+    the data, and voids the confidence.
+
+    Args:
+        task: the task to roll out
+        environments: that the bound counts
+        prior: must not have been learnt from them
+        posterior: that the policy is drawn from
+        plan: delta, seed, and the objective that was minimised
+        execution: where and how
+    """
+    task, plan, execution = as_task(task), plan or Plan(), execution or Execution()
+    prior, seed = GaussianPrior.of(prior), plan.seed
+    prior.check_unseen(environments)
+    check_dimensions(posterior, prior.distribution)
+    posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)
+    budget = Budget(plan.delta)
+    budget.spend("single-draw")
+    policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
+    noise, kept = Noise("single draw noise", seed), execution.keeping("rollouts")
+    rolled_out = evaluate(task, policy, environments, noise=noise, execution=kept)
+    drawn = {"stream": "single draw", "seed": seed, "posterior": posterior.parameters_digest}
+    origin = {**rolled_out.origin, "policies": drawn}
+    costs = Costs(rolled_out.values, origin=origin, parameters=policy)
+    provenance = Provenance(plan.objective or "kl", prior.origin)
+    basis = Basis(costs, prior.distribution, posterior, budget, provenance)
+    return Run(issuing.issue_single_draw(basis), costs, prior.distribution, posterior)

@@ -157,35 +157,23 @@ class Plan:
 
     def check_used(self, finite: bool) -> None:
         """Raise ValueError if a field was set that has no effect: none is ignored silently."""
-        unused = _without_effect(self, finite)
-        if self.search is not None and (finite or self.certify == "one"):
+        fields, certify = options_of(Plan), self.certify
+        continuous = [name for name, each in fields.items() if each.space == "continuous"]
+        searched, sampled = ("family", "objective", "method"), ("draws", "shared_draws")
+        of_continuous = (  # which fields, where they have no effect, and why; the last one counts
+            (("policies", "names"), True, "is for a list of policies"),
+            ((*sampled, "sampling_delta"), certify != "posterior", "is for certify = posterior"),
+            (searched, certify == "one", "has no use where one of a few is certified"),
+            (("candidates",), certify != "one", "is for certify = one"),
+            (("method",), certify == "draw", "has no use: one draw has a bound of its own"),
+            (("share",), self.prior != "split", "is for prior = split"),
+        )
+        unused = dict.fromkeys(continuous, "is for continuous policies: a task with a prior")
+        if not finite:
+            unused = {name: why for names, idle, why in of_continuous if idle for name in names}
+        if finite or certify == "one":
             unused["search"] = "(--steps and its like) has no use where nothing is searched for"
-        for name, default in _defaults().items():
+        defaults = {name: each.default for name, each in fields.items()} | {"search": None}
+        for name, default in defaults.items():
             if name in unused and getattr(self, name) != default:
                 raise ValueError(f"{name} {unused[name]}")
-
-
-def _defaults() -> dict[str, Any]:
-    return {name: each.default for name, each in options_of(Plan).items()} | {"search": None}
-
-
-def _without_effect(plan: Plan, finite: bool) -> dict[str, str]:
-    """Fields that have no effect under a plan, and why."""
-    fields = options_of(Plan)
-    if finite:
-        continuous = [name for name, each in fields.items() if each.space == "continuous"]
-        return dict.fromkeys(continuous, "is for continuous policies: a task with a prior")
-    unused: dict[str, str] = dict.fromkeys(("policies", "names"), "is for a list of policies")
-    if plan.certify != "posterior":
-        sampled = ("draws", "shared_draws", "sampling_delta")
-        unused |= dict.fromkeys(sampled, "is for certify = posterior")
-    if plan.certify == "one":
-        searched = ("family", "objective", "method")
-        unused |= dict.fromkeys(searched, "has no use where one of a few is certified")
-    else:
-        unused["candidates"] = "is for certify = one"
-    if plan.certify == "draw":
-        unused["method"] = "has no use: one draw has a bound of its own"
-    if plan.prior != "split":
-        unused["share"] = "is for prior = split"
-    return unused

@@ -8,20 +8,18 @@ from typing import Any
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
-from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
-from pacbayes_control.learn.finite import check_method, learn_best, learn_finite, usual_method
-from pacbayes_control.learn.gaussian import learn_family, learn_gaussian, split_budget
-from pacbayes_control.learn.one_policy import learn_draw, learn_one
+from pacbayes_control.learn import gaussian
+from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
 from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.learn.training import check_estimator
 from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate
-from pacbayes_control.rollouts.conformance import refuse_broken
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -54,15 +52,22 @@ def learn_task(
         plan = replace(plan, task=task)
         task = load_task(task, plan.options)
     task = as_task(task)
-    if _listed(task, plan)[0] is None:
-        plan = _with_search(task, plan)
-    train = _drawn(task, plan.environments, "train", plan.seed)
-    run = learn_on(task, train, plan, execution)
+    continuous = task.policies is None and plan.policies is None
+    if continuous and plan.search is None and plan.certify != "one":
+        plan = replace(plan, search=usual_search(task, plan.prior))  # to repeat it from its plan
+    run = learn_on(task, _drawn(task, plan.environments, "train", plan.seed), plan, execution)
     if plan.test_environments is None:
         plan = replace(plan, test_environments=task.test_environments)
     if plan.test_environments:
         new = _drawn(task, plan.test_environments, "test", plan.seed)
-        run = _estimated(task, run, new, execution)
+        # without retries: the estimate would be conditioned on success
+        how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
+        try:
+            cost = estimate_true_cost(task, run, new, how)
+        except RolloutError as error:
+            raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
+        estimate = HeldOutEstimate(cost, len(new), new.stream, new.seed)
+        run = replace(run, certificate=replace(run.certificate, test_estimate=estimate))
     return replace(run, plan=plan.to_dict())
 
 
@@ -72,14 +77,10 @@ def learn_on(
     """As `learn_task`, on given environments and without an estimate of the true cost."""
     task, execution = as_task(task), execution or Execution()
     ball = Ball.parse(plan.ball) if plan.ball is not None else None
-    policies, names = _listed(task, plan)
-    plan.check_used(finite=policies is not None)
-    if policies is not None:
-        run: Run[Any] = _learn_listed(task, environments, (policies, names), plan, execution)
-    elif execution.allow_code_change:
-        raise ValueError("allow_code_change is for a list of policies: a search begins again")
-    else:
-        run = _learn_continuous(task, environments, plan, execution)
+    listed = task.policies is not None or plan.policies is not None
+    plan.check_used(finite=listed)
+    learn = _learn_listed if listed else _learn_continuous
+    run: Run[Any] = learn(task, environments, plan, execution)
     return under_shift(run, ball) if ball else run
 
 
@@ -92,29 +93,27 @@ def _drawn(task: Task, n: int, stream: str, seed: int) -> Environments:
         ) from error
 
 
+def _warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
+    """Try a task that no package has installed, and so no author has checked, before learning."""
+    from pacbayes_control.rollouts.conformance import refuse_broken
+
+    execution.warn(refuse_broken(task, checked_policies(task, policies), execution))
+
+
 # ---- finitely many policies ---------------------------------------------------------------------
 
 
-def _listed(task: Task, plan: Plan) -> tuple[Any, list[str]]:
-    """The policies to choose from and their names; None if the policies are continuous."""
-    policies, names = task.policies, list(task.policy_names)
+def _learn_listed(
+    task: Task, train: Environments, plan: Plan, execution: Execution
+) -> Run[Categorical]:
+    policies, names = task.policies, task.policy_names
     if plan.policies is not None:
         policies, names = read_policies(Path(plan.policies))
-    return policies, list(plan.names) or names
-
-
-def _learn_listed(
-    task: Task,
-    train: Environments,
-    listed: tuple[Any, list[str]],
-    plan: Plan,
-    execution: Execution,
-) -> Run[Any]:
-    (policies, names), method, objective = listed, plan.method, plan.objective
+    names, method, objective = list(plan.names or names), plan.method, plan.objective
     if method == "best" and objective:
         raise ValueError("best takes no objective: it minimises each method's own bound")
     if method != "best":
-        check_method(method or usual_method(len(policies)), objective)
+        checked_method(method, objective, len(policies))
     if plan.prior is not None and not Path(plan.prior).is_file():
         raise FileNotFoundError(
             f"there is no prior {plan.prior}: over listed policies it is a file of weights"
@@ -124,12 +123,14 @@ def _learn_listed(
         raise ValueError(
             f"{plan.prior} was learnt from some of these environments: it cannot be the prior"
         )
-    rollouts = replace(execution, title="training rollouts").keeping("rollouts")
-    if not _installed(plan):
-        if rollouts.store is None or not Path(rollouts.store).exists():
-            execution.warn(refuse_broken(task, checked_policies(task, policies), execution))
-    elif task.uses_all_cores:  # fast: keeping rollouts would take longer than running them
-        rollouts = replace(rollouts, store=None)
+    rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
+    if plan.task in installed and task.uses_all_cores:
+        rollouts = replace(rollouts, store=None)  # fast: keeping rollouts would take longer
+    else:
+        rollouts = rollouts.keeping("rollouts")
+        begun = rollouts.store is not None and Path(rollouts.store).exists()
+        if plan.task not in installed and not begun:
+            _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
     if method == "best":
         return learn_best(costs, plan.delta, prior)
@@ -137,13 +138,6 @@ def _learn_listed(
 
 
 # ---- continuous policies ------------------------------------------------------------------------
-
-
-def _with_search(task: Task, plan: Plan) -> Plan:
-    """The plan with its search settings filled in, so that a run can be repeated from its plan."""
-    if plan.search is not None or plan.certify == "one":
-        return plan
-    return replace(plan, search=usual_search(task, plan.prior))
 
 
 def usual_search(task: Task, prior: str | None) -> SearchSettings:
@@ -155,8 +149,11 @@ def usual_search(task: Task, prior: str | None) -> SearchSettings:
 def _learn_continuous(
     task: Task, train: Environments, plan: Plan, execution: Execution
 ) -> Run[Any]:
+    if execution.allow_code_change:
+        raise ValueError("allow_code_change is for a list of policies: a search begins again")
     if plan.certify == "posterior":
-        split_budget(plan.delta, plan.method or "kl", plan.sampling_delta)  # only for its errors
+        # only for its errors
+        gaussian.split_budget(plan.delta, plan.method or "kl", plan.sampling_delta)
     check_estimator(task, plan.search, plan.objective)
     learning = replace(execution, title="learning the prior")
     prior, counted = prior_for(task, train, plan, learning)
@@ -166,23 +163,18 @@ def _learn_continuous(
             f"{task.parameters} parameters each"
         )
     prior.check_unseen(counted)
-    if not _installed(plan) and not _begun(execution):
+    if plan.task not in installed_tasks() and not _begun(execution):
         few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
-        execution.warn(refuse_broken(task, checked_policies(task, few), execution))
+        _warn_of_faults(task, few, execution)
     learning = replace(execution, title="learning the posterior")
     if plan.certify == "one":  # without a search
-        return learn_one(task, counted, prior, plan, learning)
+        return gaussian.learn_one(task, counted, prior, plan, learning)
     ready = task.prepared(counted, execution)
     if plan.certify == "draw":
-        return learn_draw(ready, counted, prior, plan, learning)
+        return gaussian.learn_draw(ready, counted, prior, plan, learning)
     if plan.family:
-        return learn_family(ready, counted, scaled(prior, FAMILY), plan, learning)
-    return learn_gaussian(ready, counted, prior, plan, learning)
-
-
-def _installed(plan: Plan) -> bool:
-    """Whether the task belongs to an installed package, and so was checked by its author."""
-    return plan.task in installed_tasks()
+        return gaussian.learn_family(ready, counted, scaled(prior, FAMILY), plan, learning)
+    return gaussian.learn_gaussian(ready, counted, prior, plan, learning)
 
 
 def _begun(execution: Execution) -> bool:
@@ -209,7 +201,9 @@ def prior_for(
         if not Path(name).is_file():
             known = f"choose {', '.join(task.priors)}, or " if task.priors else ""
             raise FileNotFoundError(f"there is no prior {name!r}: {known}give a file")
-        return prior_from(name), environments
+        record = read_json(Path(name))
+        given = DiagonalGaussian.from_record(record, f"prior in {name}")
+        return GaussianPrior(given, str(record.get("origin", f"from {name}"))), environments
     if isinstance(task.prior, GaussianPrior):
         return task.prior, environments
     if not isinstance(task.prior, DiagonalGaussian):
@@ -218,29 +212,3 @@ def prior_for(
             "a file, or the task an attribute of that name"
         )
     return GaussianPrior(task.prior, f"that of the task {task.name}"), environments
-
-
-def prior_from(file: str | Path) -> GaussianPrior:
-    """A Gaussian prior from a JSON file, with its origin."""
-    record = read_json(Path(file))
-    gaussian = DiagonalGaussian.from_record(record, f"prior in {file}")
-    return GaussianPrior(gaussian, str(record.get("origin", f"from {file}")))
-
-
-# ---- afterwards ---------------------------------------------------------------------------------
-
-
-def _estimated(
-    task: Task, run: Run[Any], environments: Environments, execution: Execution
-) -> Run[Any]:
-    """The run with an estimate of the true cost, on new environments, in its certificate.
-
-    Retries are not allowed here: the estimate would be conditioned on success.
-    """
-    how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
-    try:
-        cost = estimate_true_cost(task, run, environments, how)
-    except RolloutError as error:
-        raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
-    estimate = HeldOutEstimate(cost, len(environments), environments.stream, environments.seed)
-    return replace(run, certificate=replace(run.certificate, test_estimate=estimate))

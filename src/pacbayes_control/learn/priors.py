@@ -15,7 +15,7 @@ one of several        `learn_family` in `learn.gaussian`: a finite family declar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,16 +178,8 @@ def imitate(
 
 def scaled(prior: GaussianPrior, factors: tuple[float, ...]) -> list[GaussianPrior]:
     """A family of priors: the given one with its variances multiplied by each factor."""
-    return [
-        replace(
-            prior,
-            distribution=DiagonalGaussian(
-                prior.distribution.mean,
-                prior.distribution.variance * factor,
-                "prior",
-                prior.distribution.seen,
-            ),
-            origin=f"{prior.origin}, variances × {factor:g}",
-        )
-        for factor in factors
-    ]
+    gaussian, family = prior.distribution, []
+    for factor in factors:
+        wider = DiagonalGaussian(gaussian.mean, gaussian.variance * factor, "prior", gaussian.seen)
+        family.append(GaussianPrior(wider, f"{prior.origin}, variances × {factor:g}"))
+    return family

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -21,13 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import complexity, log_two_root
-from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.certificate import Budget, Constraint
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, issue
 from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
-from pacbayes_control.learn.constraints import check_feasible, describe, rows_of
+
+FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
 
 
 def learn_constrained(
@@ -59,46 +60,29 @@ def learn_constrained(
     >>> run.posterior.probabilities.round(3).tolist()
     [0.8, 0.0, 0.2]
     """
-    prior = prior_for(costs, prior)
-    posterior = constrained_posterior(costs, delta, prior, constraints, solver, objective)
-    return certify_constrained(costs, delta, method, prior, posterior, constraints, objective)
+    runs = constrained_runs(costs, delta, (method,), prior, constraints, solver, objective)
+    return runs[method]
 
 
-def certify_constrained(
+def constrained_runs(
     costs: Costs,
     delta: float,
-    method: str,
-    prior: Categorical,
-    posterior: Categorical,
-    constraints: Sequence[LinearConstraint],
-    objective: str = "pinsker",
-) -> Run[Categorical]:
-    """The run of a posterior that was found under constraints."""
-    if method not in PAC_BAYES:
-        raise ValueError(
-            f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
-        )
-    budget = Budget(delta)
-    budget.spend(method)
-    records = [record for constraint in constraints for record in describe(constraint, costs)]
-    provenance = Provenance(objective, describe_prior(prior, costs), records)
-    posterior = with_costs_used(posterior, prior, costs)
-    certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
-    return Run(certificate, costs, prior, posterior)
-
-
-def constrained_posterior(
-    costs: Costs,
-    delta: float,
-    prior: Categorical,
+    methods: Collection[str],
+    prior: Categorical | ArrayLike | None,
     constraints: Sequence[LinearConstraint],
     solver: str = "clarabel",
     objective: str = "pinsker",
-) -> Categorical:
-    """The minimiser of C_PAC, or of C_PAC', under the constraints, projected and checked."""
+) -> dict[str, Run[Categorical]]:
+    """As `learn_constrained`, by several methods: the posterior is found once."""
     Budget(delta)  # raises ValueError if delta is not in (0, 1)
+    for method in methods:
+        if method not in PAC_BAYES:
+            raise ValueError(
+                f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
+            )
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
+    prior = prior_for(costs, prior)
     means, width = costs.means, 1.0
     if objective == "robust-pinsker":
         width = math.e - 1
@@ -107,7 +91,16 @@ def constrained_posterior(
     raw = solve_programmes(asked, constraints, solver)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     check_feasible(posterior.probabilities, constraints)
-    return posterior
+    posterior = with_costs_used(posterior, prior, costs)
+    records = [record for constraint in constraints for record in describe(constraint, costs)]
+    provenance = Provenance(objective, describe_prior(prior, costs), records)
+    runs = {}
+    for method in methods:
+        budget = Budget(delta)
+        budget.spend(method)
+        certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
+        runs[method] = Run(certificate, costs, prior, posterior)
+    return runs
 
 
 @dataclass(frozen=True)
@@ -133,8 +126,7 @@ def solve_programmes(
     infeasible below it, and the same above it.
     """
     means, n, width = asked.means, asked.n, asked.width
-    cp = _cvxpy()
-    name = _solver(cp, solver)
+    cp, name = _cvxpy(solver)
     weights = asked.prior.probabilities
     supported = weights > 0
     p, radius = cp.Variable(len(weights), nonneg=True), cp.Parameter(nonneg=True)
@@ -182,7 +174,7 @@ def solve_robust_bound(
     >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, 0.08), 4)
     0.2721
     """
-    cp = _cvxpy()
+    cp, name = _cvxpy(solver)
     there, here = cp.Variable(nonneg=True), cp.Variable(nonneg=True)
     radius = float(complexity(kl, log_two_root(n), n, delta))
 
@@ -193,28 +185,23 @@ def solve_robust_bound(
     problem = cp.Problem(cp.Maximize(there), [*limits, there <= 1, here <= 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about inaccuracy, which is fine for a cross-check
-        problem.solve(solver=_solver(cp, solver))
+        problem.solve(solver=name)
     return float(problem.value)
 
 
-def _cvxpy() -> Any:
+def _cvxpy(solver: str) -> tuple[Any, str]:
+    """CVXPY, and the solver's name there, if it is installed and knows exponential cones."""
     if find_spec("cvxpy") is None:
         raise ModuleNotFoundError(
             "relative entropy programmes need CVXPY: pip install 'pacbayes-control[cvx]'"
         )
     import cvxpy
-
-    return cvxpy
-
-
-def _solver(cp: Any, solver: str) -> str:
-    """The solver's name in CVXPY, if it is installed and knows exponential cones."""
     from cvxpy.constraints.exponential import ExpCone
     from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC
 
     able = [
         name
-        for name in cp.installed_solvers()
+        for name in cvxpy.installed_solvers()
         if name in SOLVER_MAP_CONIC and ExpCone in SOLVER_MAP_CONIC[name].SUPPORTED_CONSTRAINTS
     ]
     if solver.upper() not in able:
@@ -222,7 +209,7 @@ def _solver(cp: Any, solver: str) -> str:
             f"solver {solver!r} is unknown, not installed or unable to solve relative entropy "
             f"programmes: choose from {', '.join(name.lower() for name in able)}"
         )
-    return solver.upper()
+    return cvxpy, solver.upper()
 
 
 def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
@@ -233,3 +220,82 @@ def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
         if np.isfinite(upper):
             expressions.append(row @ p <= upper)
     return expressions
+
+
+# ---- linear constraints --------------------------------------------------------------------------
+
+
+def at_least_on(text: str, costs: Costs) -> LinearConstraint:
+    """A lower limit on the mass of some policies, from text such as 0.2:slow,careful or 0.2:3,7-9.
+
+    >>> at_least_on("0.2:0-1", Costs([[0, 1, 1], [0, 0, 1]])).A.tolist()
+    [[1.0, 1.0, 0.0]]
+    """
+    share, row = _parse(text, costs)
+    return LinearConstraint(row, share, np.inf)
+
+
+def at_most_on(text: str, costs: Costs) -> LinearConstraint:
+    """An upper limit on the mass of some policies."""
+    share, row = _parse(text, costs)
+    return LinearConstraint(row, -np.inf, share)
+
+
+def describe(constraint: LinearConstraint, costs: Costs) -> list[Constraint]:
+    """A constraint as the certificate records it, row by row."""
+    records = []
+    for row, lower, upper in rows_of(constraint, costs.policies):
+        weights = {int(j): float(row[j]) for j in np.flatnonzero(row)}
+        limits = (limit if math.isfinite(limit) else None for limit in (lower, upper))
+        records.append(Constraint.of(weights, *limits, name_of=costs.name))
+    return records
+
+
+def rows_of(
+    constraint: LinearConstraint, policies: int
+) -> list[tuple[NDArray[np.float64], float, float]]:
+    """The constraint row by row: coefficients (policies,), lower limit, upper limit."""
+    rows = np.atleast_2d(np.asarray(constraint.A, float))
+    if rows.shape[1] != policies:
+        raise ValueError(f"a constraint has {rows.shape[1]} coefficients for {policies} policies")
+    low, high = np.broadcast_to(constraint.lb, len(rows)), np.broadcast_to(constraint.ub, len(rows))
+    return list(zip(rows, low.tolist(), high.tolist(), strict=True))
+
+
+def check_feasible(p: NDArray[np.float64], constraints: Sequence[LinearConstraint]) -> None:
+    """Raise ValueError if a posterior violates a constraint by more than a solver's tolerance."""
+    for number, constraint in enumerate(constraints):
+        for row, lower, upper in rows_of(constraint, len(p)):
+            violation = max(lower - row @ p, row @ p - upper)
+            if violation > FEASIBLE:
+                raise ValueError(
+                    f"the solver's answer violates constraint {number} by {violation:.2g}"
+                )
+
+
+def _parse(text: str, costs: Costs) -> tuple[float, NDArray[np.float64]]:
+    share, colon, chosen = text.partition(":")
+    try:
+        value = float(share)
+    except ValueError:
+        value = math.nan
+    if not colon or not 0 <= value <= 1:
+        raise ValueError(
+            f"constraint {text!r}: write SHARE:POLICIES, such as 0.2:slow or 0.2:3,7-9"
+        )
+    row = np.zeros(costs.policies)
+    for part in chosen.split(","):
+        row[_policies(part.strip(), costs)] = 1
+    return value, row
+
+
+def _policies(part: str, costs: Costs) -> slice:
+    if part in costs.names:
+        index = costs.names.index(part)
+        return slice(index, index + 1)
+    first, _, last = part.partition("-")
+    if first.isdecimal() and (last or first).isdecimal():
+        start, stop = int(first), int(last or first) + 1
+        if start < stop <= costs.policies:
+            return slice(start, stop)
+    raise ValueError(f"{part!r} names no policy: give a name, or numbers 0 to {costs.policies - 1}")

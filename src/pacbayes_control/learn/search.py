@@ -19,11 +19,10 @@ that is saved and loaded goes on exactly as if it had never stopped.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from pacbayes_control.certify import files
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
@@ -88,6 +88,7 @@ class SearchSettings:
                 raise ValueError(f"{name} = {value} must be positive")
 
 
+@dataclass(eq=False)
 class GaussianSearch:
     """The state of a search, with the two methods `ask` and `tell`.
 
@@ -104,37 +105,22 @@ class GaussianSearch:
     MOMENTUM, SQUARES, TINY = 0.9, 0.99, 1e-8
     SMOOTHING = 0.95  # of the objective and of the iterate that is returned
 
-    def __init__(
-        self,
-        prior: DiagonalGaussian,
-        n: int,
-        delta: float,
-        objective: str | None = "kl",
-        settings: SearchSettings | None = None,
-        seed: int = 0,
-        stream: str = "search",
-    ) -> None:
-        """Start a search at the prior.
+    prior: DiagonalGaussian  # of the bound; the search begins here
+    n: int  # environments that the bound counts
+    delta: float  # of the bound
+    objective: str | None = "kl"  # the bound to minimise; None: the training cost alone
+    settings: SearchSettings = field(default_factory=SearchSettings)
+    seed: int = 0  # of the random numbers
+    stream: str = "search"  # of the random numbers
 
-        Args:
-            prior: of the bound
-            n: environments that the bound counts
-            delta: of the bound
-            objective: the bound to minimise; None: the training cost alone
-            settings: of the search
-            seed: of the random numbers
-            stream: of the random numbers
-        """
-        if objective is not None and objective not in OBJECTIVES:
-            raise ValueError(
-                f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}"
-            )
-        if stream in KEPT_STREAMS:
-            raise ValueError(f"the stream {stream!r} is kept for certificates: use another name")
-        self.prior, self.n, self.delta, self.objective = prior, n, delta, objective
-        self.settings, self.seed, self.stream = settings or SearchSettings(), seed, stream
-        d = len(prior)
-        self.seen = prior.seen  # environments that the search has learnt from, and its prior
+    def __post_init__(self) -> None:
+        if self.objective not in (None, *OBJECTIVES):
+            known = ", ".join(OBJECTIVES)
+            raise ValueError(f"objective {self.objective!r} is unknown: choose from {known}")
+        if self.stream in KEPT_STREAMS:
+            raise ValueError(f"the stream {self.stream!r} is kept for certificates: use another")
+        d = len(self.prior)
+        self.seen = self.prior.seen  # environments that the search has learnt from, and its prior
         self.step = 0
         self.best_value, self.best_step = np.inf, 0
         self.cost = np.nan  # of the policies asked for, smoothed over steps
@@ -295,34 +281,23 @@ class GaussianSearch:
 
     def fingerprint(self, **surroundings: Any) -> str:
         """SHA-256 of everything that determines a search, which a checkpoint must match."""
-        record = {
-            "prior": self.prior.digest,
-            "n": self.n,
-            "delta": self.delta,
-            "objective": self.objective,
-            "settings": asdict(self.settings),
-            "seed": self.seed,
-            "stream": self.stream,
-            **surroundings,
-        }
-        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+        plain = ("n", "delta", "objective", "seed", "stream")
+        record = {name: getattr(self, name) for name in plain} | surroundings
+        record |= {"prior": self.prior.digest, "settings": asdict(self.settings)}
+        return files.sha256(json.dumps(record, sort_keys=True).encode())
 
     def save(self, path: Path, fingerprint: str) -> None:
         """Write a checkpoint; the old one stays until the new one is complete."""
         numbers = [self.step, self.best_step, self.best_value, self.cost, self.value]
-        unfinished = path.with_name(path.name + ".part")
-        with unfinished.open("wb") as file:
-            np.savez(
-                file,
-                fingerprint=np.frombuffer(fingerprint.encode(), np.uint8),
-                numbers=np.array(numbers, float),
-                coordinates=self.coordinates,
-                average=self.average,
-                best=self.best,
-                moments=self.moments,
-                seen=np.frombuffer(json.dumps(self.seen).encode(), np.uint8),
-            )
-        os.replace(unfinished, path)
+        content = BytesIO()
+        np.savez(
+            content,
+            fingerprint=np.frombuffer(fingerprint.encode(), np.uint8),
+            numbers=np.array(numbers, float),
+            seen=np.frombuffer(json.dumps(self.seen).encode(), np.uint8),
+            **{name: getattr(self, name) for name in self._ARRAYS},
+        )
+        files.write_atomic(path, content.getvalue())
 
     def load(self, path: Path, fingerprint: str) -> None:
         """Continue from a checkpoint of the same search; an error if it is of another."""

@@ -5,20 +5,16 @@ evaluation   every policy in every environment: the table of costs, or its means
 sampling     policies drawn from a posterior
 jobs         all rollouts of a table of costs, and the pieces of it that workers roll out
 workers      pieces sent to workers, and collected in any order
-failures     the error for rollouts that failed
-retries      the log of failures, and of rollouts that succeeded when they were run again
+failures     the log of rollouts that failed, perhaps only at first, and the error for them
 pools        the workers: threads, processes, a cluster
-spreading    a task whose rollouts workers run, for searches
-description  everything that the costs in a folder depend on
 kept         costs on disk, written as they finish, so that work can be resumed
-spans        ranges of rollouts
 again        recorded rollouts, run again and compared
 conformance  checks of a task before it is certified
 differences  whether rollouts depend on the environments that are drawn
 """
 
 from pacbayes_control.rollouts.again import Again, recorded_noise, roll_out_again
-from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs
+from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs, spread
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK
@@ -30,7 +26,6 @@ from pacbayes_control.rollouts.sampling import (
     sample_costs,
     sampled_mean,
 )
-from pacbayes_control.rollouts.spreading import spread
 
 __all__ = [
     "CHUNK",

@@ -143,33 +143,25 @@ def _jobs(
         if not isinstance(run.posterior, DiagonalGaussian):
             raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
         policies = FreshDraws(run.posterior, costs.policies, *_stream(costs, "policies"))
-    if costs.draws == "shared":
-        rows = _shared(policies, set(columns))
+    if costs.draws != "shared":
+        job = Job(task, environments, policies, noise)
+        return lambda row, column: job.part(Piece(row, row + 1, column, column + 1))
+    drawn: dict[int, NDArray[np.float64]] = {}
+    parts = shared_draws(policies.posterior, policies.draws, policies.stream, policies.seed)
+    for first, part in parts:  # copies of some, so that the others take no memory
+        numbers = set(columns).intersection(range(first, first + len(part)))
+        drawn |= {number: part[number - first].copy() for number in numbers}
 
-        def shared(row: int, column: int) -> Job:
-            shifted = noise.shifted(column) if noise else None
-            return Job(task, environments[row : row + 1], rows[column][None], shifted)
+    def shared(row: int, column: int) -> Job:
+        shifted = noise.shifted(column) if noise else None
+        return Job(task, environments[row : row + 1], drawn[column][None], shifted)
 
-        return shared
-    job = Job(task, environments, policies, noise)
-    return lambda row, column: job.part(Piece(row, row + 1, column, column + 1))
-
-
-def _shared(draws: FreshDraws, columns: set[int]) -> dict[int, NDArray[np.float64]]:
-    """Some of the draws that all environments share, by their numbers."""
-    parts = shared_draws(draws.posterior, draws.draws, draws.stream, draws.seed)
-    found: dict[int, NDArray[np.float64]] = {}
-    for first, policies in parts:
-        numbers = columns.intersection(range(first, first + len(policies)))
-        found |= {number: policies[number - first].copy() for number in numbers}
-    return found
+    return shared
 
 
 def _cost(job: Job) -> float | str:
     """The cost of one rollout, or the error that it raised, in one line."""
     try:
         return float(job.run()[0, 0])
-    except RolloutFailed as failed:
-        return f"raised {in_a_line(failed.error)}"
     except Exception as error:
-        return f"raised {in_a_line(error)}"
+        return f"raised {in_a_line(error.error if isinstance(error, RolloutFailed) else error)}"

@@ -15,8 +15,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.differences import Unread, Warned, environments_differ
-from pacbayes_control.rollouts.differences import equal_costs as equal_costs
+from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import Job, Piece
@@ -41,10 +40,6 @@ class Check:
     passed: bool
     detail: str
     warning: bool = False  # whether a user should read the detail although the check passed
-
-
-class _Broken(Exception):  # noqa: N818 - a fault of the task, not of the program
-    """A requirement that the task does not meet, and how it was found."""
 
 
 def check_task(
@@ -76,15 +71,14 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
 
     def first() -> str:
         nonlocal job, table
-        here = task.environments(environments, stream=STREAM)
-        job = Job(task, here, policies, noise_of(task, here, None))
+        job = _job(task, policies, environments)
         table = table_of(job)
         low, high, rollouts = table.min(), table.max(), table.size
         return f"{rollouts} rollouts cost between {low:g} and {high:g}"
 
     checks = [
-        _tried("environments repeat", lambda: _environments_repeat(task)),
-        _tried("streams look independent", lambda: _streams_differ(task)),
+        _tried("environments repeat", _environments_repeat, task),
+        _tried("streams look independent", _streams_differ, task),
         _tried("costs lie in [0, 1]", first),
     ]
     promises: dict[str, Callable[[Job, Table], str]] = {
@@ -96,15 +90,16 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
         DIFFER: environments_differ,
         "it can be told from other tasks": lambda job, _: identity(job.task),
     }
-    for name, promise in promises.items():
-        if table is None:
-            checks.append(Check(name, False, "not tried, since the rollouts failed"))
-        else:
-            known = table
-            checks.append(_tried(name, lambda keep=promise, known=known: keep(job, known)))
-    if table is not None:
-        checks.append(_tried("speed", lambda: _speed(job, seconds)))
-    return checks
+    if table is None:
+        words = "not tried, since the rollouts failed"
+        return checks + [Check(name, False, words) for name in promises]
+    checks += [_tried(name, promise, job, table) for name, promise in promises.items()]
+    return [*checks, _tried("speed", _speed, job, seconds)]
+
+
+def _job(task: Task, policies: NDArray, environments: int) -> Job:
+    here = task.environments(environments, stream=STREAM)
+    return Job(task, here, policies, noise_of(task, here, None))
 
 
 def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = None) -> str | None:
@@ -114,8 +109,8 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
     """
     task, execution = as_task(task), execution or Execution()
 
-    def keep(name: str, promise: Callable[[], str]) -> Check:
-        check = _tried(name, promise)
+    def keep(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
+        check = _tried(name, promise, *arguments)
         if not check.passed:
             raise ValueError(
                 f"task {task.name} breaks a promise that a certificate rests on ({name}): "
@@ -123,19 +118,14 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
             )
         return check
 
-    with _global_states(), open_workers(task, execution.workers) as pool:
-        how = Execution(pool.executor, retries=execution.retries)
-        roll = partial(table_of, execution=how)
-        keep("environments repeat", lambda: _environments_repeat(task))
-        keep("streams look independent", lambda: _streams_differ(task))
-        here = task.environments(4, stream=STREAM)
-        job = Job(task, here, policies[:3], noise_of(task, here, None))
+    with _global_states(), open_workers(task, execution.workers) as executor:
+        roll = partial(table_of, execution=Execution(executor, retries=execution.retries))
+        keep("environments repeat", _environments_repeat, task)
+        keep("streams look independent", _streams_differ, task)
+        job = _job(task, policies[:3], 4)
         table = roll(job)
-        keep(
-            "the same seed gives the same cost",
-            lambda: _compare(roll(job), table, "the second time"),
-        )
-        shown = keep(DIFFER, lambda: environments_differ(job, table, roll, each=False))
+        keep("the same seed gives the same cost", _repeats, job, table, roll)
+        shown = keep(DIFFER, environments_differ, job, table, roll, False)
     return shown.detail if shown.warning else None
 
 
@@ -154,10 +144,10 @@ def some_policies(task: Task, count: int = 3) -> NDArray:
     return rng.standard_normal((count, task.parameters))
 
 
-def _tried(name: str, promise: Callable[[], str]) -> Check:
+def _tried(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
     try:
-        detail = promise()
-    except (_Broken, Unread, RolloutError) as broken:
+        detail = promise(*arguments)
+    except (Broken, RolloutError) as broken:
         return Check(name, False, " ".join(str(broken).split()))
     except Exception as error:  # a user's task may raise anything
         return Check(name, False, in_a_line(error))
@@ -174,8 +164,9 @@ def _environments_repeat(task: Task) -> str:
         (many[100:140].arrays(), slice(100, 140)),
     ):
         for name, array in arrays.items():
-            if not _same(np.asarray(array)[what], np.asarray(again[name])):
-                raise _Broken(f"{name!r} of the same environments was different when drawn again")
+            before, now = np.asarray(array)[what], np.asarray(again[name])
+            if (now.shape, now.tobytes()) != (before.shape, before.tobytes()):
+                raise Broken(f"{name!r} of the same environments was different when drawn again")
     return f"{len(arrays)} values make an environment: {', '.join(arrays)}"
 
 
@@ -187,19 +178,17 @@ def _streams_differ(task: Task) -> str:
     ]
     first = draws[0]
     if np.all(first == first[0]):
-        raise _Broken(
-            "all environments are the same: does draw use the generator that it is given?"
-        )
+        raise Broken("all environments are the same: does draw use the generator that it is given?")
     rows = {row.tobytes() for row in first}
     limit = 5 / np.sqrt(LOOKED_AT)
     for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
         shared = rows & {row.tobytes() for row in other}
         if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
-            raise _Broken(f"{what} draws some of the same environments")
+            raise Broken(f"{what} draws some of the same environments")
         if np.array_equal(first, other) or _correlation(first, other) > limit:
-            raise _Broken(f"environments of {what} are correlated with these")
+            raise Broken(f"environments of {what} are correlated with these")
     if _correlation(first[1:], first[:-1]) > limit:
-        raise _Broken("an environment is correlated with the one before it")
+        raise Broken("an environment is correlated with the one before it")
     return f"{LOOKED_AT} each from two streams and two seeds"
 
 
@@ -211,22 +200,20 @@ def _rows(environments: Environments) -> NDArray[np.float64]:
         if np.asarray(array).dtype.kind in "biuf"
     ]
     if not columns:
-        raise _Broken("an environment has no numbers by which to tell it from others")
+        raise Broken("an environment has no numbers by which to tell it from others")
     return np.concatenate(columns, axis=1)
 
 
 def _correlation(first: NDArray, other: NDArray) -> float:
     """The largest absolute correlation between equal columns, of the first 50."""
-    largest = 0.0
-    for a, b in zip(first.T[:50], other.T[:50], strict=True):
-        if a.std() > 0 and b.std() > 0:
-            largest = max(largest, abs(float(np.corrcoef(a, b)[0, 1])))
-    return largest
+    pairs = zip(first.T[:50], other.T[:50], strict=True)
+    varied = [np.corrcoef(a, b)[0, 1] for a, b in pairs if a.std() > 0 and b.std() > 0]
+    return float(np.nanmax(np.abs(varied), initial=0.0))
 
 
-def _repeats(job: Job, table: Table) -> str:
+def _repeats(job: Job, table: Table, roll: Callable[[Job], Table] = table_of) -> str:
     """All rollouts repeat, also after the first ones may have left state behind."""
-    _compare(table_of(job), table, "when it was rolled out again")
+    _compare(roll(job), table, "when it was rolled out again")
     return f"{table.size} rollouts repeated, bit for bit"
 
 
@@ -266,7 +253,7 @@ def _leaves_global_state(job: Job, table: Table) -> str:
             _compare(table_of(job), table, "when Python's or NumPy's global seed was another")
             changed = [name for name, state in states().items() if state != before[name]]
             if changed:
-                raise _Broken(f"a rollout draws from {changed[0]}: use the generator it is given")
+                raise Broken(f"a rollout draws from {changed[0]}: use the generator it is given")
     return "neither Python's nor NumPy's" + (", nor torch's" if "torch" in sys.modules else "")
 
 
@@ -315,19 +302,14 @@ def _speed(job: Job, seconds: float) -> str:
     return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
 
 
-def _compare(now: NDArray, before: NDArray, when: str) -> str:
+def _compare(now: NDArray, before: NDArray, when: str) -> None:
     different = np.argwhere(now != before)
     if len(different):
         row, column = map(int, different[0])
-        raise _Broken(
+        raise Broken(
             f"policy {column} cost {before[row, column]!s} in environment {row}, and "
             f"{now[row, column]!s} {when} ({len(different)} of {before.size} differ)"
         )
-    return f"{before.size} costs agree"
-
-
-def _same(first: NDArray, second: NDArray) -> bool:
-    return first.shape == second.shape and first.tobytes() == second.tobytes()
 
 
 def passed(checks: list[Check]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.evaluation import table_of
+from pacbayes_control.rollouts.evaluation import equal_costs, table_of
 from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import Arrays
@@ -26,8 +26,8 @@ SEED = "seed"  # the name of a Gymnasium environment's seed, beside its options
 NAMES = 20  # values that are swapped one by one, at most
 
 
-class Unread(Exception):  # noqa: N818 - a fault of the task, not of the program
-    """Rollouts show no difference between environments."""
+class Broken(Exception):  # noqa: N818 - a fault of the task, not of the program
+    """A requirement that the task does not meet, and how it was found."""
 
 
 class Warned(str):
@@ -36,27 +36,10 @@ class Warned(str):
     __slots__ = ()
 
 
-def equal_costs(table: NDArray) -> str | None:
-    """A warning if every environment gave each policy the same cost; None otherwise.
-
-    >>> equal_costs(np.zeros((50, 3)))
-    'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
-    """
-    costs = np.asarray(table)
-    if len(costs) < 2 or (costs != costs[:1]).any():
-        return None
-    first = costs.flat[0]
-    same = f"are {first:g}" if (costs == first).all() else "are the same for each policy"
-    return (
-        f"all costs of {len(costs)} environments {same}: nothing that was drawn shows in them; see "
-        "pbc check"
-    )
-
-
 def environments_differ(
     job: Job, costs: NDArray, roll: Callable[[Job], NDArray] = table_of, each: bool = True
 ) -> str:
-    """A line on what was compared, `Warned` where that is a warning; `Unread` where it is refused.
+    """A line on what was compared, `Warned` where that is a warning; `Broken` where it is refused.
 
     A task with the hook `observed`, such as a GymTask, is refused if its observations and costs do
     not change with the environment, or with its options. Costs alone may be coarse, so other tasks
@@ -81,12 +64,12 @@ def _by_observations(looks: Sequence[_Look], each: bool) -> str:
     options = [name for name in names if name != SEED]
     tried = f"{looks[-1].job.shape[0]} environments under {policies} policies"
     if not any(look.varies for look in looks):
-        raise Unread(
+        raise Broken(
             f"nothing that is observed, and no cost, differs across {tried}: does reset use the "
             "seed and the options that it is given?"
         )
     if options and not any(look.shows(options) for look in looks):
-        raise Unread(
+        raise Broken(
             f"options are drawn and nothing reads them ({', '.join(options)}): nothing that is "
             f"observed, and no cost, changed in {tried} with the options of another environment; "
             "have reset read them, or draw none"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,19 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.failures import RolloutError
+from pacbayes_control.rollouts.execution import Execution, Workers
+from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
-from pacbayes_control.rollouts.retries import FailureLog
-from pacbayes_control.rollouts.spreading import ELSEWHERE, SpreadTask
-from pacbayes_control.rollouts.workers import roll_out
+from pacbayes_control.rollouts.workers import roll_out, roll_out_here
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.task import as_task, noise_of, versions_of
+from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions_of
 
-HERE = 0.25  # seconds that a piece should take in this process
+HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
+NO_ENVIRONMENTS = "there are no environments to roll out in"
 
 
 def evaluate(
@@ -109,10 +110,11 @@ def mean_costs(
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
-    _check_some(environments)
+    if len(environments) == 0:
+        raise ValueError(NO_ENVIRONMENTS)
     total, done = np.zeros(len(policies)), 0
-    with open_workers(task, execution.workers) as pool:
-        here = replace(execution, workers=pool.executor, store=None)
+    with open_workers(task, execution.workers) as executor:
+        here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
             counted = here.counting_on(done * len(policies), len(environments) * len(policies))
             part = table_of(Job(task, chunk, policies, noise, of.surrogate), counted)
@@ -128,7 +130,8 @@ def table_of(
 
     origin: a record to which incidents are added, and the digest of the code of kept rollouts.
     """
-    _check_some(job.environments)
+    if len(job.environments) == 0:
+        raise ValueError(NO_ENVIRONMENTS)
     execution = execution or Execution()
     executor, store = execution.workers, execution.store
     pace: Pace | None = None
@@ -138,15 +141,12 @@ def table_of(
         job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
     elif executor is not None or store or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
-    with open_workers(job.task, executor) as pool:
+    with open_workers(job.task, executor) as workers:
         if store is None:
-            log = FailureLog(execution.retries)
-            table, raised = _table_in_memory(job, pool, pace, execution, log)
-            incidents = Counter(retries=log.count, raised=raised)
+            table, incidents = _table_in_memory(job, workers, pace, execution)
         else:
-            allow = execution.allow_code_change
-            with kept_costs(Path(store), job, execution.retries, allow) as kept:
-                _complete(job, kept, pool, pace, execution)
+            with kept_costs(Path(store), job, execution) as kept:
+                _complete(job, kept, WorkerPool(workers), pace, execution)
                 table, incidents = kept.table(), kept.incidents
                 if origin is not None:
                     origin["code"] = kept.code
@@ -157,19 +157,27 @@ def table_of(
 
 
 def _table_in_memory(
-    job: Job, pool: WorkerPool, pace: Pace | None, execution: Execution, log: FailureLog
-) -> tuple[NDArray[np.float64 | np.uint8], int]:
-    """The costs, and how many of them are 1 because of an error declared to be a failure."""
-    total, done, raised = job.shape[0] * job.shape[1], 0, 0
-    values = np.empty(job.shape, np.uint8)
-    todo = pieces(job, [(0, total)], pace, pool.limit)
-    for piece, part, count in roll_out(job, todo, pool, pace, log=log):
+    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
+) -> tuple[NDArray[np.float64 | np.uint8], Counter[str]]:
+    """The costs, and counts of retries and of errors declared to be failures."""
+    rows, columns = job.shape
+    total, done, log = rows * columns, 0, FailureLog(execution.retries)
+    if pace is None:
+        rolled_out = roll_out_here(job, pieces(job, [(0, total)]), log)
+    else:
+        pool = WorkerPool(executor)
+        todo = pieces(job, [(0, total)], pace, pool.limit)
+        rolled_out = roll_out(job, todo, pool, pace, log=log)
+    values, incidents = np.empty((rows, columns), np.uint8), Counter()
+    for (first_row, last_row, first, last), part, raised in rolled_out:
         if part.dtype != np.uint8 and values.dtype == np.uint8:
             values = values.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        values[piece.rows, piece.columns] = part
-        done, raised = done + part.size, raised + count
+        values[first_row:last_row, first:last] = part
+        done += part.size
+        incidents["raised"] += raised
         execution.tell(done, total)
-    return values, raised
+    incidents["retries"] = log.count if execution.retries else 0
+    return values, incidents
 
 
 def _complete(
@@ -235,13 +243,29 @@ def check_unseen(
 ) -> None:
     """Raise ValueError if an estimate would use environments that were used for learning."""
     for other in seen:
-        if environments.range.overlaps(
-            other if isinstance(other, EnvironmentRange) else other.range
-        ):
+        used = other.range if isinstance(other, Environments) else other
+        if environments.range.overlaps(used):
             raise ValueError(
                 f"stream {environments.stream!r} with seed {environments.seed} was used for "
                 "training: estimate the true cost on a stream of its own"
             )
+
+
+def equal_costs(table: NDArray) -> str | None:
+    """A warning if every environment gave each policy the same cost; None otherwise.
+
+    >>> equal_costs(np.zeros((50, 3)))
+    'all costs of 50 environments are 0: nothing that was drawn shows in them; see pbc check'
+    """
+    costs = np.asarray(table)
+    if len(costs) < 2 or (costs != costs[:1]).any():
+        return None
+    first = costs.flat[0]
+    same = f"are {first:g}" if (costs == first).all() else "are the same for each policy"
+    return (
+        f"all costs of {len(costs)} environments {same}: nothing that was drawn shows in them; see "
+        "pbc check"
+    )
 
 
 def checked_policies(task: Task, policies: NDArray) -> NDArray:
@@ -272,6 +296,20 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
     return origin
 
 
-def _check_some(environments: Environments) -> None:
-    if len(environments) == 0:
-        raise ValueError("there are no environments to roll out in")
+class SpreadTask(AdaptedTask):
+    """A task with the workers that run it, and their pace in earlier calls."""
+
+    def __init__(self, task: Task, executor: Executor) -> None:
+        super().__init__(task)
+        self.task, self.executor, self.pace = task, executor, Pace(ELSEWHERE)
+
+
+@contextmanager
+def spread(task: Task, executor: Workers) -> Iterator[Task]:
+    """A task like the given one, whose rollouts are run by workers until this context ends.
+
+    For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
+    """
+    task = as_task(task)
+    with open_workers(task, executor) as workers:
+        yield SpreadTask(task, workers) if workers else task

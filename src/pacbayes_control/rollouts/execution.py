@@ -63,10 +63,7 @@ class Execution:
             self, progress=lambda now: tell(now._replace(done=before + now.done, total=total))
         )
 
-    def file(self, part: str) -> Path | None:
-        """A file or folder beside the store, for one part of the work."""
-        return Path(f"{self.store}.{part}") if self.store is not None else None
-
     def keeping(self, part: str) -> Execution:
-        """The same execution with that file or folder as its store."""
-        return replace(self, store=self.file(part))
+        """The same execution with a file or folder beside the store, if there is one, as store."""
+        beside = None if self.store is None else Path(f"{self.store}.{part}")
+        return replace(self, store=beside)

@@ -1,15 +1,134 @@
-"""The error for rollouts that failed, finally or only at first."""
+"""Rollouts that fail: a log of them, and the error that reports them.
+
+A cost that counts only because a failed rollout was run again is conditioned on success: a task
+that fails at random would look better than it is. So a retry, a rollout that succeeds when it is
+run again, is refused unless retries were allowed beforehand, and is then counted. In a folder of
+kept rollouts the log is the file `failed.jsonl`, so that it is complete when a later call resumes
+the work.
+"""
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from pacbayes_control.rollouts.jobs import Job
-from pacbayes_control.rollouts.retries import Failed, FailureLog
+from pacbayes_control.certify.text import printable
+from pacbayes_control.rollouts.jobs import Job, Span, merged, without
 
 # Rollouts that may fail, and their share of all, before the other rollouts are given up.
 MOST_FAILURES, MOST_FAILING = 10, 0.1
+
+
+@dataclass
+class Failed:
+    """Pieces that failed together: at least one of their rollouts failed."""
+
+    spans: tuple[Span, ...]  # one for each piece
+    error: str
+    left: list[Span]  # their rollouts that have not succeeded since
+
+
+class FailureLog:
+    """The failures of a table's rollouts, and which of them have succeeded since.
+
+    Args:
+        retries: how often a rollout that failed may be run again
+        path: file to keep the log in, if any
+        code: digest of the task's code; failures of other code are ignored
+        done: rollouts that have succeeded already
+    """
+
+    def __init__(
+        self,
+        retries: int = 0,
+        path: Path | None = None,
+        code: str = "",
+        done: Sequence[Span] = (),
+    ) -> None:
+        if type(retries) is not int or retries < 0:
+            raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
+        self.allowed = retries  # how often a rollout that failed may be run again
+        self._path, self._code = path, code
+        self._settled: list[Failed] = []  # those that failed, and succeeded later
+        self._open: list[Failed] = []
+        if path:
+            self._open = [Failed(*known, without(known[0], done)) for known in _read(path, code)]
+            self._settle()
+
+    @property
+    def retried(self) -> list[Failed]:
+        """Failures that succeeded later, the smallest first.
+
+        Of nested failures, as when a batch is halved, only the innermost.
+        """
+        innermost: list[Failed] = []
+        firsts: list[int] = []
+        for failed in sorted(self._settled, key=lambda f: sum(b - a for a, b in f.spans)):
+            if not any(bisect_left(firsts, a) < bisect_left(firsts, b) for a, b in failed.spans):
+                insort(firsts, failed.spans[0][0])
+                innermost.append(failed)
+        return innermost
+
+    @property
+    def count(self) -> int:
+        """How many rollouts count although they had failed before."""
+        return sum(len(failed.spans) for failed in self.retried)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
+        return bool(self._settled) and not self.allowed
+
+    def add(self, spans: Iterable[Span], error: str) -> None:
+        """Remember that pieces failed."""
+        spans = tuple(spans)
+        if not spans or any(failed.spans == spans for failed in self._open):
+            return
+        self._open.append(Failed(spans, error, merged(spans)))
+        if self._path:
+            append_line(self._path, {"rollouts": spans, "error": error, "code": self._code})
+
+    def covers(self, span: Span) -> bool:
+        """Whether a piece is known to have failed, perhaps together with others."""
+        return any(not without([span], failed.left) for failed in self._open)
+
+    def succeeded(self, span: Span) -> None:
+        """Remember that a piece succeeded: it may have failed before."""
+        for failed in self._open:
+            failed.left = without(failed.left, [span])
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settled += [failed for failed in self._open if not failed.left]
+        self._open = [failed for failed in self._open if failed.left]
+
+
+def append_line(path: Path, record: dict[str, Any]) -> None:
+    """Add a line to a JSON lines file whose last line may be incomplete."""
+    with path.open("ab+") as file:
+        torn = False
+        if file.seek(0, 2):
+            file.seek(-1, 2)
+            torn = file.read(1) != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
+
+
+def _read(path: Path, code: str) -> list[tuple[tuple[Span, ...], str]]:
+    """The failures of this code that are listed in a file; incomplete lines are skipped."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            record = json.loads(line)
+            spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
+            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
+                found.append((spans, printable(str(record["error"]))))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""A job, all rollouts of a table of costs, and the pieces of it that workers roll out."""
+"""A job, all rollouts of a table of costs; its pieces, for workers; and spans of rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from pacbayes_control.tasks.environments import generator
 CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
+Span = tuple[int, int]  # rollouts, counted along the rows of a table: first, last (exclusive)
 
 
 class Piece(NamedTuple):
@@ -42,7 +44,7 @@ class Piece(NamedTuple):
         """How many rollouts it has."""
         return (self.last_row - self.first_row) * (self.last_column - self.first_column)
 
-    def span(self, columns: int) -> tuple[int, int]:
+    def span(self, columns: int) -> Span:
         """Its rollouts, counted along the rows of a table of so many columns."""
         first = self.first_row * columns + self.first_column
         return first, first + self.rollouts
@@ -103,29 +105,20 @@ class Job:
             return len(self.environments), last - first
         return len(self.environments), self.policies.shape[-2]
 
-    @property
-    def most_rows(self) -> int:
-        """How many environments a piece may have, so that its arrays stay small."""
-        if isinstance(self.policies, FreshDraws):
-            return max(1, CELLS // (self.policies.draws * len(self.policies.posterior)))
-        return max(1, TABLE // self.shape[1])
-
     def part(self, piece: Piece) -> Job:
         """The job of one piece, with its own environments and policies only."""
-        rows, columns = piece.rows, piece.columns
+        first_row, last_row, first, last = piece
         if isinstance(self.policies, FreshDraws):
-            policies = replace(self.policies, columns=(piece.first_column, piece.last_column))
+            policies = replace(self.policies, columns=(first, last))
         else:
-            own = self.policies.ndim == 3
-            policies = self.policies[rows, columns] if own else self.policies[columns]
-        noise = self.noise.shifted(piece.first_column) if self.noise else None
-        first = self.first_column + piece.first_column
+            own = self.policies[first_row:last_row] if self.policies.ndim == 3 else self.policies
+            policies = own[..., first:last, :]
         return replace(
             self,
-            environments=self.environments[rows],
+            environments=self.environments[first_row:last_row],
             policies=policies,
-            noise=noise,
-            first_column=first,
+            noise=self.noise.shifted(first) if self.noise else None,
+            first_column=self.first_column + first,
         )
 
     def run(self) -> NDArray[np.float64 | np.uint8]:
@@ -198,7 +191,7 @@ class Pace:
 
 
 def pieces(
-    job: Job, gaps: list[tuple[int, int]], pace: Pace | None = None, sharers: int = 1
+    job: Job, gaps: list[Span], pace: Pace | None = None, sharers: int = 1
 ) -> Iterator[Piece]:
     """Pieces that fill the gaps of a table, in order, as large as the pace says at that moment.
 
@@ -213,6 +206,9 @@ def pieces(
             that all workers finish together
     """
     columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    most_rows = max(1, TABLE // columns)  # so that the arrays of a piece stay small
+    if isinstance(job.policies, FreshDraws):
+        most_rows = max(1, CELLS // (job.policies.draws * len(job.policies.posterior)))
     left = sum(last - first for first, last in gaps)
     for first, last in gaps:
         at = first
@@ -222,14 +218,47 @@ def pieces(
             if sharers > 1:
                 size = max(min(size, left // sharers), size // 16, 1)
             if column == 0 and size >= columns and last - at >= columns:
-                rows = min(size // columns, job.most_rows, (last - at) // columns)
+                rows, wide = min(size // columns, most_rows, (last - at) // columns), columns
                 if rows >= block and at + rows * columns < last:
                     rows = (start + row + rows) // block * block - start - row
-                piece = Piece(row, row + rows, 0, columns)
             else:
                 rest = min(columns - column, last - at)
                 parts = -(-rest // size)  # of about the same size
-                piece = Piece(row, row + 1, column, column + -(-rest // parts))
-            at += piece.rollouts
-            left -= piece.rollouts
-            yield piece
+                rows, wide = 1, -(-rest // parts)
+            at += rows * wide
+            left -= rows * wide
+            yield Piece(row, row + rows, column, column + wide)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same rollouts in increasing order, without overlaps.
+
+    >>> merged([(4, 6), (0, 2), (2, 5)])
+    [(0, 6)]
+    """
+    found: list[Span] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def without(spans: Iterable[Span], done: Sequence[Span]) -> list[Span]:
+    """The parts of some spans that are not done; `done` is in increasing order, without overlaps.
+
+    >>> without([(0, 10)], [(2, 3), (8, 20)])
+    [(0, 2), (3, 8)]
+    """
+    left: list[Span] = []
+    for first, last in spans:
+        at, index = first, max(0, bisect_right(done, first, key=lambda span: span[0]) - 1)
+        while index < len(done) and done[index][0] < last:
+            begin, end = done[index]
+            if begin > at:
+                left.append((at, begin))
+            at, index = max(at, end), index + 1
+        if at < last:
+            left.append((at, last))
+    return left

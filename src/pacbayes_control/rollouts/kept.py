@@ -24,13 +24,21 @@ import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.files import json_bytes
-from pacbayes_control.rollouts.description import described_job, known_job
-from pacbayes_control.rollouts.failures import rollout_error
-from pacbayes_control.rollouts.jobs import Job, Piece
-from pacbayes_control.rollouts.retries import FailureLog, append_line
-from pacbayes_control.rollouts.spans import Span, merged, without
+import pacbayes_control
+from pacbayes_control.certify.files import json_bytes, read_json, sha256
+from pacbayes_control.rollouts.execution import Execution
+from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, merged, without
+from pacbayes_control.tasks.identity import identity
+from pacbayes_control.tasks.sources import code_digest
 
+FORMAT = 2
+WORDS = {  # for keys of a description, where those do not read well
+    "environments": "set of environments",
+    "first environments": "draw of environments",
+    "policies": "list of policies",
+    "version": "version of this library",
+}
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
 AT_A_TIME = 1 << 20  # costs that are read or hashed together
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
@@ -80,7 +88,7 @@ class KeptCosts:
         self.raised += raised
 
     def take_up(
-        self, known: dict[str, Any], job: Job, now: dict[str, Any], retries: int, changed: bool
+        self, known: dict[str, Any], job: Job, now: dict[str, Any], execution: Execution
     ) -> None:
         """Continue the work of earlier calls; an error if their rollouts may not be used.
 
@@ -88,13 +96,12 @@ class KeptCosts:
             known: the description in the folder, empty if it is new
             job: the job, for the error
             now: the description of this call
-            retries: how often a rollout that failed may be run again
-            changed: whether the code may have changed
+            execution: how often a rollout may be run again, and whether the code may have changed
         """
-        log, code = self.folder / "failed.jsonl", now["code"]
+        log, code, retries = self.folder / "failed.jsonl", now["code"], execution.retries
         self._before = Counter({kind: known.get(kind, 0) for kind in COUNTED})
         if known and known.get("code") != code and self.finished:
-            if not changed:
+            if not execution.allow_code_change:
                 raise ValueError(
                     f"the code of the task has changed since {self.folder} was begun: if that "
                     "leaves the costs of the rollouts that are finished as they are, say so "
@@ -156,25 +163,28 @@ class KeptCosts:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
-    def _open_table(self) -> tuple[int, int]:
-        """The file, and the offset of the table in it."""
-        header, size = self._layout()
-        if not self._path.exists():
+    def _open_table(self, earlier: tuple[int, int] | None = None) -> tuple[int, int]:
+        """The file, and the offset of the table in it; `earlier`: a table of bytes to copy."""
+        kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
+        header = BytesIO()
+        write_array_header_1_0(header, kind)
+        offset = header.tell()
+        size = offset + self.rollouts * self._dtype.itemsize
+        if earlier or not self._path.exists():
             new = self._path.with_suffix(".new")
             with new.open("wb") as file:
-                file.write(header)
+                file.write(header.getvalue())
                 file.truncate(size)  # sparse: takes no space yet
+                source, begin = earlier or (-1, 0)
+                for first, last in self.done if earlier else ():
+                    for at in range(first, last, AT_A_TIME):
+                        part = os.pread(source, min(AT_A_TIME, last - at), begin + at)
+                        file.seek(offset + 8 * at)
+                        file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
             new.replace(self._path)
         elif self._path.stat().st_size != size:
             raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        return os.open(self._path, os.O_RDWR), len(header)
-
-    def _layout(self) -> tuple[bytes, int]:
-        """The header of the table's `.npy` file, and the size of the file in bytes."""
-        header = BytesIO()
-        kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        write_array_header_1_0(header, kind)
-        return header.getvalue(), header.tell() + self.rollouts * self._dtype.itemsize
+        return os.open(self._path, os.O_RDWR), offset
 
     def _write(self, first: int, costs: NDArray) -> None:
         view = memoryview(np.ascontiguousarray(costs, self._dtype).tobytes())
@@ -190,21 +200,10 @@ class KeptCosts:
 
     def _turn_to_floats(self) -> None:
         """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        bytes_file, offset = self._file, self._offset
+        earlier = self._file, self._offset
         self.graded = True
-        header, size = self._layout()
-        new = self._path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(header)
-            file.truncate(size)
-            for first, last in self.done:
-                for at in range(first, last, AT_A_TIME):
-                    part = os.pread(bytes_file, min(AT_A_TIME, last - at), offset + at)
-                    file.seek(len(header) + 8 * at)
-                    file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
-        new.replace(self._path)
-        os.close(bytes_file)
-        self._file, self._offset = self._open_table()
+        self._file, self._offset = self._open_table(earlier)
+        os.close(earlier[0])
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:
@@ -242,18 +241,8 @@ class KeptCosts:
 
 
 @contextmanager
-def kept_costs(
-    folder: Path, job: Job, retries: int = 0, allow_code_change: bool = False
-) -> Iterator[KeptCosts]:
-    """The folder of a job's costs, new or from an earlier call; an error if it is of another job.
-
-    Args:
-        folder: where costs are kept
-        job: the rollouts
-        retries: how often a rollout that failed may be run again
-        allow_code_change: continue although the task's code has changed, in a way that does not
-            change the finished costs
-    """
+def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCosts]:
+    """The folder of a job's costs, new or of an earlier call; an error if it is of another job."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -275,7 +264,7 @@ def kept_costs(
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         try:
-            kept.take_up(known, job, now, retries, allow_code_change)
+            kept.take_up(known, job, now, execution)
             yield kept
         finally:
             kept.close()
@@ -295,3 +284,62 @@ def _digest(costs: NDArray) -> str:
     for at in range(0, flat.size, AT_A_TIME):
         sha.update(np.ascontiguousarray(flat[at : at + AT_A_TIME], np.float64).data)
     return sha.hexdigest()
+
+
+# ---- the description: everything that the costs depend on, so that none are mixed ----------------
+
+
+def described_job(job: Job) -> dict[str, Any]:
+    """Everything that the costs of a job depend on, as plain values."""
+    environments = job.environments
+    if isinstance(job.policies, FreshDraws):
+        draws, posterior = job.policies, sha256(job.policies.posterior.to_bytes())
+        policies: dict[str, Any] = {"posterior": posterior, "draws": draws.draws}
+        policies |= {"stream": draws.stream, "seed": draws.seed}
+    else:
+        array = np.ascontiguousarray(job.policies)
+        digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.data)
+        policies = {"policies": job.shape[1], "sha256": digest.hexdigest()}
+    noise = job.noise
+    return {
+        "format": FORMAT,
+        "version": pacbayes_control.__version__,
+        "task": _hashed(identity(job.task)),
+        "code": code_digest(job.task),
+        "environments": environments.origin,
+        "first environments": environments[: environments.block].digest(),
+        "policies": policies,
+        "noise": {"stream": noise.stream, "seed": noise.seed, "of": noise.kind} if noise else None,
+        "surrogate": job.surrogate,
+    }
+
+
+def known_job(path: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """The description in a folder, empty if the folder is new.
+
+    Raises ValueError if it differs from the given one in anything but the code.
+    """
+    known: Any = read_json(path) if path.exists() else {}
+    if not isinstance(known, dict):
+        raise ValueError(f"{path} is corrupt: choose another folder")
+    for key, value in description.items() if known else ():
+        if key != "code" and known.get(key) != value:
+            what, found = WORDS.get(key, key), _short(known.get(key))
+            raise ValueError(
+                f"{path.parent} holds rollouts of another {what}: {found}, not {_short(value)}; "
+                "choose another folder, or delete it to begin again"
+            )
+    return known
+
+
+def _hashed(words: str) -> str:
+    """A long text, such as that of a large array, shortened to its beginning and its digest."""
+    if len(words) <= 2000:
+        return words
+    return f"{words[:100]}… {sha256(words.encode())}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= 160 else text[:157] + "…"

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -50,46 +51,43 @@ class ProcessPool(Executor):
 
     def __init__(self, processes: int) -> None:
         self._pools = [_single() for _ in range(processes)]
-        self._in_flight: list[set[Future[Any]]] = [set() for _ in range(processes)]
+        self._in_flight: dict[Future[Any], int] = {}  # calls, and the numbers of their processes
 
     def __len__(self) -> int:
         return len(self._pools)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in the least busy process."""
-        return self.submit_avoiding(None, fn, *args, **kwargs)
-
-    def submit_avoiding(
-        self, avoid: int | None, fn: Callable[..., Any], *args: Any, **kwargs: Any
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, avoid: int | None = None, **kwargs: Any
     ) -> Future[Any]:
         """Call a function in the least busy process, avoiding one if there are others."""
+        busy = Counter(self._in_flight.values())
         others = [i for i in range(len(self)) if i != avoid] or [0]
-        number = min(others, key=lambda i: len(self._in_flight[i]))
+        number = min(others, key=lambda i: busy[i])
         try:
             future = self._pools[number].submit(fn, *args, **kwargs)
         except BrokenExecutor:  # the process died while it was idle
             self._pools[number] = _single()
             future = self._pools[number].submit(fn, *args, **kwargs)
-        self._in_flight[number].add(future)
+        self._in_flight[future] = number
         return future
 
     def finished(self, future: Future[Any]) -> int:
         """Remove a finished call; the number of its process, which is replaced if it died."""
-        number = next(i for i, calls in enumerate(self._in_flight) if future in calls)
-        self._in_flight[number].discard(future)
-        if isinstance(_exception(future), BrokenExecutor) and not self._in_flight[number]:
+        number = self._in_flight.pop(future)
+        alone = number not in self._in_flight.values()
+        if alone and isinstance(_exception(future), BrokenExecutor):
             self._pools[number].shutdown(wait=False, kill_workers=True)
             self._pools[number] = _single()
         return number
 
     def companions(self, future: Future[Any]) -> set[Future[Any]]:
         """The calls that were given to the same process, including this one."""
-        return next((set(calls) for calls in self._in_flight if future in calls), {future})
+        number = self._in_flight.get(future)
+        return {future} | {other for other, its in self._in_flight.items() if its == number}
 
     def forget(self, future: Future[Any]) -> None:
         """Remove a call, finished or not."""
-        for calls in self._in_flight:
-            calls.discard(future)
+        self._in_flight.pop(future, None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the processes, also while they work."""
@@ -130,15 +128,14 @@ class WorkerPool:
 
     def __init__(self, executor: Executor | None) -> None:
         self.executor = executor
+        self._client: Any = getattr(executor, "_client", None)  # Dask's, if the executor is Dask's
         self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
         self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
         self.limit = 1 if executor is None else 2 * _size(executor)  # no worker ever waits
 
     def pickles(self, task: Task) -> bool:
         """Whether a task is copied: for other processes, and for threads unless they share it."""
-        shared = isinstance(self.executor, ThreadPoolExecutor) and getattr(
-            task, "releases_gil", False
-        )
+        shared = isinstance(self.executor, ThreadPoolExecutor) and task.releases_gil
         return self.executor is not None and not shared
 
     def submit(self, avoid: Any, fn: Callable[..., Any], *args: Any) -> Future[Any]:
@@ -148,13 +145,10 @@ class WorkerPool:
             future.set_result(fn(*args))
             return future
         try:
-            if isinstance(self.executor, ProcessPool):
-                return self.executor.submit_avoiding(avoid, fn, *args)
-            if self._client is None:
-                return self.executor.submit(fn, *args)
-            key = f"rollouts-{uuid4().hex}"
-            future = self.executor.submit(fn, *args, key=key, **self._dask_options(avoid))
-            self._keys[future] = key
+            options = self._options(avoid)
+            future = self.executor.submit(fn, *args, **options)
+            if "key" in options:
+                self._keys[future] = options["key"]
             return future
         except BrokenExecutor as error:
             raise LostWorkers(DIED) from error
@@ -203,16 +197,15 @@ class WorkerPool:
             else:
                 future.cancel()
 
-    @property
-    def _client(self) -> Any:
-        """Dask's client, if the executor is Dask's."""
-        return getattr(self.executor, "_client", None)
-
-    def _dask_options(self, avoid: Any) -> dict[str, Any]:
-        known = self._client.nthreads() if avoid else ()
-        others = [address for address in known if address != avoid]
+    def _options(self, avoid: Any) -> dict[str, Any]:
+        """Options of a call: the worker to be avoided, and Dask's name of it."""
+        if isinstance(self.executor, ProcessPool):
+            return {"avoid": avoid}
+        if self._client is None:
+            return {}
+        others = [at for at in self._client.nthreads() if at != avoid] if avoid else []
         chosen = {"workers": others, "allow_other_workers": True} if others else {}
-        return {"pure": False, **chosen}
+        return {"key": f"rollouts-{uuid4().hex}", "pure": False, **chosen}
 
 
 def _exception(future: Future[Any]) -> BaseException | None:
@@ -220,11 +213,11 @@ def _exception(future: Future[Any]) -> BaseException | None:
 
 
 @contextmanager
-def open_workers(task: Task, workers: Workers) -> Iterator[WorkerPool]:
+def open_workers(task: Task, workers: Workers) -> Iterator[Executor | None]:
     """The requested workers; those that are started here end with this context."""
     if isinstance(workers, int):
         with pool(task, workers) as executor:
-            yield WorkerPool(executor)
+            yield executor
     else:
         executor = getattr(workers, "get_executor", lambda: workers)()
         if executor is not None and not isinstance(executor, Executor):
@@ -232,7 +225,7 @@ def open_workers(task: Task, workers: Workers) -> Iterator[WorkerPool]:
                 f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
                 "Dask client"
             )
-        yield WorkerPool(executor)
+        yield executor
 
 
 @contextmanager

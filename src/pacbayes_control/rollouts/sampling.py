@@ -85,8 +85,8 @@ def _sample(
         job = Job(task, environments, FreshDraws(posterior, count, stream, seed), noise)
         return Costs(table_of(job, execution, origin), origin=origin, draws="fresh")
     parts = []
-    with open_workers(task, execution.workers) as pool:
-        here = replace(execution, workers=pool.executor, store=None)
+    with open_workers(task, execution.workers) as executor:
+        here = replace(execution, workers=executor, store=None)
         for first, policies in shared_draws(posterior, count, stream, seed):
             shifted = noise.shifted(first) if noise else None
             counted = here.counting_on(len(environments) * first, len(environments) * count)
@@ -131,8 +131,8 @@ def sampled_mean(
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
     total, done = 0.0, 0
-    with open_workers(task, execution.workers) as pool:
-        here = replace(execution, workers=pool.executor, store=None)
+    with open_workers(task, execution.workers) as executor:
+        here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)

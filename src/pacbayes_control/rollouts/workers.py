@@ -24,10 +24,15 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.failures import Failure, RolloutError, hopeless, rollout_error
+from pacbayes_control.rollouts.failures import (
+    Failure,
+    FailureLog,
+    RolloutError,
+    hopeless,
+    rollout_error,
+)
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
-from pacbayes_control.rollouts.retries import FailureLog
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
@@ -47,13 +52,15 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of a piece: costs, or a failure."""
+class Done:
+    """The costs of a piece."""
 
-    costs: Costs | None = None
-    raised: int = 0  # costs that are 1 because of an error declared to be a failure
-    seconds: float = 0.0
-    failure: Failure | None = None
+    costs: Costs
+    raised: int  # costs that are 1 because of an error declared to be a failure
+    seconds: float
+
+
+Outcome = Done | Failure
 
 
 def roll_out(
@@ -64,6 +71,7 @@ def roll_out(
     *,
     keep_going: bool = False,
     log: FailureLog | None = None,
+    in_flight: dict[Future[Outcome], Attempt] | None = None,
 ) -> Iterator[tuple[Piece, Costs, int]]:
     """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
@@ -76,9 +84,10 @@ def roll_out(
         pace: is told how long each piece took
         keep_going: report failures after all other rollouts are done, unless there are too many
         log: remembers failures, and says how often a rollout may be run again
+        in_flight: pieces that were sent before, if any
     """
-    waiting: deque[Attempt] = deque()
-    in_flight: dict[Future[Outcome], Attempt] = {}
+    attempts, waiting = map(Attempt, todo), deque[Attempt]()
+    in_flight = in_flight or {}
     failures: list[Failure] = []
     done = 0  # rollouts
     columns, log, pace = job.shape[1], log or FailureLog(), pace or Pace(1.0)
@@ -86,18 +95,17 @@ def roll_out(
     try:
         while True:
             while not hopeless(failures, done, log) and _room(pool, waiting, in_flight):
-                attempt = waiting.popleft() if waiting else _next(todo)
+                attempt = waiting.popleft() if waiting else next(attempts, None)
                 if attempt is None:
                     break
                 in_flight[send(attempt)] = attempt
             if not in_flight:
                 break
             for attempt, outcome, worker in _finished(in_flight, pool, log, columns):
-                if outcome.costs is None:
-                    failure = outcome.failure or Failure("")
-                    if failure.wrong and not keep_going:
-                        raise rollout_error(job, [failure])
-                    again, failed = _retries_after(attempt, failure, worker, max(1, log.allowed))
+                if isinstance(outcome, Failure):
+                    if outcome.wrong and not keep_going:
+                        raise rollout_error(job, [outcome])
+                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.allowed))
                     waiting.extendleft(reversed(again))
                     failures += failed
                     if failed and (not keep_going or failed[0].final):
@@ -118,6 +126,24 @@ def roll_out(
         raise rollout_error(job, failures, log)
 
 
+def roll_out_here(
+    job: Job, todo: Iterator[Piece], log: FailureLog
+) -> Iterator[tuple[Piece, Costs, int]]:
+    """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
+    for piece in todo:
+        try:
+            costs, raised = job.part(piece).run_counted()
+        except (Exception, SystemExit) as error:
+            failure = _failure(error, piece, here=True)
+        else:
+            yield piece, costs, raised
+            continue
+        failed: Future[Outcome] = Future()
+        failed.set_result(failure)
+        known = {failed: Attempt(piece)}
+        yield from roll_out(job, todo, WorkerPool(None), log=log, in_flight=known)
+
+
 def _finished(
     in_flight: dict[Future[Outcome], Attempt], pool: WorkerPool, log: FailureLog, columns: int
 ) -> list[tuple[Attempt, Outcome, Any]]:
@@ -129,14 +155,14 @@ def _finished(
     done = wait(in_flight, return_when=FIRST_COMPLETED).done
     spans = {future: attempt.piece.span(columns) for future, attempt in in_flight.items()}
     outcomes = {future: _outcome(future) for future in done}
-    if any(outcome.costs is not None for outcome in outcomes.values()):
+    if any(isinstance(outcome, Done) for outcome in outcomes.values()):
         try:
             log.add([spans[future] for future in pool.run_again(in_flight)], WORKER_DIED)
         except OSError as error:
             outcomes = dict.fromkeys(done, _scheduler_lost(error))
     finished = []
     for future, outcome in outcomes.items():
-        failure = outcome.failure
+        failure = outcome if isinstance(outcome, Failure) else None
         companions = pool.companions(future)
         worker = pool.finished(future, failure.worker if failure else "")
         attempt = in_flight.pop(future)
@@ -155,11 +181,6 @@ def _blamed(piece: Piece, failure: Failure) -> Piece:
     if row is None or column is None:
         return piece
     return Piece(row, row + 1, column, column + 1)
-
-
-def _next(todo: Iterator[Piece]) -> Attempt | None:
-    piece = next(todo, None)
-    return Attempt(piece) if piece else None
 
 
 def _room(
@@ -201,10 +222,8 @@ def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome
         task, draw = _loaded(payload)
     except Exception as error:
         words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
-        failure = Failure(
-            words, _worker_name(), trace=traceback.format_exc(), final=True, started=False
-        )
-        return Outcome(failure=failure)
+        trace = traceback.format_exc()
+        return Failure(words, _worker_name(), trace=trace, final=True, started=False)
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece))
 
@@ -227,27 +246,24 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     started = time.perf_counter()
     try:
         costs, raised = job.run_counted()
-        return Outcome(costs, raised, time.perf_counter() - started)
-    except RolloutFailed as failed:
-        row, column = piece.first_row + failed.row, piece.first_column + failed.column
-        error = failed.error
-    except WrongCost as wrong:
-        row, column = (piece.first_row, piece.first_column) if piece.rollouts == 1 else (None, None)
-        cause = wrong if here else None
-        return Outcome(
-            failure=Failure(str(wrong), _worker_name(), row, column, wrong=True, cause=cause)
-        )
-    except (WrongCosts, RolloutError) as wrong:
-        words, cause = str(wrong), wrong if here else None
-        return Outcome(failure=Failure(words, _worker_name(), final=True, cause=cause))
-    except (Exception, SystemExit) as raised:
-        row, column, error = None, None, raised
-        if piece.rollouts == 1:
-            row, column = piece.first_row, piece.first_column
+    except (Exception, SystemExit) as error:
+        return _failure(error, piece, here)
+    return Done(costs, raised, time.perf_counter() - started)
+
+
+def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
+    """The failure of a piece that raised an error, in this process or in a worker."""
+    row, column, wrong = None, None, isinstance(error, WrongCost)
+    final = isinstance(error, WrongCosts | RolloutError) and not wrong
+    if isinstance(error, RolloutFailed):
+        row, column = piece.first_row + error.row, piece.first_column + error.column
+        error = error.error
+    elif piece.rollouts == 1 and not final:
+        row, column = piece.first_row, piece.first_column
+    ours = wrong or final  # raised by this package: the message says all
+    words, trace = (str(error), "") if ours else (in_a_line(error), _trace(error))
     cause = error if here else None
-    return Outcome(
-        failure=Failure(in_a_line(error), _worker_name(), row, column, _trace(error), cause=cause)
-    )
+    return Failure(words, _worker_name(), row, column, trace, final, wrong, cause=cause)
 
 
 def _trace(error: BaseException) -> str:
@@ -270,19 +286,19 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except BrokenExecutor:
-        return Outcome(failure=Failure(WORKER_DIED, died=True))
+        return Failure(WORKER_DIED, died=True)
     except CancelledError as error:
         return _scheduler_lost(error)
     except ModuleNotFoundError as error:
         words = f"a worker lacks a module ({error}): install there what the task needs"
-        return Outcome(failure=Failure(words, final=True, started=False, cause=error))
+        return Failure(words, final=True, started=False, cause=error)
     except Exception as error:  # raised by the executor itself, as when workers die too often
-        return Outcome(failure=Failure(in_a_line(error), cause=error))
+        return Failure(in_a_line(error), cause=error)
 
 
-def _scheduler_lost(error: BaseException) -> Outcome:
+def _scheduler_lost(error: BaseException) -> Failure:
     words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
-    return Outcome(failure=Failure(words, final=True, started=False))
+    return Failure(words, final=True, started=False)
 
 
 def _retries_after(
