@@ -20,6 +20,7 @@ from pacbayes_control.cli.options import (
     check_json,
     write_json,
 )
+from pacbayes_control.tasks.options import option
 
 Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
 
@@ -33,53 +34,38 @@ class CertifyOptions:
         typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
     ]
     delta: Delta = 0.01
-    method: Annotated[
-        Method | None,
-        typer.Option(
-            help=f"The certificate to use, decided on beforehand: {METHODS} "
-            "With --ball kl:B and graded costs, tilted. Default: occam where the table has a "
-            "single policy, kl otherwise."
-        ),
-    ] = None
+    method: Method | None = option(
+        None,
+        f"The certificate to use, decided on beforehand: {METHODS} With --ball kl:B and graded "
+        "costs, tilted. Default: occam where the table has a single policy, kl otherwise.",
+    )
     prior: Prior = None
-    at_least: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SHARE:POLICIES",
-            help="Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 "
-            "such as 3,7-9 (repeatable).",
-        ),
-    ] = None
-    at_most: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
-    ] = None
-    solver: Annotated[
-        str | None,
-        typer.Option(
-            help="Minimise by the paper's relative entropy programmes with this solver: clarabel "
-            "(the default for constraints), scs, ecos, mosek."
-        ),
-    ] = None
+    at_least: list[str] | None = option(
+        None,
+        "Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 such as "
+        "3,7-9 (repeatable).",
+        metavar="SHARE:POLICIES",
+    )
+    at_most: list[str] | None = option(
+        None, "Likewise, from above (repeatable).", metavar="SHARE:POLICIES"
+    )
+    solver: str | None = option(
+        None,
+        "Minimise by the paper's relative entropy programmes with this solver: clarabel (the "
+        "default for constraints), scs, ecos, mosek.",
+    )
     ball: BallOption = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line is a header, where the table does not tell.",
-        ),
-    ] = None
-    graded: Annotated[
-        bool,
-        typer.Option(
-            "--graded",
-            help="The few rows with fractions in a table of 0 and 1 are environments, not a "
-            "header or a summary.",
-        ),
-    ] = False
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
-    ] = None
+    header: bool | None = option(
+        None,
+        "Whether the first line is a header, where the table does not tell.",
+        flag="--header/--no-header",
+    )
+    graded: bool = option(
+        False,
+        "The few rows with fractions in a table of 0 and 1 are environments, not a header or a "
+        "summary.",
+    )
+    out_folder: Path | None = option(None, "Folder to keep the chosen run in.", flag="--out")
     force: Force = False
     json_file: JsonFile = None
 

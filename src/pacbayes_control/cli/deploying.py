@@ -16,6 +16,7 @@ from pacbayes_control.cli.options import (
     BallOption,
     Force,
     JsonFile,
+    RunFolder,
     check_apart,
     check_json,
     check_picture,
@@ -25,12 +26,12 @@ from pacbayes_control.cli.options import (
     verified,
     write_json,
 )
+from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
     from pacbayes_control.certify.balls import Ball
     from pacbayes_control.deploy.monitor import Monitor
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Column = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column to read, where a file has several.")
 ]
@@ -43,42 +44,29 @@ class ShiftOptions:
 
     run: RunFolder
     ball: BallOption = None
-    shifted: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Or estimate B: a feature of environments out there."),
-    ] = None
-    training: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
-    ] = None
-    cells: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,…", help="All values that it can take, declared before the samples."
-        ),
-    ] = None
-    edges: Annotated[
-        str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
-    ] = None
-    shift_delta: Annotated[
-        float | None,
-        typer.Option(help="Probability that the estimate of B may be too small; default 0.005."),
-    ] = None
-    divergence: Annotated[
-        str | None,
-        typer.Option(
-            help="kl (the default), reverse-kl, total-variation, chi-squared, hellinger or "
-            "renyi-ORDER."
-        ),
-    ] = None
-    limit: Annotated[float, typer.Option(help="A cost at which the promise is worth nothing.")] = (
-        0.5
+    shifted: Path | None = option(
+        None, "Or estimate B: a feature of environments out there.", metavar="FILE"
     )
+    training: Path | None = option(
+        None, "The same feature of environments like the training's.", metavar="FILE"
+    )
+    cells: str | None = option(
+        None, "All values that it can take, declared before the samples.", metavar="A,B,…"
+    )
+    edges: str | None = option(None, "Or where to cut a number into cells.", metavar="X,Y,…")
+    shift_delta: float | None = option(
+        None, "Probability that the estimate of B may be too small; default 0.005."
+    )
+    divergence: str | None = option(
+        None,
+        "kl (the default), reverse-kl, total-variation, chi-squared, hellinger or renyi-ORDER.",
+    )
+    limit: float = option(0.5, "A cost at which the promise is worth nothing.")
     column: Column = None
     plot: Plot = None
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the run as certified in the ball.")
-    ] = None
+    out_folder: Path | None = option(
+        None, "Folder for the run as certified in the ball.", flag="--out"
+    )
     force: Force = False
     json_file: JsonFile = None
 
@@ -194,39 +182,28 @@ class MonitorOptions:
         Path | None,
         typer.Argument(metavar="[OUTCOMES]", help="CSV file of costs, in order: 0/1, or between."),
     ] = None
-    outcomes_file: Annotated[
-        Path | None, typer.Option("--outcomes", metavar="FILE", help="The same, as an option.")
-    ] = None
-    outcome: Annotated[list[float] | None, typer.Option(help="A single cost (repeatable).")] = None
-    failures: Annotated[
-        int | None,
-        typer.Option(min=0, max=MOST, help="Failures, where only their number is known."),
-    ] = None
-    trials: Annotated[int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")] = (
-        None
+    outcomes_file: Path | None = option(
+        None, "The same, as an option.", flag="--outcomes", metavar="FILE"
     )
-    promise: Annotated[
-        float | None,
-        typer.Option(metavar="COST", help="Without a run: the cost that was promised at most."),
-    ] = None
-    delta: Annotated[
-        float | None,
-        typer.Option(help="With --promise: its probability of error; 0.01 unless given."),
-    ] = None
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Rate of false alarms, fixed from the start; 0.05 unless given."),
-    ] = None
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that keeps the outcomes so far, to append to."),
-    ] = None
-    again: Annotated[
-        bool, typer.Option("--again", help="Count all of a file, also if it looks familiar.")
-    ] = False
-    grown: Annotated[
-        bool, typer.Option("--grown", help="Count what a file has beyond an earlier state of it.")
-    ] = False
+    outcome: list[float] | None = option(None, "A single cost (repeatable).")
+    failures: int | None = option(
+        None, "Failures, where only their number is known.", least=0, most=MOST
+    )
+    trials: int | None = option(None, "Among so many trials.", least=1, most=MOST)
+    promise: float | None = option(
+        None, "Without a run: the cost that was promised at most.", metavar="COST"
+    )
+    delta: float | None = option(
+        None, "With --promise: its probability of error; 0.01 unless given."
+    )
+    alpha: float | None = option(
+        None, "Rate of false alarms, fixed from the start; 0.05 unless given."
+    )
+    state: Path | None = option(
+        None, "File that keeps the outcomes so far, to append to.", metavar="FILE"
+    )
+    again: bool = option(False, "Count all of a file, also if it looks familiar.")
+    grown: bool = option(False, "Count what a file has beyond an earlier state of it.")
     column: Column = None
     plot: Plot = None
     json_file: JsonFile = None

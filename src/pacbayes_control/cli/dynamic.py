@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from pacbayes_control.tasks.options import Option
+from pacbayes_control.tasks.options import Option, options_of
 
 
 class Command(TyperCommand):
     """A command whose error for an option that is now a field says what to write."""
 
+    moved: Mapping[str, str] = {}  # what to write instead, by the name of a field
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments; an error for an option that is set by --set."""
-        moved: Mapping[str, str] = getattr(self.callback, "moved", {})
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # NoSuchOption, of Click or of Typer's copy of Click
             name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-            if name in moved:
-                raise ValueError(f"--{name.replace('_', '-')}: {moved[name]}") from None
+            if name in self.moved:
+                raise ValueError(f"--{name.replace('_', '-')}: {self.moved[name]}") from None
             raise
 
 
-def as_command(
-    name: str,
-    call: Callable[..., None],
-    parameters: Iterable[Parameter],
-    words: str,
-    moved: Mapping[str, str] | None = None,
-) -> Any:
+def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str) -> Any:
     """A command that calls a function with the values of its options, by name.
 
     Args:
@@ -43,21 +39,35 @@ def as_command(
         call: takes every parameter as a keyword
         parameters: from which Typer makes arguments and options
         words: the help
-        moved: options that it does not have, by the name of a field, and what to write instead
     """
+    by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+    call.__signature__, call.__annotations__ = Signature(by_keyword), {}
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name, cls=Command)(_function(call, parameters, words, moved or {}))
+    alone.command(name, cls=Command, help=words)(call)
     return typer.main.get_command(alone)
 
 
 def takes_record(function: Callable[[Any], None]) -> Callable[..., None]:
     """A function of one dataclass, as Typer needs it: with a parameter for each field."""
-    [parameter] = inspect.signature(function, eval_str=True).parameters.values()
-    record = parameter.annotation
-    assert is_dataclass(record)
-    hints = get_type_hints(record, include_extras=True)
-    parameters = [
-        Parameter(
+    [asked] = inspect.signature(function, eval_str=True).parameters.values()
+    record: Any = asked.annotation
+
+    @functools.wraps(function)
+    def call(**values: Any) -> None:
+        function(record(**values))
+
+    call.__signature__ = Signature(parameters_of(record))  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def parameters_of(record: type) -> list[Parameter]:
+    """A parameter for each field of a dataclass, annotated for Typer or made with `option`."""
+    hints, options = get_type_hints(record, include_extras=True), options_of(record)
+    return [
+        parameter_of(options[each.name])
+        if each.name in options
+        else Parameter(
             each.name,
             Parameter.KEYWORD_ONLY,
             default=Parameter.empty if each.default is MISSING else each.default,
@@ -66,43 +76,20 @@ def takes_record(function: Callable[[Any], None]) -> Callable[..., None]:
         for each in fields(record)
     ]
 
-    def call(**values: Any) -> None:
-        function(record(**values))  # type: ignore[operator]
 
-    call.__name__ = function.__name__
-    return _function(call, parameters, inspect.getdoc(function) or "", {})
-
-
-def _function(
-    call: Callable[..., None],
-    parameters: Iterable[Parameter],
-    words: str,
-    moved: Mapping[str, str],
-) -> Callable[..., None]:
-    def command(**values: Any) -> None:
-        call(**values)
-
-    by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-    command.__signature__ = Signature(by_keyword)  # type: ignore[attr-defined]
-    command.__annotations__, command.__doc__ = {}, words
-    command.__name__ = call.__name__
-    command.moved = moved  # type: ignore[attr-defined]
-    return command
-
-
-def parameter_of(option: Option, panel: str) -> Parameter:
+def parameter_of(option: Option, panel: str | None = None) -> Parameter:
     """An option of a command from a field of a record, under a title."""
     facts, kind, default = option.facts, option.kind, option.default
-    names = [f"--{option.name.replace('_', '-')}"] if kind is bool else []
+    flag = facts.get("flag") or (f"--{option.name.replace('_', '-')}" if kind is bool else None)
     if isinstance(default, tuple):
         kind, default = str | None, None
-    limits = {"min": facts.get("least"), "max": facts.get("most")}
     annotation = typer.Option(
-        *names,
+        *([flag] if flag else []),
         help=facts["help"],
         metavar=facts.get("metavar"),
+        min=facts.get("least"),
+        max=facts.get("most"),
         rich_help_panel=panel,
-        **{name: value for name, value in limits.items() if value is not None},
     )
     return Parameter(
         option.name,

@@ -16,6 +16,7 @@ from pacbayes_control.cli.app import complain
 if TYPE_CHECKING:
     from pacbayes_control.certify.run import Run
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for the terminal."),
@@ -65,17 +66,19 @@ METHODS = (
 )
 
 
-def check_writable(json_file: Path | None, *inputs: Path) -> None:
+def check_writable(file: Path | None, *inputs: Path) -> None:
     """Raise ValueError, before the work, if a file cannot be written or is an input."""
+    if file is None:
+        return
     for path in inputs:
-        if json_file and json_file.resolve() == path.resolve():
-            raise ValueError(f"{json_file} is the input: write to another file")
-        if json_file and path.is_dir() and path.resolve() in json_file.resolve().parents:
-            raise ValueError(f"{json_file} lies in {path}, which is the input: write elsewhere")
-    if json_file and not json_file.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {json_file.parent} to write {json_file.name} in")
-    if json_file and json_file.is_dir():
-        raise ValueError(f"{json_file} is a folder, not a file to write JSON to")
+        if file.resolve() == path.resolve():
+            raise ValueError(f"{file} is the input: write to another file")
+        if path.is_dir() and path.resolve() in file.resolve().parents:
+            raise ValueError(f"{file} lies in {path}, which is the input: write elsewhere")
+    if not file.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent} to write {file.name} in")
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder, not a file to write JSON to")
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
@@ -153,6 +156,13 @@ def verified(
         with working("verifying"):
             return verify(folder).run
     except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
+        raise not_verified(json_file, error) from None
+
+
+def not_verified(
+    json_file: Path | None, reason: object, record: Mapping[str, Any] | None = None
+) -> typer.Exit:
+    """The end of a command whose run does not hold, after the reason was printed and written."""
+    write_json(json_file, {**(record or {}), "verified": False, "reason": str(reason)})
+    complain(f"NOT VERIFIED: {reason}")
+    return typer.Exit(1)
