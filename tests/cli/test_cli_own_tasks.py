@@ -19,7 +19,7 @@ from commands import complaint, files
 from pacbayes_control.certify.tables.campaigns import read_policies
 from pacbayes_control.cli.learning import RunOptions
 from pacbayes_control.rollouts import conformance
-from pacbayes_control.tasks.loading import load_task
+from pacbayes_control.tasks.registry import load_task
 from polling import wait_until, wait_until_gone
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]

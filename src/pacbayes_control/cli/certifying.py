@@ -152,7 +152,7 @@ def check(
     from pacbayes_control.report.console import say
     from pacbayes_control.report.terminal import show_checks
     from pacbayes_control.rollouts.conformance import check_task, passed
-    from pacbayes_control.tasks.loading import load_task
+    from pacbayes_control.tasks.registry import load_task
 
     check_json(json_file, *([policies] if policies else []))
     rows = read_policies(Path(policies))[0] if policies else None

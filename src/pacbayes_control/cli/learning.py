@@ -14,7 +14,7 @@ from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import as_command, parameter_of, parameters_of
 from pacbayes_control.cli.options import Force, JsonFile, WorkersOption, check_json, write_json
 from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
-from pacbayes_control.tasks.registry import installed_tasks
+from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
 
 if TYPE_CHECKING:
     from pacbayes_control.cli.executing import ExecutionOptions
@@ -77,7 +77,6 @@ class Tasks(TyperGroup):
         from pacbayes_control.cli.executing import ExecutionOptions
         from pacbayes_control.learn import Plan, SearchSettings
         from pacbayes_control.learn.planned import usual_search
-        from pacbayes_control.tasks.loading import found, with_options
 
         target = found(cmd_name)  # a class of tasks with options, or a task
         own = cmd_name not in installed_tasks()
@@ -161,7 +160,6 @@ def learn(
     from pacbayes_control.certify.files import read_json
     from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
-    from pacbayes_control.tasks.loading import load_task
 
     chosen = Plan.from_dict(read_json(plan))
     if chosen.task is None:

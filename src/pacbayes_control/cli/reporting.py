@@ -64,8 +64,7 @@ def report(
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import PlotFormat, write_plots
     from pacbayes_control.report.words import not_reproduced
-    from pacbayes_control.tasks.loading import load_task
-    from pacbayes_control.tasks.registry import recorded_environments
+    from pacbayes_control.tasks.registry import load_task, recorded_environments
 
     own = load_task(task) if task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None

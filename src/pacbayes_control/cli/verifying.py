@@ -169,8 +169,7 @@ def _signature(
 def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
     """Some of a run's rollouts, run again with the given task or the recorded one."""
     from pacbayes_control.rollouts.again import roll_out_again
-    from pacbayes_control.tasks.loading import load_task
-    from pacbayes_control.tasks.registry import recorded_environments, recorded_task
+    from pacbayes_control.tasks.registry import load_task, recorded_environments, recorded_task
 
     if place is not None:
         task = load_task(place)

@@ -71,7 +71,7 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """A value of the right type and within its limits; an error for any other."""
-        if value is None and type(None) in get_args(self.kind):
+        if type(None) in get_args(self.kind) and value is None:
             return None
         for kind in self.kinds:
             origin, accepted = get_origin(kind), (int, float) if kind is float else kind
