@@ -11,14 +11,10 @@ import typer
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.cli.options import (
-    METHODS,
     MOST,
     BallOption,
-    Delta,
     Force,
     JsonFile,
-    PoliciesFile,
-    Prior,
     check_json,
     write_json,
 )
@@ -35,13 +31,17 @@ class CertifyOptions:
         Path,
         typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
     ]
-    delta: Delta = 0.01
+    delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
         None,
-        f"The certificate to use, decided on beforehand: {METHODS} With --ball kl:B and graded "
-        "costs, tilted. Default: occam where the table has a single policy, kl otherwise.",
+        "The certificate to use, decided on beforehand: kl (PAC-Bayes, a mixture of policies), "
+        "kl-maurer and pinsker (the same, looser), occam (one policy), or best (the smaller of kl "
+        "and occam, paid for). With --ball kl:B and graded costs, tilted. Default: occam where the "
+        "table has a single policy, kl otherwise.",
     )
-    prior: Prior = None
+    prior: Path | None = option(
+        None, "Prior over the policies: .json, .csv or .npy.", metavar="FILE"
+    )
     at_least: list[str] | None = option(
         None,
         "Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 such as "
@@ -126,20 +126,26 @@ def certify(asked: CertifyOptions) -> None:
     )
 
 
-@app.command()
-def check(
+@dataclass(frozen=True)
+class CheckOptions:
+    """A task, and what to roll out."""
+
     task: Annotated[
         str,
         typer.Argument(
             metavar="TASK", help="A task of yours, robot.py:task, or one that is installed."
         ),
-    ],
-    policies: PoliciesFile = None,
-    environments: Annotated[
-        int, typer.Option(min=2, max=MOST, help="Environments to roll out in.")
-    ] = 8,
-    json_file: JsonFile = None,
-) -> None:
+    ]
+    policies: Path | None = option(
+        None, "Policies, one a row: .npy, or .csv, with names first.", metavar="FILE"
+    )
+    environments: int = option(8, "Environments to roll out in.", least=2, most=MOST)
+    json_file: JsonFile = None
+
+
+@app.command()
+@takes_record
+def check(asked: CheckOptions) -> None:
     """Test whether a task keeps the promises that a certificate rests on.
 
     Same seed, same cost; costs in [0, 1]; environments that look independent and make a difference;
@@ -154,9 +160,10 @@ def check(
     from pacbayes_control.rollouts.conformance import check_task, passed
     from pacbayes_control.tasks.registry import load_task
 
+    policies, json_file = asked.policies, asked.json_file
     check_json(json_file, *([policies] if policies else []))
-    rows = read_policies(Path(policies))[0] if policies else None
-    checks = check_task(load_task(task), rows, environments)
+    rows = read_policies(policies)[0] if policies else None
+    checks = check_task(load_task(asked.task), rows, asked.environments)
     show_checks(checks)
     good, warned = passed(checks), any(check.warning for check in checks)
     if not good:

@@ -19,6 +19,7 @@ from pacbayes_control.cli.options import (
     RunFolder,
     check_apart,
     check_json,
+    check_outside,
     check_picture,
     check_writable,
     refuse_set,
@@ -135,8 +136,7 @@ def _ball(asked: ShiftOptions) -> Ball | None:
     check_picture(asked.plot, *inputs)
     if out:
         check_free(out, asked.force)
-        if run.resolve() in (out.resolve(), *out.resolve().parents):
-            raise ValueError(f"{out} is the run itself, or in it: keep the new one elsewhere")
+        check_outside(out, run)
     if sampled:
         return _estimated(asked)
     return Ball.parse(asked.ball) if asked.ball is not None else None

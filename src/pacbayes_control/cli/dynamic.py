@@ -67,14 +67,15 @@ def parameters_of(record: type) -> list[Parameter]:
     return [
         parameter_of(options[each.name])
         if each.name in options
-        else Parameter(
-            each.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if each.default is MISSING else each.default,
-            annotation=hints[each.name],
-        )
+        else parameter(each.name, hints[each.name], each.default)
         for each in fields(record)
     ]
+
+
+def parameter(name: str, annotation: Any, default: Any) -> Parameter:
+    """A parameter for Typer to make an argument or an option from."""
+    usual = Parameter.empty if default is MISSING else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
 
 
 def parameter_of(option: Option, panel: str | None = None) -> Parameter:
@@ -91,9 +92,4 @@ def parameter_of(option: Option, panel: str | None = None) -> Parameter:
         max=facts.get("most"),
         rich_help_panel=panel,
     )
-    return Parameter(
-        option.name,
-        Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, annotation],
-    )
+    return parameter(option.name, Annotated[kind, annotation], default)

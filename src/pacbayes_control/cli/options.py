@@ -21,21 +21,8 @@ JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for the terminal."),
 ]
-Delta = Annotated[
-    float, typer.Option(help="Probability that the certificate may be wrong: 1 - confidence.")
-]
 Seed = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of every random stream.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
-Prior = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
-]
-PoliciesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--policies", metavar="FILE", help="Policies, one a row: .npy, or .csv, with names first."
-    ),
-]
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, max=4096, help="Processes to roll out in; default all cores."),
@@ -60,10 +47,6 @@ DrawsOption = Annotated[
 TestEnvironments = Annotated[
     int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
 ]
-METHODS = (
-    "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
-    "occam (one policy), or best (the smaller of kl and occam, paid for)."
-)
 
 
 def check_writable(file: Path | None, *inputs: Path) -> None:
@@ -78,7 +61,7 @@ def check_writable(file: Path | None, *inputs: Path) -> None:
     if not file.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {file.parent} to write {file.name} in")
     if file.is_dir():
-        raise ValueError(f"{file} is a folder, not a file to write JSON to")
+        raise ValueError(f"{file} is a folder, not a file to write to")
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
@@ -94,6 +77,12 @@ def check_picture(picture: Path | None, *inputs: Path) -> None:
     if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
         raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
     check_writable(picture, *inputs)
+
+
+def check_outside(folder: Path, run: Path) -> None:
+    """Raise ValueError if a folder to write to is a run's, whose files are sealed, or in it."""
+    if run.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ValueError(f"{folder} is the run itself, or in it: write to another folder")
 
 
 def check_apart(picture: Path | None, json_file: Path | None) -> None:

@@ -12,16 +12,12 @@ import typer
 from typer.core import TyperGroup
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command
+from pacbayes_control.cli.dynamic import as_command, parameter
 from pacbayes_control.cli.options import JsonFile, check_json, write_json
 from pacbayes_control.tasks.registry import installed_tasks
 
-EXPERIMENTS = "pacbayes_control.experiments"  # entry points: a name, and a function
-
-
-def experiments() -> list[str]:
-    """The names of the installed experiments."""
-    return sorted(entry_points(group=EXPERIMENTS).names)
+EXPERIMENTS = entry_points(group="pacbayes_control.experiments")  # a name, and a function
+KNOWN = ", ".join(sorted(EXPERIMENTS.names))
 
 
 class Experiments(TyperGroup):
@@ -33,18 +29,16 @@ class Experiments(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
         """One of them, with its options; an error that lists the others."""
-        known = experiments()
-        if cmd_name not in known:
-            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {', '.join(known)}")
-        [entry] = entry_points(group=EXPERIMENTS, name=cmd_name)
-        return experiment_command(cmd_name, entry.load())
+        if cmd_name not in EXPERIMENTS.names:
+            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {KNOWN}")
+        return experiment_command(cmd_name, EXPERIMENTS[cmd_name].load())
 
 
 reproduce = typer.Typer(
     cls=Experiments,
     help=f"""Run an experiment of a robot's paper, and print its figures beside ours.
 
-    Experiments: {", ".join(experiments())}. Their own options: pbc reproduce NAME --help.
+    Experiments: {KNOWN}. Their own options: pbc reproduce NAME --help.
     Interrupted experiments are taken up where they were.
 
     Example: pbc reproduce NAME --json figures.json
@@ -69,15 +63,8 @@ def experiment_command(name: str, experiment: Callable[..., dict[str, Any]]) -> 
 
     parameters = [
         *own,
-        inspect.Parameter(
-            "out_folder",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[Path | None, out],
-        ),
-        inspect.Parameter(
-            "json_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonFile
-        ),
+        parameter("out_folder", Annotated[Path | None, out], None),
+        parameter("json_file", JsonFile, None),
     ]
     return as_command(name, run, parameters, inspect.getdoc(experiment) or "")
 

@@ -95,7 +95,14 @@ class Environments:
         parts = []
         size, first_block = self.block, self.start // self.block
         for block in range(first_block, max(first_block + 1, -(-self.stop // size))):
-            drawn = self._drawn(block)
+            key = () if size == BLOCK else (size,)
+            rng = generator(self.seed, self.stream, block, "environments", *key)
+            try:
+                drawn = self.draw(rng, size)
+            except Exception as error:  # a user's function may raise anything
+                raise ValueError(
+                    f"environments of {self.task} cannot be drawn: {in_a_line(error)}"
+                ) from error
             if not isinstance(drawn, Mapping) or any(len(a) != size for a in drawn.values()):
                 raise ValueError(f"draw(rng, n) must return arrays of n = {size} rows, by name")
             first = max(self.start - block * size, 0)
@@ -105,15 +112,6 @@ class Environments:
         for array in arrays.values():
             array.setflags(write=False)  # each policy must find the same environments
         return arrays
-
-    def _drawn(self, block: int) -> Arrays:
-        size = () if self.block == BLOCK else (self.block,)
-        rng = generator(self.seed, self.stream, block, "environments", *size)
-        try:
-            return self.draw(rng, self.block)
-        except Exception as error:  # a user's function may raise anything
-            words = in_a_line(error)
-            raise ValueError(f"environments of {self.task} cannot be drawn: {words}") from error
 
     def chunks(self, size: int) -> Iterator[Environments]:
         """Consecutive parts of whole blocks, about `size` each, so that no block is drawn twice."""
@@ -178,14 +176,6 @@ def _stack(name: str, values: list[Any]) -> NDArray:
             "in every environment"
         )
     return np.array(values)
-
-
-def ranges_of(parts: Sequence[Environments | EnvironmentRange]) -> tuple[EnvironmentRange, ...]:
-    """Environments by their ranges, for records."""
-    ranges = [part.range if isinstance(part, Environments) else part for part in parts]
-    if not all(isinstance(part, EnvironmentRange) for part in ranges):
-        raise ValueError("data_used lists the Environments that every policy was made with")
-    return tuple(ranges)
 
 
 @dataclass(frozen=True)

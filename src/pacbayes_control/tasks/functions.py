@@ -19,10 +19,8 @@ from pacbayes_control.tasks.environments import (
     first_environments,
     stacked,
 )
-from pacbayes_control.tasks.failures import RolloutFailed, failure_words
-from pacbayes_control.tasks.identity import described, named
-from pacbayes_control.tasks.user_task import UserTask, cost_number
-from pacbayes_control.tasks.words import distributions_used, name_of
+from pacbayes_control.tasks.identity import described, distributions_used, name_of, named
+from pacbayes_control.tasks.user_task import RolloutFailed, UserTask, cost_number, failure_words
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,18 +1,23 @@
-"""Words that identify tasks and functions, the same in every process."""
+"""Words that identify tasks and functions, the same in every process, and their software."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import sys
-from functools import partial
-from types import CodeType, ModuleType
+from collections.abc import Iterator
+from functools import cache, partial
+from importlib.metadata import packages_distributions
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from pacbayes_control.tasks.task import Task, brought
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object in memory: it means nothing elsewhere
+LONGEST = 200  # characters of a description
 
 
 def identity(task: Task) -> str:
@@ -29,7 +34,7 @@ def identity(task: Task) -> str:
             words = f"{value.dtype} {value.shape} {digest}"
         else:
             words = repr(value)
-        if " at 0x" in words:  # an address in memory, which means nothing in another process
+        if " at 0x" in words:
             raise ValueError(
                 f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
                 "that does, or keep no record of its rollouts"
@@ -57,24 +62,90 @@ def described(function: Any) -> str:
         constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
         words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    bound = [_bound(value) for value in cells]
+    bound = []
+    for value in cells:
+        if isinstance(value, set | frozenset):  # whose order is by chance
+            bound.append(f"{{{', '.join(sorted(map(repr, value)))}}}")
+        else:
+            bound.append(described(value) if callable(value) else repr(value))
     return f"{words}[{', '.join(bound)}]" if bound else words
-
-
-def _bound(value: Any) -> str:
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(map(repr, value)))}}}"  # the order of a set is by chance
-    return described(value) if callable(value) else repr(value)
 
 
 def named(function: Any) -> str:
     """Words for a function without addresses in memory, for records."""
-    return without_addresses(described(function))
+    return ADDRESS.sub("", described(function))
 
 
-def without_addresses(words: str) -> str:
-    """The same words without addresses of objects in memory."""
-    return re.sub(r" at 0x[0-9a-f]+", "", words)
+# ---- words for people --------------------------------------------------------------------------
+
+
+def one_line(text: str) -> str:
+    r"""Words in one printable line that is not too long, the same in every process.
+
+    >>> one_line("a robot\n\x1b[2K at 0x7f00")
+    'a robot \\x1b[2K'
+    """
+    words = " ".join(ADDRESS.sub("", text).split())
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+
+
+def name_of(function: Any) -> str:
+    """A function's name and its module's: `rollout of examples.braking`."""
+    while isinstance(function, partial):
+        function = function.func
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    return f"{function.__qualname__} of {function.__module__}"
+
+
+# ---- software -----------------------------------------------------------------------------------
+
+
+def distributions_used(*things: Any) -> tuple[str, ...]:
+    """Installed distributions that functions, or the classes of objects, come from or name.
+
+    Software that their code does not name, such as a simulator in another process, is not found.
+    """
+    seen: set[Any] = set()
+    modules = {name.partition(".")[0] for thing in things for name in _modules(thing, seen)}
+    found = {_distributions().get(name, "") for name in modules}
+    return tuple(sorted(found - {"", "pacbayes-control"}))
+
+
+def _modules(thing: Any, seen: set[Any]) -> Iterator[str]:
+    """Names of the modules that a function or a class is from, or that its code names."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    thing = getattr(thing, "py_func", getattr(thing, "__func__", thing))  # of Numba, of a method
+    if not isinstance(thing, type | FunctionType):
+        thing = type(thing)
+    if thing in seen or thing.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return
+    seen.add(thing)
+    yield thing.__module__
+    if isinstance(thing, type):
+        for part in (*thing.__mro__[1:], *vars(thing).values()):
+            if isinstance(part, type | FunctionType):
+                yield from _modules(part, seen)
+        return
+    for value in map(thing.__globals__.get, names_used(thing.__code__)):
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, type | FunctionType) and value.__module__ == thing.__module__:
+            yield from _modules(value, seen)
+        elif isinstance(value, type | FunctionType | BuiltinFunctionType):
+            yield value.__module__ or ""
+
+
+@cache
+def _distributions() -> dict[str, str]:
+    """The installed distribution of each top-level module: the one of its name, if it has one."""
+    named = {}
+    for module, owners in packages_distributions().items():
+        same = [owner for owner in owners if owner.replace("-", "_").lower() == module.lower()]
+        named[module] = (same or sorted(owners))[0]
+    return named
 
 
 def names_used(code: CodeType) -> set[str]:

@@ -25,9 +25,9 @@ from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator,
 from pacbayes_control.robots.grasping.surrogates import Surrogate, gradients
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
+from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.options import from_values
 from pacbayes_control.tasks.user_task import check_parameters
-from pacbayes_control.tasks.words import one_line
 
 Floats = NDArray[np.float64]
 

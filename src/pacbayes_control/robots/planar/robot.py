@@ -25,8 +25,8 @@ from pacbayes_control.robots.planar.policies import (
 from pacbayes_control.robots.planar.records import Kinds, from_settings, settings_of
 from pacbayes_control.robots.planar.rollouts import Trajectory
 from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.task import Scene, Task, noise_of
-from pacbayes_control.tasks.words import one_line
 
 MOST_STEPS = 1_000_000
 

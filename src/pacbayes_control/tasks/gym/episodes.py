@@ -140,15 +140,6 @@ class PlainVector(SyncVectorEnv):
         return vector_infos
 
 
-def check_autoreset(env: VectorEnv) -> None:
-    """An error for a vector that would go on in environments that the task has not drawn."""
-    if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
-        raise ValueError(
-            "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
-            "otherwise it goes on in environments that the task has not drawn"
-        )
-
-
 def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> list[Episode]:
     """The same episodes in a vector: a slot whose episode is over is reset for the next one.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.tasks.gym.episodes import Controller
 from pacbayes_control.tasks.identity import described
-from pacbayes_control.tasks.words import checked_names
+from pacbayes_control.tasks.user_task import checked_names
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks.environments import (
@@ -22,22 +22,23 @@ from pacbayes_control.tasks.environments import (
     first_environments,
     stacked,
 )
-from pacbayes_control.tasks.failures import RolloutFailed, failure_words
-from pacbayes_control.tasks.gym.episodes import (
-    ENDLESS,
-    Controller,
-    Episode,
-    PlainVector,
-    Recorded,
-    Start,
-    check_autoreset,
-    run_episode,
-    run_episodes,
-)
+from pacbayes_control.tasks.gym import episodes
+from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
-from pacbayes_control.tasks.identity import described, named, without_addresses
-from pacbayes_control.tasks.user_task import UserTask, check_parameters, cost_number
-from pacbayes_control.tasks.words import distributions_used, name_of
+from pacbayes_control.tasks.identity import (
+    ADDRESS,
+    described,
+    distributions_used,
+    name_of,
+    named,
+)
+from pacbayes_control.tasks.user_task import (
+    RolloutFailed,
+    UserTask,
+    check_parameters,
+    cost_number,
+    failure_words,
+)
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
@@ -141,7 +142,7 @@ class GymTask(UserTask):
     @property
     def policy_class(self) -> str:
         """The meaning of a row of parameters, in words for records."""
-        return without_addresses(repr(self.policy))
+        return ADDRESS.sub("", repr(self.policy))
 
     def actor(self, policy: NDArray) -> Controller:
         """A function from observation to action in one episode, which may have a memory."""
@@ -197,9 +198,9 @@ class GymTask(UserTask):
         """
         self.check_policies(policies)
         numbers = np.empty((len(environments), policies.shape[-2]))
-        limit = min(steps or ENDLESS, self.steps or ENDLESS)
+        limit = min(steps or episodes.ENDLESS, self.steps or episodes.ENDLESS)
         for (i, j), start in self._starts(policies, environments):
-            env = Recorded(self._env)
+            env = episodes.Recorded(self._env)
             with suppress(*self.failures):
                 self._run(env, [start], limit)
             numbers[i, j] = env.number
@@ -234,8 +235,8 @@ class GymTask(UserTask):
         """Episodes in the simulator, which is made again after an error: its state is unknown."""
         try:
             if isinstance(self._env, VectorEnv):
-                return run_episodes(env, starts, limit)
-            return [run_episode(env, start, limit) for start in starts]
+                return episodes.run_episodes(env, starts, limit)
+            return [episodes.run_episode(env, start, limit) for start in starts]
         except BaseException:
             self.__dict__.pop("_env", None)
             raise
@@ -247,9 +248,13 @@ class GymTask(UserTask):
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = PlainVector([make] * self.vector) if self.vector else make()
+        env = episodes.PlainVector([make] * self.vector) if self.vector else make()
         if isinstance(env, VectorEnv):
-            check_autoreset(env)
+            if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
+                raise ValueError(
+                    "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
+                    "otherwise it goes on in environments that the task has not drawn"
+                )
             if self.failures:
                 raise ValueError(VECTOR_FAILS)
         elif not isinstance(env, gym.Env):
