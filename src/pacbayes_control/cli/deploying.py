@@ -17,10 +17,8 @@ from pacbayes_control.cli.options import (
     Force,
     JsonFile,
     RunFolder,
-    check_apart,
-    check_json,
+    check_outputs,
     check_outside,
-    check_picture,
     check_writable,
     refuse_set,
     run_folder,
@@ -122,18 +120,15 @@ def _ball(asked: ShiftOptions) -> Ball | None:
     sampled = asked.shifted is not None or asked.training is not None
     if asked.ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
-    unused = {}
     if not sampled:
         for_samples = "is for samples: give --shifted and --training too"
-        unused |= dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
+        refuse_set(asked, dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples))
     if asked.ball is not None:
-        unused["divergence"] = "has no use: the ball has one"
-    refuse_set(asked, unused)
+        refuse_set(asked, {"divergence": "has no use: the ball has one"})
     if out and asked.ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
     inputs = [run, *(file for file in (asked.shifted, asked.training) if file)]
-    check_json(asked.json_file, *inputs)
-    check_picture(asked.plot, *inputs)
+    check_outputs(asked.json_file, asked.plot, *inputs)
     if out:
         check_free(out, asked.force)
         check_outside(out, run)
@@ -156,17 +151,15 @@ def _estimated(asked: ShiftOptions) -> Ball:
         raise ValueError(
             f"{asked.shifted} cannot be both samples: they are of different environments"
         )
-    numeric = edges is not None
-    files = (asked.shifted, asked.training)
-    there, here = (read_feature(file, column, numeric) for file in files)
-    names = [name.strip() for name in cells.split(",")] if cells is not None else None
-    for sample in (there, here) if names else ():
-        if str(sample[0]) not in (names or ()) and column is None:
-            raise ValueError(
-                f"{sample[0]!r} is not one of the cells; if it is a header, say --column "
-                f"{sample[0]}"
-            )
     cuts = numbers(edges.split(","), "--edges") if edges is not None else None
+    names = [name.strip() for name in cells.split(",")] if cells is not None else None
+    files = (asked.shifted, asked.training)
+    there, here = (read_feature(file, column, edges is not None) for file in files)
+    for first in (there[0], here[0]):
+        if names and str(first) not in names and column is None:
+            raise ValueError(
+                f"{first!r} is not one of the cells; if it is a header, say --column {first}"
+            )
     delta = 0.005 if asked.shift_delta is None else asked.shift_delta
     return ball_of_samples(there, here, delta, asked.divergence or "kl", cells=names, edges=cuts)
 
@@ -207,7 +200,7 @@ class MonitorOptions:
     column: Column = None
     plot: Plot = None
     json_file: JsonFile = None
-    bound: Annotated[float | None, typer.Option(hidden=True)] = None
+    bound: float | None = option(None, "The promise, as it was called before.", hidden=True)
 
     def __post_init__(self) -> None:
         if self.bound is not None:
@@ -259,19 +252,23 @@ def monitor(asked: MonitorOptions) -> None:
 
     Example: pbc monitor --promise 0.114 --failures 2 --trials 20
     """
-    from pacbayes_control.deploy.monitor import Monitor
-    from pacbayes_control.deploy.monitor.state import fingerprint
+    from pacbayes_control.deploy.monitor import Monitor, Promise
+    from pacbayes_control.deploy.monitor.state import fingerprint, read_state
     from pacbayes_control.report.console import say
     from pacbayes_control.report.terminal import show_report
 
     run, plot, state = asked.folder, asked.plot, asked.state
-    check_apart(plot, asked.json_file)
-    inputs = [path for path in (run, asked.file, state) if path]
-    check_json(asked.json_file, *inputs)
-    check_picture(plot, *inputs)
-    check_writable(state, *(path for path in (run, asked.file) if path))
-    certificate = _promised(asked)
-    if state and state.exists():
+    inputs = [path for path in (run, asked.file) if path]
+    check_outputs(asked.json_file, plot, *inputs, *([state] if state else []))
+    check_writable(state, *inputs)
+    begun = state is not None and state.exists()
+    if run is None:
+        assert asked.promise is not None
+        certificate: Any = Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
+    else:
+        known = read_state(state)["verified"] if state and begun else None
+        certificate = verified(run, asked.json_file, known).certificate
+    if state and begun:
         watched = Monitor.load(state, certificate, asked.alpha)
     else:
         watched = Monitor(certificate, 0.05 if asked.alpha is None else asked.alpha)
@@ -290,19 +287,6 @@ def monitor(asked: MonitorOptions) -> None:
         watched.save(state)  # last, so that the command can be repeated after an earlier error
     if state:
         say(f"{state}: {watched.trials - before[0]:,} outcomes added, {watched.trials:,} in all.")
-
-
-def _promised(asked: MonitorOptions) -> Any:
-    """The verified certificate of a run, or the given promise."""
-    from pacbayes_control.deploy.monitor import Promise
-    from pacbayes_control.deploy.monitor.state import read_state
-
-    run, state = asked.folder, asked.state
-    if run is None:
-        assert asked.promise is not None
-        return Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
-    known = read_state(state)["verified"] if state and state.exists() else None
-    return verified(run, asked.json_file, known).certificate
 
 
 def _observe(watched: Monitor, asked: MonitorOptions) -> None:

@@ -12,8 +12,6 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from pacbayes_control.tasks.options import Option, options_of
-
 
 class Command(TyperCommand):
     """A command whose error for an option that is now a field says what to write."""
@@ -63,33 +61,39 @@ def takes_record(function: Callable[[Any], None]) -> Callable[..., None]:
 
 def parameters_of(record: type) -> list[Parameter]:
     """A parameter for each field of a dataclass, annotated for Typer or made with `option`."""
-    hints, options = get_type_hints(record, include_extras=True), options_of(record)
-    return [
-        parameter_of(options[each.name])
-        if each.name in options
-        else parameter(each.name, hints[each.name], each.default)
-        for each in fields(record)
-    ]
+    hints = get_type_hints(record, include_extras=True)
+    return [parameter(f.name, hints[f.name], f.default, f.metadata) for f in fields(record)]
 
 
-def parameter(name: str, annotation: Any, default: Any) -> Parameter:
-    """A parameter for Typer to make an argument or an option from."""
+def parameter(
+    name: str,
+    kind: Any,
+    default: Any = None,
+    facts: Mapping[str, Any] | None = None,
+    panel: str | None = None,
+) -> Parameter:
+    """A parameter for Typer to make an argument or an option from.
+
+    Args:
+        name: of the parameter
+        kind: its type, annotated for Typer if there are no facts
+        default: its value if it is not given; MISSING if it must be
+        facts: of a field that was made with `option`
+        panel: a title to list the option under
+    """
+    if facts:
+        flag = facts.get("flag") or (f"--{name.replace('_', '-')}" if kind is bool else None)
+        if isinstance(default, tuple):
+            kind, default = str | None, None
+        annotation = typer.Option(
+            *([flag] if flag else []),
+            help=facts["help"],
+            metavar=facts.get("metavar"),
+            min=facts.get("least"),
+            max=facts.get("most"),
+            hidden=facts.get("hidden", False),
+            rich_help_panel=panel,
+        )
+        kind = Annotated[kind, annotation]
     usual = Parameter.empty if default is MISSING else default
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
-
-
-def parameter_of(option: Option, panel: str | None = None) -> Parameter:
-    """An option of a command from a field of a record, under a title."""
-    facts, kind, default = option.facts, option.kind, option.default
-    flag = facts.get("flag") or (f"--{option.name.replace('_', '-')}" if kind is bool else None)
-    if isinstance(default, tuple):
-        kind, default = str | None, None
-    annotation = typer.Option(
-        *([flag] if flag else []),
-        help=facts["help"],
-        metavar=facts.get("metavar"),
-        min=facts.get("least"),
-        max=facts.get("most"),
-        rich_help_panel=panel,
-    )
-    return parameter(option.name, Annotated[kind, annotation], default)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=kind)

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command, parameter_of, parameters_of
+from pacbayes_control.cli.dynamic import as_command, parameter, parameters_of
 from pacbayes_control.cli.options import Force, JsonFile, WorkersOption, check_json, write_json
 from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
 from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
@@ -123,7 +123,7 @@ class Tasks(TyperGroup):
             f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
         )
         parameters = [
-            parameter_of(each, title)
+            parameter(each.name, each.kind, each.default, each.facts, title)
             for title, group in groups.items()
             for each in group.values()
             if not each.rare

@@ -72,10 +72,13 @@ def check_json(json_file: Path | None, *inputs: Path) -> None:
     check_writable(json_file, *inputs)
 
 
-def check_picture(picture: Path | None, *inputs: Path) -> None:
-    """As `check_writable`, for a picture; the suffix of its name is its format."""
+def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -> None:
+    """As `check_json`, and the same for a picture; the suffix of its name is its format."""
+    if picture and json_file and picture.resolve() == json_file.resolve():
+        raise ValueError(f"{picture} cannot be both the picture and the JSON")
     if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
         raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
+    check_json(json_file, *inputs)
     check_writable(picture, *inputs)
 
 
@@ -83,12 +86,6 @@ def check_outside(folder: Path, run: Path) -> None:
     """Raise ValueError if a folder to write to is a run's, whose files are sealed, or in it."""
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is the run itself, or in it: write to another folder")
-
-
-def check_apart(picture: Path | None, json_file: Path | None) -> None:
-    """Raise ValueError if the picture and the JSON would be the same file."""
-    if picture and json_file and picture.resolve() == json_file.resolve():
-        raise ValueError(f"{picture} cannot be both the picture and the JSON")
 
 
 def beside(folder: Path, suffix: str) -> Path:

@@ -63,8 +63,8 @@ def experiment_command(name: str, experiment: Callable[..., dict[str, Any]]) -> 
 
     parameters = [
         *own,
-        parameter("out_folder", Annotated[Path | None, out], None),
-        parameter("json_file", JsonFile, None),
+        parameter("out_folder", Annotated[Path | None, out]),
+        parameter("json_file", JsonFile),
     ]
     return as_command(name, run, parameters, inspect.getdoc(experiment) or "")
 

@@ -164,18 +164,18 @@ def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
     """Environments that were drawn one by one, as arrays by name."""
     if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
         raise ValueError("an environment is values by name, and all must have the same names")
-    return {name: _stack(name, [one[name] for one in drawn]) for name in drawn[0]}
-
-
-def _stack(name: str, values: list[Any]) -> NDArray:
-    kinds = {np.asarray(value).dtype.kind for value in values}
-    shapes = {np.shape(value) for value in values}
-    if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
-        raise ValueError(
-            f"{name!r} must be a number, a word or an array of numbers, of the same type and shape "
-            "in every environment"
-        )
-    return np.array(values)
+    arrays = {}
+    for name in drawn[0]:
+        values = [one[name] for one in drawn]
+        kinds = {np.asarray(value).dtype.kind for value in values}
+        shapes = {np.shape(value) for value in values}
+        if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
+            raise ValueError(
+                f"{name!r} must be a number, a word or an array of numbers, of the same type and "
+                "shape in every environment"
+            )
+        arrays[name] = np.array(values)
+    return arrays
 
 
 @dataclass(frozen=True)

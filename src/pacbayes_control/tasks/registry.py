@@ -108,7 +108,7 @@ def _module(place: str) -> ModuleType:
         finally:  # last from now on: a file may have the name of a library
             sys.path.remove(os.getcwd())
             sys.path.append(os.getcwd())
-    for own in user_modules(module):
+    for own in user_modules(module, {}).values():
         cloudpickle.register_pickle_by_value(own)
     return module
 

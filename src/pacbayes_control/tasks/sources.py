@@ -36,7 +36,7 @@ def code_digest(task: Any) -> str:
     for piece in _pieces(brought(task), DEPTH, set()):
         module = sys.modules.get(getattr(piece, "__module__", None) or "")
         if module is not None and _file(module):
-            _collect(module, modules)
+            user_modules(module, modules)
         elif isinstance(piece, FunctionType):
             typed.append(_compiled(piece.__code__))
     sha = hashlib.sha256()
@@ -71,26 +71,20 @@ def _pieces(value: Any, depth: int, seen: set[int]) -> Iterable[Any]:
         yield from _pieces(getattr(value, "__dict__", {}), depth, seen)
 
 
-def user_modules(module: ModuleType) -> list[ModuleType]:
-    """A module and the modules that it refers to, if they are the user's own."""
-    found: dict[str, ModuleType] = {}
-    _collect(module, found)
-    return list(found.values())
-
-
-def _collect(module: ModuleType, found: dict[str, ModuleType]) -> None:
-    """Add a module, and the user's modules that it refers to, to `found`."""
+def user_modules(module: ModuleType, found: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """Add a module and the modules that it refers to, if they are the user's own, to `found`."""
     name = module.__name__
     if name in found or not _file(module):
-        return
+        return found
     found[name] = module
     for value in list(vars(module).values()):
         if isinstance(value, ModuleType):
-            _collect(value, found)
+            user_modules(value, found)
         elif isinstance(value, FunctionType | type):
             origin = sys.modules.get(value.__module__)
             if origin is not None:
-                _collect(origin, found)
+                user_modules(origin, found)
+    return found
 
 
 def _file(module: ModuleType) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
-from pacbayes_control.tasks.environments import Environments
+from pacbayes_control.tasks.environments import Environments, Noise
 from pacbayes_control.tasks.identity import LONGEST, one_line
 from pacbayes_control.tasks.task import Task
 
@@ -50,7 +50,7 @@ class UserTask(Task):
     data_used: Sequence[Environments | EnvironmentRange] = ()
 
     def _complete(
-        self, *, cost_rule: str, distribution: str, failures: tuple[type[Exception], ...] = ()
+        self, cost_rule: str, distribution: str, failures: tuple[type[Exception], ...] = ()
     ) -> None:
         """Check the shared fields; the words are for records, where the user gave no others."""
         _check_failures(failures)
@@ -72,6 +72,12 @@ class UserTask(Task):
         known["data_used"] = tuple(used)
         for name, value in known.items():
             object.__setattr__(self, name, value)
+
+    def costs(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray[np.float64]:
+        """The cost of each rollout, one after another; shape (environments, policies)."""
+        return self.costs_and_raised(policies, environments, noise)[0]
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacbayes_control.cli.options import (
-    JsonFile,
-    check_apart,
-    check_json,
-    check_picture,
-    check_writable,
-    write_json,
-)
+from pacbayes_control.cli.options import JsonFile, check_outputs, check_writable, write_json
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
@@ -63,9 +56,7 @@ def identify(
     files = logs or []
     if not files:
         raise ValueError("give logs of flights, or --example FILE to write one to try")
-    check_apart(plot, json_file)
-    check_json(json_file, *files)
-    check_picture(plot, *files)
+    check_outputs(json_file, plot, *files)
     sure = 0.95 if confidence is None else confidence
     found = identify_swing([read_log(file) for file in files], sure)
     _show(found)

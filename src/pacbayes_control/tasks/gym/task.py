@@ -104,11 +104,8 @@ class GymTask(UserTask):
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
         arguments = f" with {dict(self.arguments)}" if self.arguments else ""
         options = f" and options by {name_of(self.options)}" if self.options else ""
-        self._complete(
-            cost_rule=f"{rule}{limit}",
-            distribution=f"{self._maker(name_of)}{arguments} reset with random seeds{options}",
-            failures=self.failures,
-        )
+        distribution = f"{self._maker(name_of)}{arguments} reset with random seeds{options}"
+        self._complete(f"{rule}{limit}", distribution, self.failures)
         if self.failures and self.vector:
             raise ValueError(VECTOR_FAILS)
         if isinstance(self.make, str):  # workers may not have registered it
@@ -167,10 +164,6 @@ class GymTask(UserTask):
                 layer = vars(layer).get("env")
         return distributions_used(*parts)
 
-    def costs(self, policies: NDArray, environments: Environments) -> NDArray[np.float64]:
-        """Costs of one episode for each environment and policy; shape (environments, policies)."""
-        return self.costs_and_raised(policies, environments)[0]
-
     def costs_and_raised(
         self,
         policies: NDArray,
@@ -210,9 +203,13 @@ class GymTask(UserTask):
         self, policies: NDArray, environments: Environments
     ) -> Iterator[tuple[tuple[int, int], Start]]:
         """Each pair of row and column, and how its episode begins."""
-        for i, reset in enumerate(_resets(environments.arrays())):
+        arrays = dict(environments.arrays())
+        for i, seed in enumerate(arrays.pop(SEED)):
+            drawn = {name: array[i] for name, array in arrays.items()}
+            options = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
             for j, row in enumerate(policies[i] if policies.ndim == 3 else policies):
-                yield (i, j), Start(*reset, partial(self.policy.controller, row, self.action_space))
+                controller = partial(self.policy.controller, row, self.action_space)
+                yield (i, j), Start(int(seed), options, controller)
 
     def _episodes(
         self, policies: NDArray, environments: Environments
@@ -287,11 +284,3 @@ def _registered(name: str) -> EnvSpec:
             f"no Gymnasium environment {name!r} is registered ({words}): register it, or write "
             "'its_module:its_id'"
         ) from None
-
-
-def _resets(arrays: Arrays) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The seed and the options of each environment, numbers as Python's own."""
-    for i, seed in enumerate(arrays[SEED]):
-        drawn = {name: array[i] for name, array in arrays.items() if name != SEED}
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
-        yield int(seed), plain
