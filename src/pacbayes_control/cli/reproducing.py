@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,25 @@ class Experiments(TyperGroup):
         """One of them, with its options; an error that lists the others."""
         if cmd_name not in EXPERIMENTS.names:
             raise ValueError(f"experiment {cmd_name!r} is unknown: choose {KNOWN}")
-        return experiment_command(cmd_name, EXPERIMENTS[cmd_name].load())
+        experiment = EXPERIMENTS[cmd_name].load()  # experiment(folder, *, …) -> record
+        own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
+        shared = cmd_name in installed_tasks()  # with the runs of `pbc learn`
+        usual = f"reproduce-{cmd_name}" if shared else cmd_name
+        out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
+
+        def run(out_folder: Path | None, json_file: Path | None, **options: Any) -> None:
+            check_json(json_file)
+            shorter = "".join(f"-{flag}" for flag, value in options.items() if value is True)
+            folder = out_folder or Path("runs") / f"{usual}{shorter}"
+            _claim(folder, cmd_name)
+            write_json(json_file, experiment(folder, **options))
+
+        parameters = [
+            *own,
+            parameter("out_folder", Annotated[Path | None, out]),
+            parameter("json_file", JsonFile),
+        ]
+        return as_command(cmd_name, run, parameters, inspect.getdoc(experiment) or "")
 
 
 reproduce = typer.Typer(
@@ -46,27 +63,6 @@ reproduce = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(reproduce, name="reproduce")
-
-
-def experiment_command(name: str, experiment: Callable[..., dict[str, Any]]) -> Any:
-    """A command for `experiment(folder, *, …) -> record`, with the options of its signature."""
-    own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
-    usual = f"reproduce-{name}" if name in installed_tasks() else name  # as `pbc learn` has runs
-    out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
-
-    def run(out_folder: Path | None, json_file: Path | None, **options: Any) -> None:
-        check_json(json_file)
-        shorter = "".join(f"-{flag}" for flag, value in options.items() if value is True)
-        folder = out_folder or Path("runs") / f"{usual}{shorter}"
-        _claim(folder, name)
-        write_json(json_file, experiment(folder, **options))
-
-    parameters = [
-        *own,
-        parameter("out_folder", Annotated[Path | None, out]),
-        parameter("json_file", JsonFile),
-    ]
-    return as_command(name, run, parameters, inspect.getdoc(experiment) or "")
 
 
 def _claim(folder: Path, name: str) -> None:

@@ -173,10 +173,17 @@ class GymTask(UserTask):
         """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
         costs, raised = np.empty((len(environments), policies.shape[-2])), 0
-        for (i, j), episode in self._episodes(policies, environments):
+        begun, ended = self._starts(policies, environments), []
+        if isinstance(self._env, VectorEnv):
+            begun = list(begun)
+            ended = self._run(self._env, [start for _, start in begun], self.steps)
+        for number, ((i, j), start) in enumerate(begun):
+            episode = ended[number] if ended else None
             try:
+                with suppress(*self.failures):
+                    episode = episode or self._run(self._env, [start], self.steps)[0]
                 costs[i, j] = 1.0 if episode is None else cost_number(self.cost(episode))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise RolloutFailed(i, j, error) from error
             raised += episode is None
         return costs, raised
@@ -210,23 +217,6 @@ class GymTask(UserTask):
             for j, row in enumerate(policies[i] if policies.ndim == 3 else policies):
                 controller = partial(self.policy.controller, row, self.action_space)
                 yield (i, j), Start(int(seed), options, controller)
-
-    def _episodes(
-        self, policies: NDArray, environments: Environments
-    ) -> Iterator[tuple[tuple[int, int], Episode | None]]:
-        """Each pair with its episode, or with None where a declared failure was raised."""
-        if isinstance(self._env, VectorEnv):
-            pairs, starts = zip(*self._starts(policies, environments), strict=True)
-            yield from zip(pairs, self._run(self._env, starts, self.steps), strict=True)
-            return
-        for (i, j), start in self._starts(policies, environments):
-            try:
-                episode = self._run(self._env, [start], self.steps)[0]
-            except self.failures:
-                episode = None
-            except (Exception, SystemExit) as error:
-                raise RolloutFailed(i, j, error) from error
-            yield (i, j), episode
 
     def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
         """Episodes in the simulator, which is made again after an error: its state is unknown."""
