@@ -8,16 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    MOST,
-    BallOption,
-    Force,
-    JsonFile,
-    check_json,
-    write_json,
-)
 from pacbayes_control.tasks.options import option
 
 Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
@@ -56,7 +49,7 @@ class CertifyOptions:
         "Minimise by the paper's relative entropy programmes with this solver: clarabel (the "
         "default for constraints), scs, ecos, mosek.",
     )
-    ball: BallOption = None
+    ball: options.BallOption = None
     header: bool | None = option(
         None,
         "Whether the first line is a header, where the table does not tell.",
@@ -68,8 +61,8 @@ class CertifyOptions:
         "summary.",
     )
     out_folder: Path | None = option(None, "Folder to keep the chosen run in.", flag="--out")
-    force: Force = False
-    json_file: JsonFile = None
+    force: options.Force = False
+    json_file: options.JsonFile = None
 
 
 @app.command()
@@ -93,7 +86,7 @@ def certify(asked: CertifyOptions) -> None:
     from pacbayes_control.report.terminal import show_comparison
 
     file, out = asked.costs_file, asked.out_folder
-    check_json(asked.json_file, file)
+    options.check_json(asked.json_file, file)
     if out:
         check_free(out, asked.force)
     table = read_campaign(file, header=asked.header, graded=asked.graded)
@@ -115,7 +108,7 @@ def certify(asked: CertifyOptions) -> None:
         chosen.save(out, overwrite=asked.force)
         say(f"\nThe run is in {out}.")
     posterior = chosen.posterior.probabilities
-    write_json(
+    options.write_json(
         asked.json_file,
         {
             "certificates": [run.certificate.to_dict() for run in comparison.runs],
@@ -139,8 +132,8 @@ class CheckOptions:
     policies: Path | None = option(
         None, "Policies, one a row: .npy, or .csv, with names first.", metavar="FILE"
     )
-    environments: int = option(8, "Environments to roll out in.", least=2, most=MOST)
-    json_file: JsonFile = None
+    environments: int = option(8, "Environments to roll out in.", least=2, most=options.MOST)
+    json_file: options.JsonFile = None
 
 
 @app.command()
@@ -161,7 +154,7 @@ def check(asked: CheckOptions) -> None:
     from pacbayes_control.tasks.registry import load_task
 
     policies, json_file = asked.policies, asked.json_file
-    check_json(json_file, *([policies] if policies else []))
+    options.check_json(json_file, *([policies] if policies else []))
     rows = read_policies(policies)[0] if policies else None
     checks = check_task(load_task(asked.task), rows, asked.environments)
     show_checks(checks)
@@ -172,6 +165,6 @@ def check(asked: CheckOptions) -> None:
         say("No promise that was tried is broken. Read the WARNING before you rely on it.")
     else:
         say("It keeps every promise that was tried.")
-    write_json(json_file, {"passed": good, "checks": [asdict(check) for check in checks]})
+    options.write_json(json_file, {"passed": good, "checks": [asdict(check) for check in checks]})
     if not good:
         raise typer.Exit(1)

@@ -9,22 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    MOST,
-    BallOption,
-    Force,
-    JsonFile,
-    RunFolder,
-    check_outputs,
-    check_outside,
-    check_writable,
-    refuse_set,
-    run_folder,
-    verified,
-    write_json,
-)
 from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
@@ -41,8 +28,8 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture:
 class ShiftOptions:
     """A run, and a ball of distributions, given or estimated."""
 
-    run: RunFolder
-    ball: BallOption = None
+    run: options.RunFolder
+    ball: options.BallOption = None
     shifted: Path | None = option(
         None, "Or estimate B: a feature of environments out there.", metavar="FILE"
     )
@@ -66,8 +53,8 @@ class ShiftOptions:
     out_folder: Path | None = option(
         None, "Folder for the run as certified in the ball.", flag="--out"
     )
-    force: Force = False
-    json_file: JsonFile = None
+    force: options.Force = False
+    json_file: options.JsonFile = None
 
 
 @app.command()
@@ -86,8 +73,8 @@ def shift(asked: ShiftOptions) -> None:
     from pacbayes_control.report.terminal import show_certificate, show_curve
 
     ball = _ball(asked)
-    run, out, plot = run_folder(asked.run), asked.out_folder, asked.plot
-    source = verified(run, asked.json_file)
+    run, out, plot = options.run_folder(asked.run), asked.out_folder, asked.plot
+    source = options.verified(run, asked.json_file)
     divergence = ball.divergence if ball else asked.divergence or "kl"
     result = curve(source.certificate, divergence, limit=asked.limit)
     reach = result.tolerable if math.isfinite(result.tolerable) else None
@@ -108,7 +95,7 @@ def shift(asked: ShiftOptions) -> None:
         certified = (ball.radius, robust.certificate.bound) if ball and robust else None
         draw_curve(result, plot, certified)
         say(f"Picture: {plot}")
-    write_json(asked.json_file, record)
+    options.write_json(asked.json_file, record)
 
 
 def _ball(asked: ShiftOptions) -> Ball | None:
@@ -116,22 +103,24 @@ def _ball(asked: ShiftOptions) -> Ball | None:
     from pacbayes_control.certify.balls import Ball
     from pacbayes_control.certify.run import check_free
 
-    run, out = run_folder(asked.run), asked.out_folder
+    run, out = options.run_folder(asked.run), asked.out_folder
     sampled = asked.shifted is not None or asked.training is not None
     if asked.ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
     if not sampled:
         for_samples = "is for samples: give --shifted and --training too"
-        refuse_set(asked, dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples))
+        options.refuse_set(
+            asked, dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
+        )
     if asked.ball is not None:
-        refuse_set(asked, {"divergence": "has no use: the ball has one"})
+        options.refuse_set(asked, {"divergence": "has no use: the ball has one"})
     if out and asked.ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
     inputs = [run, *(file for file in (asked.shifted, asked.training) if file)]
-    check_outputs(asked.json_file, asked.plot, *inputs)
+    options.check_outputs(asked.json_file, asked.plot, *inputs)
     if out:
         check_free(out, asked.force)
-        check_outside(out, run)
+        options.check_outside(out, run)
     if sampled:
         return _estimated(asked)
     return Ball.parse(asked.ball) if asked.ball is not None else None
@@ -180,9 +169,9 @@ class MonitorOptions:
     )
     outcome: list[float] | None = option(None, "A single cost (repeatable).")
     failures: int | None = option(
-        None, "Failures, where only their number is known.", least=0, most=MOST
+        None, "Failures, where only their number is known.", least=0, most=options.MOST
     )
-    trials: int | None = option(None, "Among so many trials.", least=1, most=MOST)
+    trials: int | None = option(None, "Among so many trials.", least=1, most=options.MOST)
     promise: float | None = option(
         None, "Without a run: the cost that was promised at most.", metavar="COST"
     )
@@ -199,7 +188,7 @@ class MonitorOptions:
     grown: bool = option(False, "Count what a file has beyond an earlier state of it.")
     column: Column = None
     plot: Plot = None
-    json_file: JsonFile = None
+    json_file: options.JsonFile = None
     bound: float | None = option(None, "The promise, as it was called before.", hidden=True)
 
     def __post_init__(self) -> None:
@@ -230,7 +219,7 @@ class MonitorOptions:
     @property
     def folder(self) -> Path | None:
         """The folder of the run, if one is given."""
-        return run_folder(self.run) if self.run else None
+        return options.run_folder(self.run) if self.run else None
 
     @property
     def file(self) -> Path | None:
@@ -259,15 +248,15 @@ def monitor(asked: MonitorOptions) -> None:
 
     run, plot, state = asked.folder, asked.plot, asked.state
     inputs = [path for path in (run, asked.file) if path]
-    check_outputs(asked.json_file, plot, *inputs, *([state] if state else []))
-    check_writable(state, *inputs)
+    options.check_outputs(asked.json_file, plot, *inputs, *([state] if state else []))
+    options.check_writable(state, *inputs)
     begun = state is not None and state.exists()
     if run is None:
         assert asked.promise is not None
         certificate: Any = Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
     else:
         known = read_state(state)["verified"] if state and begun else None
-        certificate = verified(run, asked.json_file, known).certificate
+        certificate = options.verified(run, asked.json_file, known).certificate
     if state and begun:
         watched = Monitor.load(state, certificate, asked.alpha)
     else:
@@ -282,7 +271,7 @@ def monitor(asked: MonitorOptions) -> None:
 
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")
-    write_json(asked.json_file, report.to_dict())
+    options.write_json(asked.json_file, report.to_dict())
     if state and before != (watched.trials, watched.verified):
         watched.save(state)  # last, so that the command can be repeated after an earlier error
     if state:

@@ -6,19 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    JsonFile,
-    RunFolder,
-    beside,
-    check_json,
-    check_outside,
-    check_writable,
-    run_folder,
-    verified,
-    write_json,
-)
 from pacbayes_control.tasks.options import option
 
 
@@ -26,7 +16,7 @@ from pacbayes_control.tasks.options import option
 class ReportOptions:
     """A run, and the files to write about it."""
 
-    run: RunFolder
+    run: options.RunFolder
     out_file: Path | None = option(
         None, "The page; default RUN.html, beside the run.", flag="--out", metavar="FILE"
     )
@@ -38,7 +28,7 @@ class ReportOptions:
         None, "Of the plots: svg (the default), pdf or png.", flag="--format"
     )
     force: bool = option(False, "Replace a file that this command did not write.")
-    json_file: JsonFile = None
+    json_file: options.JsonFile = None
 
 
 @app.command()
@@ -52,15 +42,15 @@ def report(asked: ReportOptions) -> None:
     """
     from pacbayes_control.report.console import say, working
 
-    folder, json_file, plots = run_folder(asked.run), asked.json_file, asked.plots
-    check_json(json_file, folder)
+    folder, json_file, plots = options.run_folder(asked.run), asked.json_file, asked.plots
+    options.check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
-    page = asked.out_file or beside(folder, ".html")
+    page = asked.out_file or options.beside(folder, ".html")
     _check_page(page, folder, asked.force)
     _check_plots(plots, asked.plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
-    loaded = verified(folder, json_file)
+    loaded = options.verified(folder, json_file)
 
     from pacbayes_control.report.environments import hardest_records
     from pacbayes_control.report.page import write_page
@@ -79,7 +69,7 @@ def report(asked: ReportOptions) -> None:
     if plots:
         for file in write_plots(loaded, plots, cast(PlotFormat, asked.plot_format or "svg")):
             say(f"Plot: {file}")
-    write_json(
+    options.write_json(
         json_file,
         {
             "page": str(page),
@@ -105,7 +95,7 @@ def _pictures(folder: Path) -> dict[str, bytes]:
 
 def _check_page(page: Path, folder: Path, force: bool) -> None:
     """Raise ValueError if the page cannot be written, or would replace another kind of file."""
-    check_writable(page, folder)
+    options.check_writable(page, folder)
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{page}: a page is an .html file")
     if page.exists() and not force:
@@ -123,6 +113,6 @@ def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> N
     if plots is None and plot_format is not None:
         raise ValueError("--format is for plots: give --plots too")
     if plots is not None:
-        check_outside(plots, folder)
+        options.check_outside(plots, folder)
         if plots.exists() and not plots.is_dir():
             raise ValueError(f"{plots} is a file: plots go to a folder")

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    MOST,
-    JsonFile,
-    RunFolder,
-    check_json,
-    not_verified,
-    run_folder,
-    verified,
-    write_json,
-)
 from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
@@ -29,7 +20,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def sign(
-    run: RunFolder,
+    run: options.RunFolder,
     key: Annotated[
         Path,
         typer.Option(
@@ -39,7 +30,7 @@ def sign(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the signature that is there.")
     ] = False,
-    json_file: JsonFile = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Sign a run with an SSH key, after verifying it.
 
@@ -51,29 +42,29 @@ def sign(
     from pacbayes_control.verify.signing import needs_touch
     from pacbayes_control.verify.signing import sign as sign_run
 
-    folder = run_folder(run)
-    check_json(json_file, folder)
-    verified(folder, json_file)
+    folder = options.run_folder(run)
+    options.check_json(json_file, folder)
+    options.verified(folder, json_file)
     if needs_touch(key):
         say("Touch the security key when it blinks.")
     signature = sign_run(folder, key, overwrite=force)
     say(f"{run} is {signature}.")
     say(f"To check it: pbc verify {run} --key PUBLIC_KEY")
-    write_json(json_file, {"signature": vars(signature)})
+    options.write_json(json_file, {"signature": vars(signature)})
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
     """A run, and what to check beside its files."""
 
-    run: RunFolder
+    run: options.RunFolder
     again: int | None = option(
         None,
         "Also run K of its rollouts again, picked at random, and compare their costs; 0 for as "
         "many as take a few seconds.",
         metavar="K",
         least=0,
-        most=MOST,
+        most=options.MOST,
     )
     task: str | None = option(
         None, "--again: the task of yours that it is of.", metavar="MODULE:TASK"
@@ -89,7 +80,7 @@ class VerifyOptions:
     signer: str | None = option(
         None, "Who must have signed it, in the allowed_signers file.", metavar="IDENTITY"
     )
-    json_file: JsonFile = None
+    json_file: options.JsonFile = None
 
 
 @app.command()
@@ -111,8 +102,8 @@ def verify(asked: VerifyOptions) -> None:
     from pacbayes_control.verify import InvalidCertificate
     from pacbayes_control.verify import verify as verify_run
 
-    folder, json_file, costs_file = run_folder(asked.run), asked.json_file, asked.costs_file
-    check_json(json_file, folder, *([costs_file] if costs_file else []))
+    folder, json_file, costs_file = options.run_folder(asked.run), asked.json_file, asked.costs_file
+    options.check_json(json_file, folder, *([costs_file] if costs_file else []))
     if asked.task is not None and asked.again is None:
         raise ValueError("--task is for rollouts to run again: give --again K too")
     repeated: Again | None = None
@@ -125,7 +116,7 @@ def verify(asked: VerifyOptions) -> None:
             with working("running rollouts again"):
                 repeated = _rolled_out_again(verification.run, asked.task, asked.again)
     except (AlteredRun, InvalidCertificate) as error:
-        raise not_verified(json_file, error) from None
+        raise options.not_verified(json_file, error) from None
     record: dict[str, Any] = verification.certificate.to_dict() | {
         "verified": True,
         "recomputed": verification.recomputed,
@@ -138,14 +129,14 @@ def verify(asked: VerifyOptions) -> None:
     if repeated and repeated.different:
         words = f"{repeated.different} of {counted} that were run again"
         reason = f"{words} do not cost what is recorded: {repeated.first}"
-        raise not_verified(json_file, reason, record)
+        raise options.not_verified(json_file, reason, record)
     again = f"{counted} were run again, and cost what is recorded." if repeated else None
     told = "Taken as told, since no file can prove it:"
     facts = [f"- {words}" for words in verification.told]
     for line in (str(verification), signed, again, resting, told, *facts):
         if line:
             say(line)
-    write_json(json_file, record)
+    options.write_json(json_file, record)
 
 
 def _signature(
@@ -193,12 +184,12 @@ def _check_table(run: Run[Any], file: Path) -> str:
     from pacbayes_control.verify import InvalidCertificate
 
     costs, recorded = run.costs, run.costs.origin.get("sha256")
-    options: Any = costs.origin.get("reading", {})
-    if not isinstance(options, dict) or not all(
-        name in ("header", "graded") and isinstance(value, bool) for name, value in options.items()
+    how: Any = costs.origin.get("reading", {})
+    if not isinstance(how, dict) or not all(
+        name in ("header", "graded") and isinstance(value, bool) for name, value in how.items()
     ):
         raise InvalidCertificate("the run does not say plainly how its table was read")
-    table = read_campaign(file, **options).costs
+    table = read_campaign(file, **how).costs
     if recorded is not None and recorded != hash_file(file):
         raise InvalidCertificate(f"the run rests on another file than {file}: the SHA-256 differs")
     same = table.values.shape == costs.values.shape and np.array_equal(table.values, costs.values)

@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks import identity
 from pacbayes_control.tasks.environments import (
     FEW,
     Arrays,
@@ -25,13 +26,6 @@ from pacbayes_control.tasks.environments import (
 from pacbayes_control.tasks.gym import episodes
 from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
-from pacbayes_control.tasks.identity import (
-    ADDRESS,
-    described,
-    distributions_used,
-    name_of,
-    named,
-)
 from pacbayes_control.tasks.user_task import (
     RolloutFailed,
     UserTask,
@@ -89,7 +83,7 @@ class GymTask(UserTask):
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self._maker(described))
+        object.__setattr__(self, "name", self.name or self._maker(identity.described))
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"episodes of {self.steps} steps: at least one is needed")
         if self.vector < 0:
@@ -100,11 +94,13 @@ class GymTask(UserTask):
         if isinstance(models, PredictPolicy) and (not names or tuple(names) == models.names):
             whole = self.policies is not None and np.array_equal(self.policies, models.rows)
             object.__setattr__(self, "policy_names", models.names if whole else ())
-        rule = getattr(self.cost, "words", None) or f"cost by {name_of(self.cost)}"
+        rule = getattr(self.cost, "words", None) or f"cost by {identity.name_of(self.cost)}"
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
         arguments = f" with {dict(self.arguments)}" if self.arguments else ""
-        options = f" and options by {name_of(self.options)}" if self.options else ""
-        distribution = f"{self._maker(name_of)}{arguments} reset with random seeds{options}"
+        options = f" and options by {identity.name_of(self.options)}" if self.options else ""
+        distribution = (
+            f"{self._maker(identity.name_of)}{arguments} reset with random seeds{options}"
+        )
         self._complete(f"{rule}{limit}", distribution, self.failures)
         if self.failures and self.vector:
             raise ValueError(VECTOR_FAILS)
@@ -116,12 +112,11 @@ class GymTask(UserTask):
         return self.make if isinstance(self.make, str) else words(self.make)
 
     def __repr__(self) -> str:
-        options = described(self.options) if self.options else None
-        rule = repr(self.cost) if " at 0x" not in repr(self.cost) else described(self.cost)
-        return (
-            f"GymTask({self.name!r}, {self._maker(described)}, {self.policy!r}, {rule}, {options}, "
-            f"{self.steps}, {dict(self.arguments)}{failure_words(self.failures)})"
-        )
+        options = identity.described(self.options) if self.options else None
+        rule = repr(self.cost) if " at 0x" not in repr(self.cost) else identity.described(self.cost)
+        maker, limits = self._maker(identity.described), f"{self.steps}, {dict(self.arguments)}"
+        parts = f"{maker}, {self.policy!r}, {rule}, {options}, {limits}"
+        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)})"
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_env", "action_space")  # a worker makes its own
@@ -129,7 +124,7 @@ class GymTask(UserTask):
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
-        options = f" {named(self.options)}" if self.options else ""
+        options = f" {identity.named(self.options)}" if self.options else ""
         return first_environments(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
@@ -139,7 +134,7 @@ class GymTask(UserTask):
     @property
     def policy_class(self) -> str:
         """The meaning of a row of parameters, in words for records."""
-        return ADDRESS.sub("", repr(self.policy))
+        return identity.ADDRESS.sub("", repr(self.policy))
 
     def actor(self, policy: NDArray) -> Controller:
         """A function from observation to action in one episode, which may have a memory."""
@@ -162,7 +157,7 @@ class GymTask(UserTask):
             while layer is not None and not any(layer is part for part in parts):
                 parts.append(layer)
                 layer = vars(layer).get("env")
-        return distributions_used(*parts)
+        return identity.distributions_used(*parts)
 
     def costs_and_raised(
         self,
@@ -246,7 +241,7 @@ class GymTask(UserTask):
                 raise ValueError(VECTOR_FAILS)
         elif not isinstance(env, gym.Env):
             raise TypeError(
-                f"{described(self.make)} made {env!r}, which is no Gymnasium environment"
+                f"{identity.described(self.make)} made {env!r}, which is no Gymnasium environment"
             )
         return env
 
