@@ -10,7 +10,6 @@ import typer
 
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.tasks.options import option
 
 Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
@@ -66,7 +65,7 @@ class CertifyOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def certify(asked: CertifyOptions) -> None:
     """Certify a matrix of costs by every method that applies.
 
@@ -137,7 +136,7 @@ class CheckOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def check(asked: CheckOptions) -> None:
     """Test whether a task keeps the promises that a certificate rests on.
 

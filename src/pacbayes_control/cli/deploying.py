@@ -11,7 +11,6 @@ import typer
 
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class ShiftOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def shift(asked: ShiftOptions) -> None:
     """How much a promise is worth when the world shifts.
 
@@ -228,7 +227,7 @@ class MonitorOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def monitor(asked: MonitorOptions) -> None:
     """Is the promise still holding out there?
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command, parameter, parameters_of
-from pacbayes_control.cli.options import Force, JsonFile, WorkersOption, check_json, write_json
 from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
 from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
 
@@ -46,8 +45,8 @@ class RunOptions:
     )
     fields: bool = option(False, "List the fields that --set knows, and end.")
     out_folder: OutFolder = None
-    force: Force = False
-    json_file: JsonFile = None
+    force: options.Force = False
+    json_file: options.JsonFile = None
 
     def folder(self, task: str) -> Path:
         """The folder of the run."""
@@ -100,17 +99,17 @@ class Tasks(TyperGroup):
                 _show_fields(rare)
                 return
             given = _given(known, values, asked.set_fields or [])
-            options, planned, search, execution = (
+            chosen, planned, search, execution = (
                 {n: given[n] for n in group if n in given} for group in groups.values()
             )
             plan = from_values(Plan, planned)
             where = from_values(ExecutionOptions, execution)
-            task = with_options(target, cmd_name, options)
-            if options:
-                options = plain(from_values(target.Options, options))
+            task = with_options(target, cmd_name, chosen)
+            if chosen:
+                chosen = plain(from_values(target.Options, chosen))
             if search:
                 plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
-            _learn(task, replace(plan, task=cmd_name, options=options), where, asked)
+            _learn(task, replace(plan, task=cmd_name, options=chosen), where, asked)
 
         chooses = (
             "It chooses from the task's `policies`, or --policies; where there are none, it learns "
@@ -123,12 +122,14 @@ class Tasks(TyperGroup):
             f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
         )
         parameters = [
-            parameter(each.name, each.kind, each.default, each.facts, title)
+            options.parameter(each.name, each.kind, each.default, each.facts, title)
             for title, group in groups.items()
             for each in group.values()
             if not each.rare
         ]
-        command = as_command(cmd_name, call, [*parameters, *parameters_of(RunOptions)], words)
+        command = options.as_command(
+            cmd_name, call, [*parameters, *options.parameters_of(RunOptions)], words
+        )
         command.moved = {
             n: f"write --set {n}={'true' if each.kind is bool else 'VALUE'}"
             for n, each in rare.items()
@@ -147,10 +148,10 @@ def learn(
         Path | None,
         typer.Option(metavar="FILE", help="Carry out the plan of a run: its plan.json."),
     ] = None,
-    workers: WorkersOption = None,
+    workers: options.WorkersOption = None,
     out_folder: OutFolder = None,
-    force: Force = False,
-    json_file: JsonFile = None,
+    force: options.Force = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Carry out a plan; the help of this command is HELP."""
     if context.invoked_subcommand is not None:
@@ -213,7 +214,7 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     name = plan.task or task.name
     folder = where.folder(name)
     check_free(folder, where.force)
-    check_json(where.json_file, *inputs)
+    options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
     store.parent.mkdir(parents=True, exist_ok=True)
     with executing(task, how, store) as execution:
@@ -236,4 +237,4 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
     say(f"To look at: pbc report {folder}" + ("" if installed else f" --task {name}"))
-    write_json(where.json_file, result)
+    options.write_json(where.json_file, result)

@@ -8,7 +8,6 @@ from typing import cast
 
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.tasks.options import option
 
 
@@ -32,7 +31,7 @@ class ReportOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def report(asked: ReportOptions) -> None:
     """Write a page about a run, with its rollouts to watch: one HTML file, for any browser.
 

@@ -11,8 +11,13 @@ import typer
 from typer.core import TyperGroup
 
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command, parameter
-from pacbayes_control.cli.options import JsonFile, check_json, write_json
+from pacbayes_control.cli.options import (
+    JsonFile,
+    as_command,
+    check_json,
+    parameter,
+    write_json,
+)
 from pacbayes_control.tasks.registry import installed_tasks
 
 EXPERIMENTS = entry_points(group="pacbayes_control.experiments")  # a name, and a function

@@ -10,7 +10,6 @@ import typer
 
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class VerifyOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def verify(asked: VerifyOptions) -> None:
     """Recompute a certificate from its files, and list what no file can prove.
 

@@ -12,8 +12,7 @@ import numpy as np
 import pacbayes_control
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
-from pacbayes_control.tasks.identity import identity
-from pacbayes_control.tasks.sources import code_digest
+from pacbayes_control.tasks.identity import code_digest, identity
 
 FORMAT = 2
 

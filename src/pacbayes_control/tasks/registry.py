@@ -17,8 +17,8 @@ from typing import Any
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.tasks.environments import Environments, in_a_line
+from pacbayes_control.tasks.identity import user_modules
 from pacbayes_control.tasks.options import from_values
-from pacbayes_control.tasks.sources import user_modules
 from pacbayes_control.tasks.task import Task, as_task
 
 WRITE = "write MODULE:TASK, such as robots.arm:task or robots/arm.py:task"

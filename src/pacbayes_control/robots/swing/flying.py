@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from pacbayes_control.cli.dynamic import takes_record
 from pacbayes_control.cli.options import (
     JsonFile,
     beside,
@@ -17,6 +16,7 @@ from pacbayes_control.cli.options import (
     check_writable,
     refuse_set,
     run_folder,
+    takes_record,
     verified,
     write_json,
 )
