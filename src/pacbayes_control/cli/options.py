@@ -45,7 +45,7 @@ DrawsOption = Annotated[
     typer.Option(
         min=1,
         max=MOST,
-        help="DrawsOption of the training set; tables: of the largest, and more of smaller ones.",
+        help="Draws of the training set; tables: of the largest, and more of smaller ones.",
     ),
 ]
 TestEnvironments = Annotated[

@@ -10,14 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import (
-    JsonFile,
-    as_command,
-    check_json,
-    parameter,
-    write_json,
-)
 from pacbayes_control.tasks.registry import installed_tasks
 
 EXPERIMENTS = entry_points(group="pacbayes_control.experiments")  # a name, and a function
@@ -41,19 +35,19 @@ class Experiments(TyperGroup):
         usual = f"reproduce-{cmd_name}" if shared else cmd_name
         out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
 
-        def run(out_folder: Path | None, json_file: Path | None, **options: Any) -> None:
-            check_json(json_file)
-            shorter = "".join(f"-{flag}" for flag, value in options.items() if value is True)
+        def run(out_folder: Path | None, json_file: Path | None, **own_values: Any) -> None:
+            options.check_json(json_file)
+            shorter = "".join(f"-{flag}" for flag, value in own_values.items() if value is True)
             folder = out_folder or Path("runs") / f"{usual}{shorter}"
             _claim(folder, cmd_name)
-            write_json(json_file, experiment(folder, **options))
+            options.write_json(json_file, experiment(folder, **own_values))
 
         parameters = [
             *own,
-            parameter("out_folder", Annotated[Path | None, out]),
-            parameter("json_file", JsonFile),
+            options.parameter("out_folder", Annotated[Path | None, out]),
+            options.parameter("json_file", options.JsonFile),
         ]
-        return as_command(cmd_name, run, parameters, inspect.getdoc(experiment) or "")
+        return options.as_command(cmd_name, run, parameters, inspect.getdoc(experiment) or "")
 
 
 reproduce = typer.Typer(
