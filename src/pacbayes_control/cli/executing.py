@@ -37,10 +37,6 @@ class ExecutionOptions:
         rare=True,
     )
 
-    def __post_init__(self) -> None:
-        if self.workers and self.scheduler:
-            raise ValueError("give --workers or a scheduler, not both")
-
 
 @contextmanager
 def executing(
@@ -52,6 +48,8 @@ def executing(
     from pacbayes_control.report.console import progress_bars, warn
 
     options = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
+    if options.workers and options.scheduler:
+        raise ValueError("give --workers or a scheduler, not both")
     if options.scheduler:
         workers = cluster(options.scheduler)
     elif options.workers is None and task.uses_all_cores:

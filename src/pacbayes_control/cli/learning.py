@@ -216,8 +216,8 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     check_free(folder, where.force)
     options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
-    store.parent.mkdir(parents=True, exist_ok=True)
     with executing(task, how, store) as execution:
+        store.parent.mkdir(parents=True, exist_ok=True)
         run = learn_task(task, plan, execution)
     shown = task.environments(
         max(3, (run.plan or {}).get("test_environments", 0)), "test", plan.seed
