@@ -119,7 +119,8 @@ def _ball(asked: ShiftOptions) -> Ball | None:
     options.check_outputs(asked.json_file, asked.plot, *inputs)
     if out:
         check_free(out, asked.force)
-        options.check_outside(out, run)
+        if run.resolve() in (out.resolve(), *out.resolve().parents):
+            raise ValueError(f"{out} is the run itself, or in it: keep the new one elsewhere")
     if sampled:
         return _estimated(asked)
     return Ball.parse(asked.ball) if asked.ball is not None else None

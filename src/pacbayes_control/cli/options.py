@@ -65,7 +65,7 @@ def check_writable(file: Path | None, *inputs: Path) -> None:
     if not file.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {file.parent} to write {file.name} in")
     if file.is_dir():
-        raise ValueError(f"{file} is a folder, not a file to write to")
+        raise ValueError(f"{file} is a folder, not a file to write JSON to")
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
@@ -84,12 +84,6 @@ def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -
         raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
     check_json(json_file, *inputs)
     check_writable(picture, *inputs)
-
-
-def check_outside(folder: Path, run: Path) -> None:
-    """Raise ValueError if a folder to write to is a run's, whose files are sealed, or in it."""
-    if run.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise ValueError(f"{folder} is the run itself, or in it: write to another folder")
 
 
 def beside(folder: Path, suffix: str) -> Path:

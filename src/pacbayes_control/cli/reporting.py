@@ -94,7 +94,11 @@ def _pictures(folder: Path) -> dict[str, bytes]:
 
 def _check_page(page: Path, folder: Path, force: bool) -> None:
     """Raise ValueError if the page cannot be written, or would replace another kind of file."""
-    options.check_writable(page, folder)
+    if folder.resolve() in page.resolve().parents:
+        raise ValueError(f"{page} lies in {folder}, whose files are sealed: write elsewhere")
+    if page.is_dir():
+        raise ValueError(f"{page} is a folder, not a file to write a page to")
+    options.check_writable(page)
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{page}: a page is an .html file")
     if page.exists() and not force:
@@ -112,6 +116,7 @@ def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> N
     if plots is None and plot_format is not None:
         raise ValueError("--format is for plots: give --plots too")
     if plots is not None:
-        options.check_outside(plots, folder)
+        if folder.resolve() in (plots.resolve(), *plots.resolve().parents):
+            raise ValueError(f"{plots} is the run, or lies in it: keep the plots elsewhere")
         if plots.exists() and not plots.is_dir():
             raise ValueError(f"{plots} is a file: plots go to a folder")
