@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -41,3 +43,14 @@ def test_there_are_no_loose_modules_and_as_many_folders_as_layers():
     inside = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")}
     core = ("bounds", "certify", "verify", "tasks", "rollouts", "learn", "deploy", "report")
     assert inside == {"__init__.py", "__main__.py", "py.typed", *core, "robots", "cli"}
+
+
+def test_a_type_checker_knows_the_names_that_are_imported_when_first_used():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    told = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    homes = {each.names[0].name: each.module for each in told}
+    assert sorted(homes) == pacbayes_control.__all__
+    for name, module in homes.items():
+        assert module == f"pacbayes_control.{pacbayes_control._HOMES[name]}"
+        assert hasattr(import_module(module), name)

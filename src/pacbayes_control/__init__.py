@@ -40,142 +40,76 @@ TYPE_CHECKING = False  # as of `typing`, which takes a moment to load
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from pacbayes_control.certify.balls import Ball, ball_between, ball_of_samples
-    from pacbayes_control.certify.certificate import Certificate
-    from pacbayes_control.certify.costs import Costs
-    from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-    from pacbayes_control.certify.run import AlteredRun, Run
-    from pacbayes_control.certify.shift import curve, under_shift
-    from pacbayes_control.certify.tables.campaigns import read_campaign
-    from pacbayes_control.deploy.monitor import Monitor, Promise
-    from pacbayes_control.deploy.policy import DeployedPolicy
-    from pacbayes_control.learn import (
-        GaussianPrior,
-        Plan,
-        SearchSettings,
-        SearchStopped,
-        certify_draw,
-        compare,
-        imitate,
-        learn_best,
-        learn_constrained,
-        learn_family,
-        learn_finite,
-        learn_gaussian,
-        learn_one,
-        learn_task,
-        learn_tilted,
-        pretrain_prior,
-        set_aside,
-    )
-    from pacbayes_control.rollouts import (
-        Execution,
-        RolloutError,
-        evaluate,
-        mean_costs,
-        sample_costs,
-    )
-    from pacbayes_control.rollouts.conformance import check_task
-    from pacbayes_control.tasks.loading import load_task
-    from pacbayes_control.verify import InvalidCertificate, verify
-    from pacbayes_control.verify.signing import InvalidSignature, check_signature, sign
+if TYPE_CHECKING:  # for editors and type checkers: the same names as in the table below
+    from pacbayes_control.certify.balls import Ball as Ball
+    from pacbayes_control.certify.balls import ball_between as ball_between
+    from pacbayes_control.certify.balls import ball_of_samples as ball_of_samples
+    from pacbayes_control.certify.certificate import Certificate as Certificate
+    from pacbayes_control.certify.costs import Costs as Costs
+    from pacbayes_control.certify.distributions import Categorical as Categorical
+    from pacbayes_control.certify.distributions import DiagonalGaussian as DiagonalGaussian
+    from pacbayes_control.certify.run import AlteredRun as AlteredRun
+    from pacbayes_control.certify.run import Run as Run
+    from pacbayes_control.certify.shift import curve as curve
+    from pacbayes_control.certify.shift import under_shift as under_shift
+    from pacbayes_control.certify.tables.campaigns import read_campaign as read_campaign
+    from pacbayes_control.deploy.monitor import Monitor as Monitor
+    from pacbayes_control.deploy.monitor import Promise as Promise
+    from pacbayes_control.deploy.policy import DeployedPolicy as DeployedPolicy
+    from pacbayes_control.learn import GaussianPrior as GaussianPrior
+    from pacbayes_control.learn import Plan as Plan
+    from pacbayes_control.learn import SearchSettings as SearchSettings
+    from pacbayes_control.learn import SearchStopped as SearchStopped
+    from pacbayes_control.learn import certify_draw as certify_draw
+    from pacbayes_control.learn import compare as compare
+    from pacbayes_control.learn import imitate as imitate
+    from pacbayes_control.learn import learn_best as learn_best
+    from pacbayes_control.learn import learn_constrained as learn_constrained
+    from pacbayes_control.learn import learn_family as learn_family
+    from pacbayes_control.learn import learn_finite as learn_finite
+    from pacbayes_control.learn import learn_gaussian as learn_gaussian
+    from pacbayes_control.learn import learn_one as learn_one
+    from pacbayes_control.learn import learn_task as learn_task
+    from pacbayes_control.learn import learn_tilted as learn_tilted
+    from pacbayes_control.learn import pretrain_prior as pretrain_prior
+    from pacbayes_control.learn import set_aside as set_aside
+    from pacbayes_control.rollouts import Execution as Execution
+    from pacbayes_control.rollouts import RolloutError as RolloutError
+    from pacbayes_control.rollouts import evaluate as evaluate
+    from pacbayes_control.rollouts import mean_costs as mean_costs
+    from pacbayes_control.rollouts import sample_costs as sample_costs
+    from pacbayes_control.rollouts.conformance import check_task as check_task
+    from pacbayes_control.tasks.registry import load_task as load_task
+    from pacbayes_control.verify import InvalidCertificate as InvalidCertificate
+    from pacbayes_control.verify import verify as verify
+    from pacbayes_control.verify.signing import InvalidSignature as InvalidSignature
+    from pacbayes_control.verify.signing import check_signature as check_signature
+    from pacbayes_control.verify.signing import sign as sign
 
-# Where each public name lives. They are imported when first used, so that importing the package is
-# cheap: computing a bound should not need to load a simulator.
-_HOMES = {
-    "AlteredRun": "certify.run",
-    "Ball": "certify.balls",
-    "Categorical": "certify.distributions",
-    "Certificate": "certify.certificate",
-    "Costs": "certify.costs",
-    "DeployedPolicy": "deploy.policy",
-    "DiagonalGaussian": "certify.distributions",
-    "GaussianPrior": "learn",
-    "InvalidCertificate": "verify",
-    "InvalidSignature": "verify.signing",
-    "Execution": "rollouts",
-    "Monitor": "deploy.monitor",
-    "Plan": "learn",
-    "Promise": "deploy.monitor",
-    "RolloutError": "rollouts",
-    "Run": "certify.run",
-    "SearchStopped": "learn",
-    "SearchSettings": "learn",
-    "ball_between": "certify.balls",
-    "ball_of_samples": "certify.balls",
-    "certify_draw": "learn",
-    "check_signature": "verify.signing",
-    "check_task": "rollouts.conformance",
-    "compare": "learn",
-    "curve": "certify.shift",
-    "evaluate": "rollouts",
-    "imitate": "learn",
-    "learn_best": "learn",
-    "learn_constrained": "learn",
-    "pretrain_prior": "learn",
-    "learn_family": "learn",
-    "learn_finite": "learn",
-    "learn_gaussian": "learn",
-    "learn_one": "learn",
-    "learn_task": "learn",
-    "learn_tilted": "learn",
-    "load_task": "tasks.loading",
-    "mean_costs": "rollouts",
-    "read_campaign": "certify.tables.campaigns",
-    "sample_costs": "rollouts",
-    "set_aside": "learn",
-    "sign": "verify.signing",
-    "under_shift": "certify.shift",
-    "verify": "verify",
+# The public names, by the module that has them. They are imported when first used, so that it is
+# cheap to import the package: computing a bound should not need to load a simulator.
+_PUBLIC = {
+    "certify.balls": "Ball ball_between ball_of_samples",
+    "certify.certificate": "Certificate",
+    "certify.costs": "Costs",
+    "certify.distributions": "Categorical DiagonalGaussian",
+    "certify.run": "AlteredRun Run",
+    "certify.shift": "curve under_shift",
+    "certify.tables.campaigns": "read_campaign",
+    "deploy.monitor": "Monitor Promise",
+    "deploy.policy": "DeployedPolicy",
+    "learn": "GaussianPrior Plan SearchSettings SearchStopped certify_draw compare imitate "
+    "learn_best learn_constrained learn_family learn_finite learn_gaussian learn_one learn_task "
+    "learn_tilted pretrain_prior set_aside",
+    "rollouts": "Execution RolloutError evaluate mean_costs sample_costs",
+    "rollouts.conformance": "check_task",
+    "tasks.registry": "load_task",
+    "verify": "InvalidCertificate verify",
+    "verify.signing": "InvalidSignature check_signature sign",
 }
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
-__all__ = [
-    "AlteredRun",
-    "Ball",
-    "Categorical",
-    "Certificate",
-    "Costs",
-    "DeployedPolicy",
-    "DiagonalGaussian",
-    "Execution",
-    "GaussianPrior",
-    "InvalidCertificate",
-    "InvalidSignature",
-    "Monitor",
-    "Plan",
-    "Promise",
-    "RolloutError",
-    "Run",
-    "SearchSettings",
-    "SearchStopped",
-    "ball_between",
-    "ball_of_samples",
-    "certify_draw",
-    "check_signature",
-    "check_task",
-    "compare",
-    "curve",
-    "evaluate",
-    "imitate",
-    "learn_best",
-    "learn_constrained",
-    "learn_family",
-    "learn_finite",
-    "learn_gaussian",
-    "learn_one",
-    "learn_task",
-    "learn_tilted",
-    "load_task",
-    "mean_costs",
-    "pretrain_prior",
-    "read_campaign",
-    "sample_costs",
-    "set_aside",
-    "sign",
-    "under_shift",
-    "verify",
-]
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

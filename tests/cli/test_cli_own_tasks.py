@@ -17,9 +17,9 @@ import pytest
 
 from commands import complaint, files
 from pacbayes_control.certify.tables.campaigns import read_policies
-from pacbayes_control.cli.learning import Target
+from pacbayes_control.cli.learning import RunOptions
 from pacbayes_control.rollouts import conformance
-from pacbayes_control.tasks.loading import load_task
+from pacbayes_control.tasks.registry import load_task
 from polling import wait_until, wait_until_gone
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
@@ -305,7 +305,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: An
     [("vehicle", "vehicle"), ("a/b/arm.py:task", "arm"), ("robots.arm:task", "arm"), ("x:y", "x")],
 )
 def test_a_run_is_named_after_its_module(text: str, name: str):
-    assert Target(None, False, None).folder(text) == Path("runs") / name
+    assert RunOptions().folder(text) == Path("runs") / name
 
 
 # ---- policies from a file -----------------------------------------------------------------------

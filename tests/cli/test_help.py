@@ -11,7 +11,7 @@ import typer
 
 from commands import complaint
 from pacbayes_control.cli.commands import app
-from pacbayes_control.cli.learning import task_command
+from pacbayes_control.cli.learning import Tasks
 
 MOST = 20  # options of a page, --help among them
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def test_a_help_page_has_an_example_and_few_options(words: str):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_has_its_own_options_and_those_that_have_an_effect_on_it(task: str):
-    names = options_of(task_command(task))
+    names = options_of(Tasks().get_command(None, task))
     assert len(names) <= MOST
     assert {"--environments", "--delta", "--set", "--fields", "--out", "--json"} < set(names)
     own = {"vehicle": "--policy", "swing": "--gains", "grasping": "--robot"}

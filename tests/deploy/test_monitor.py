@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from pacbayes_control.bounds.sequential import (
     update_wealth,
     update_wealth_by_counts,
 )
+from pacbayes_control.certify import files
 from pacbayes_control.certify.balls import Ball, ball_of_samples
 from pacbayes_control.certify.certificate import LATER, Certificate
 from pacbayes_control.certify.files import seal, sha256
@@ -1147,16 +1149,20 @@ def test_the_old_state_stays_if_the_new_one_cannot_take_its_place(
 def test_the_old_state_stays_if_the_new_one_is_written_in_part(
     state: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ):
-    before, write = state.read_bytes(), Path.write_bytes
+    before = state.read_bytes()
     monitor = Monitor.load(state, certificate)
     monitor.observe([1, 1, 1])
 
-    def half(self: Path, data: bytes) -> int:
-        write(self, data[: len(data) // 2])
-        raise OSError("no space left")
+    class Half(io.BufferedWriter):
+        def write(self, data: Any) -> int:
+            super().write(data[: len(data) // 2])
+            raise OSError("no space left")
+
+    def opened(name: Path, mode: Any, opener: Any) -> Half:
+        return Half(io.FileIO(name, mode, opener=opener))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", half)
+        patch.setattr(files, "open", opened, raising=False)
         with pytest.raises(OSError, match="no space left"):
             monitor.save(state)
     assert state.read_bytes() == before

@@ -31,14 +31,11 @@ class RobotCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names."""
-        return self._loaded().list_commands(ctx)
+        return typer.main.get_group(self.entry.load()).list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One of them, or None."""
-        return self._loaded().get_command(ctx, cmd_name)
-
-    def _loaded(self) -> TyperGroup:
-        return typer.main.get_group(self.entry.load())
+        return typer.main.get_group(self.entry.load()).get_command(ctx, cmd_name)
 
 
 class Commands(TyperGroup):
@@ -87,7 +84,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack some characters
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _interrupt)  # handled as Ctrl-C is
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled as Ctrl-C is
     warnings.showwarning = _show_warning
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no warning for a read-only home
     try:
@@ -99,23 +96,17 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
-        code = INTERRUPTED if interruption.came else _complain_of(error)
+        if interruption.came:
+            code = INTERRUPTED
+        elif isinstance(error, BAD_INPUT):
+            code = complain(str(error) or type(error).__name__)
+        else:  # a bug: its traceback, without escape sequences
+            sys.stderr.write(printable("".join(traceback.format_exception(error))))
+            code = 1
     if code == INTERRUPTED:
         complain("interrupted")
         interruption.told = True
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _complain_of(error: Exception) -> int:
-    """One line for bad input; a traceback for a bug, without escape sequences."""
-    if isinstance(error, BAD_INPUT):
-        return complain(str(error) or type(error).__name__)
-    sys.stderr.write(printable("".join(traceback.format_exception(error))))
-    return 1
 
 
 def _show_warning(*warning: Any) -> None:

@@ -1,25 +1,16 @@
-"""`pbc certify`."""
+"""`pbc certify` and `pbc check`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    METHODS,
-    BallOption,
-    Delta,
-    Force,
-    JsonFile,
-    Prior,
-    check_json,
-    write_json,
-)
+from pacbayes_control.tasks.options import option
 
 Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
 
@@ -32,60 +23,49 @@ class CertifyOptions:
         Path,
         typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
     ]
-    delta: Delta = 0.01
-    method: Annotated[
-        Method | None,
-        typer.Option(
-            help=f"The certificate to use, decided on beforehand: {METHODS} "
-            "With --ball kl:B and graded costs, tilted. Default: occam where the table has a "
-            "single policy, kl otherwise."
-        ),
-    ] = None
-    prior: Prior = None
-    at_least: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SHARE:POLICIES",
-            help="Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 "
-            "such as 3,7-9 (repeatable).",
-        ),
-    ] = None
-    at_most: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SHARE:POLICIES", help="Likewise, from above (repeatable)."),
-    ] = None
-    solver: Annotated[
-        str | None,
-        typer.Option(
-            help="Minimise by the paper's relative entropy programmes with this solver: clarabel "
-            "(the default for constraints), scs, ecos, mosek."
-        ),
-    ] = None
-    ball: BallOption = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line is a header, where the table does not tell.",
-        ),
-    ] = None
-    graded: Annotated[
-        bool,
-        typer.Option(
-            "--graded",
-            help="The few rows with fractions in a table of 0 and 1 are environments, not a "
-            "header or a summary.",
-        ),
-    ] = False
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder to keep the chosen run in.")
-    ] = None
-    force: Force = False
-    json_file: JsonFile = None
+    delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
+    method: Method | None = option(
+        None,
+        "The certificate to use, decided on beforehand: kl (PAC-Bayes, a mixture of policies), "
+        "kl-maurer and pinsker (the same, looser), occam (one policy), or best (the smaller of kl "
+        "and occam, paid for). With --ball kl:B and graded costs, tilted. Default: occam where the "
+        "table has a single policy, kl otherwise.",
+    )
+    prior: Path | None = option(
+        None, "Prior over the policies: .json, .csv or .npy.", metavar="FILE"
+    )
+    at_least: list[str] | None = option(
+        None,
+        "Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 such as "
+        "3,7-9 (repeatable).",
+        metavar="SHARE:POLICIES",
+    )
+    at_most: list[str] | None = option(
+        None, "Likewise, from above (repeatable).", metavar="SHARE:POLICIES"
+    )
+    solver: str | None = option(
+        None,
+        "Minimise by the paper's relative entropy programmes with this solver: clarabel (the "
+        "default for constraints), scs, ecos, mosek.",
+    )
+    ball: options.BallOption = None
+    header: bool | None = option(
+        None,
+        "Whether the first line is a header, where the table does not tell.",
+        flag="--header/--no-header",
+    )
+    graded: bool = option(
+        False,
+        "The few rows with fractions in a table of 0 and 1 are environments, not a header or a "
+        "summary.",
+    )
+    out_folder: Path | None = option(None, "Folder to keep the chosen run in.", flag="--out")
+    force: options.Force = False
+    json_file: options.JsonFile = None
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def certify(asked: CertifyOptions) -> None:
     """Certify a matrix of costs by every method that applies.
 
@@ -105,7 +85,7 @@ def certify(asked: CertifyOptions) -> None:
     from pacbayes_control.report.terminal import show_comparison
 
     file, out = asked.costs_file, asked.out_folder
-    check_json(asked.json_file, file)
+    options.check_json(asked.json_file, file)
     if out:
         check_free(out, asked.force)
     table = read_campaign(file, header=asked.header, graded=asked.graded)
@@ -127,7 +107,7 @@ def certify(asked: CertifyOptions) -> None:
         chosen.save(out, overwrite=asked.force)
         say(f"\nThe run is in {out}.")
     posterior = chosen.posterior.probabilities
-    write_json(
+    options.write_json(
         asked.json_file,
         {
             "certificates": [run.certificate.to_dict() for run in comparison.runs],
@@ -136,3 +116,54 @@ def certify(asked: CertifyOptions) -> None:
             "hardest": hardest_records(chosen),
         },
     )
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """A task, and what to roll out."""
+
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help="A task of yours, robot.py:task, or one that is installed."
+        ),
+    ]
+    policies: Path | None = option(
+        None, "Policies, one a row: .npy, or .csv, with names first.", metavar="FILE"
+    )
+    environments: int = option(8, "Environments to roll out in.", least=2, most=options.MOST)
+    json_file: options.JsonFile = None
+
+
+@app.command()
+@options.takes_record
+def check(asked: CheckOptions) -> None:
+    """Test whether a task keeps the promises that a certificate rests on.
+
+    Same seed, same cost; costs in [0, 1]; environments that look independent and make a difference;
+    no global random state; the same in other processes; and how fast it is. Exit code 0 if all are
+    kept, 1 if not. A WARNING is not a failure, but read it.
+
+    Example: pbc check examples/cartpole.py:task
+    """
+    from pacbayes_control.certify.tables.campaigns import read_policies
+    from pacbayes_control.report.console import say
+    from pacbayes_control.report.terminal import show_checks
+    from pacbayes_control.rollouts.conformance import check_task, passed
+    from pacbayes_control.tasks.registry import load_task
+
+    policies, json_file = asked.policies, asked.json_file
+    options.check_json(json_file, *([policies] if policies else []))
+    rows = read_policies(policies)[0] if policies else None
+    checks = check_task(load_task(asked.task), rows, asked.environments)
+    show_checks(checks)
+    good, warned = passed(checks), any(check.warning for check in checks)
+    if not good:
+        say("A certificate for this task would be worth nothing: fix it first.")
+    elif warned:
+        say("No promise that was tried is broken. Read the WARNING before you rely on it.")
+    else:
+        say("It keeps every promise that was tried.")
+    options.write_json(json_file, {"passed": good, "checks": [asdict(check) for check in checks]})
+    if not good:
+        raise typer.Exit(1)

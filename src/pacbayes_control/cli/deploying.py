@@ -9,28 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import takes_record
-from pacbayes_control.cli.options import (
-    MOST,
-    BallOption,
-    Force,
-    JsonFile,
-    check_apart,
-    check_json,
-    check_picture,
-    check_writable,
-    refuse_set,
-    run_folder,
-    verified,
-    write_json,
-)
+from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
     from pacbayes_control.certify.balls import Ball
     from pacbayes_control.deploy.monitor import Monitor
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Column = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column to read, where a file has several.")
 ]
@@ -41,50 +27,37 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture:
 class ShiftOptions:
     """A run, and a ball of distributions, given or estimated."""
 
-    run: RunFolder
-    ball: BallOption = None
-    shifted: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Or estimate B: a feature of environments out there."),
-    ] = None
-    training: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The same feature of environments like the training's."),
-    ] = None
-    cells: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,…", help="All values that it can take, declared before the samples."
-        ),
-    ] = None
-    edges: Annotated[
-        str | None, typer.Option(metavar="X,Y,…", help="Or where to cut a number into cells.")
-    ] = None
-    shift_delta: Annotated[
-        float | None,
-        typer.Option(help="Probability that the estimate of B may be too small; default 0.005."),
-    ] = None
-    divergence: Annotated[
-        str | None,
-        typer.Option(
-            help="kl (the default), reverse-kl, total-variation, chi-squared, hellinger or "
-            "renyi-ORDER."
-        ),
-    ] = None
-    limit: Annotated[float, typer.Option(help="A cost at which the promise is worth nothing.")] = (
-        0.5
+    run: options.RunFolder
+    ball: options.BallOption = None
+    shifted: Path | None = option(
+        None, "Or estimate B: a feature of environments out there.", metavar="FILE"
     )
+    training: Path | None = option(
+        None, "The same feature of environments like the training's.", metavar="FILE"
+    )
+    cells: str | None = option(
+        None, "All values that it can take, declared before the samples.", metavar="A,B,…"
+    )
+    edges: str | None = option(None, "Or where to cut a number into cells.", metavar="X,Y,…")
+    shift_delta: float | None = option(
+        None, "Probability that the estimate of B may be too small; default 0.005."
+    )
+    divergence: str | None = option(
+        None,
+        "kl (the default), reverse-kl, total-variation, chi-squared, hellinger or renyi-ORDER.",
+    )
+    limit: float = option(0.5, "A cost at which the promise is worth nothing.")
     column: Column = None
     plot: Plot = None
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the run as certified in the ball.")
-    ] = None
-    force: Force = False
-    json_file: JsonFile = None
+    out_folder: Path | None = option(
+        None, "Folder for the run as certified in the ball.", flag="--out"
+    )
+    force: options.Force = False
+    json_file: options.JsonFile = None
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def shift(asked: ShiftOptions) -> None:
     """How much a promise is worth when the world shifts.
 
@@ -99,8 +72,8 @@ def shift(asked: ShiftOptions) -> None:
     from pacbayes_control.report.terminal import show_certificate, show_curve
 
     ball = _ball(asked)
-    run, out, plot = run_folder(asked.run), asked.out_folder, asked.plot
-    source = verified(run, asked.json_file)
+    run, out, plot = options.run_folder(asked.run), asked.out_folder, asked.plot
+    source = options.verified(run, asked.json_file)
     divergence = ball.divergence if ball else asked.divergence or "kl"
     result = curve(source.certificate, divergence, limit=asked.limit)
     reach = result.tolerable if math.isfinite(result.tolerable) else None
@@ -121,7 +94,7 @@ def shift(asked: ShiftOptions) -> None:
         certified = (ball.radius, robust.certificate.bound) if ball and robust else None
         draw_curve(result, plot, certified)
         say(f"Picture: {plot}")
-    write_json(asked.json_file, record)
+    options.write_json(asked.json_file, record)
 
 
 def _ball(asked: ShiftOptions) -> Ball | None:
@@ -129,22 +102,21 @@ def _ball(asked: ShiftOptions) -> Ball | None:
     from pacbayes_control.certify.balls import Ball
     from pacbayes_control.certify.run import check_free
 
-    run, out = run_folder(asked.run), asked.out_folder
+    run, out = options.run_folder(asked.run), asked.out_folder
     sampled = asked.shifted is not None or asked.training is not None
     if asked.ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
-    unused = {}
     if not sampled:
         for_samples = "is for samples: give --shifted and --training too"
-        unused |= dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
+        options.refuse_set(
+            asked, dict.fromkeys(("cells", "edges", "shift_delta", "column"), for_samples)
+        )
     if asked.ball is not None:
-        unused["divergence"] = "has no use: the ball has one"
-    refuse_set(asked, unused)
+        options.refuse_set(asked, {"divergence": "has no use: the ball has one"})
     if out and asked.ball is None and not sampled:
         raise ValueError("--out keeps a run that is certified in a ball: give --ball too")
     inputs = [run, *(file for file in (asked.shifted, asked.training) if file)]
-    check_json(asked.json_file, *inputs)
-    check_picture(asked.plot, *inputs)
+    options.check_outputs(asked.json_file, asked.plot, *inputs)
     if out:
         check_free(out, asked.force)
         if run.resolve() in (out.resolve(), *out.resolve().parents):
@@ -168,17 +140,15 @@ def _estimated(asked: ShiftOptions) -> Ball:
         raise ValueError(
             f"{asked.shifted} cannot be both samples: they are of different environments"
         )
-    numeric = edges is not None
-    files = (asked.shifted, asked.training)
-    there, here = (read_feature(file, column, numeric) for file in files)
-    names = [name.strip() for name in cells.split(",")] if cells is not None else None
-    for sample in (there, here) if names else ():
-        if str(sample[0]) not in (names or ()) and column is None:
-            raise ValueError(
-                f"{sample[0]!r} is not one of the cells; if it is a header, say --column "
-                f"{sample[0]}"
-            )
     cuts = numbers(edges.split(","), "--edges") if edges is not None else None
+    names = [name.strip() for name in cells.split(",")] if cells is not None else None
+    files = (asked.shifted, asked.training)
+    there, here = (read_feature(file, column, edges is not None) for file in files)
+    for first in (there[0], here[0]):
+        if names and str(first) not in names and column is None:
+            raise ValueError(
+                f"{first!r} is not one of the cells; if it is a header, say --column {first}"
+            )
     delta = 0.005 if asked.shift_delta is None else asked.shift_delta
     return ball_of_samples(there, here, delta, asked.divergence or "kl", cells=names, edges=cuts)
 
@@ -194,43 +164,32 @@ class MonitorOptions:
         Path | None,
         typer.Argument(metavar="[OUTCOMES]", help="CSV file of costs, in order: 0/1, or between."),
     ] = None
-    outcomes_file: Annotated[
-        Path | None, typer.Option("--outcomes", metavar="FILE", help="The same, as an option.")
-    ] = None
-    outcome: Annotated[list[float] | None, typer.Option(help="A single cost (repeatable).")] = None
-    failures: Annotated[
-        int | None,
-        typer.Option(min=0, max=MOST, help="Failures, where only their number is known."),
-    ] = None
-    trials: Annotated[int | None, typer.Option(min=1, max=MOST, help="Among so many trials.")] = (
-        None
+    outcomes_file: Path | None = option(
+        None, "The same, as an option.", flag="--outcomes", metavar="FILE"
     )
-    promise: Annotated[
-        float | None,
-        typer.Option(metavar="COST", help="Without a run: the cost that was promised at most."),
-    ] = None
-    delta: Annotated[
-        float | None,
-        typer.Option(help="With --promise: its probability of error; 0.01 unless given."),
-    ] = None
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Rate of false alarms, fixed from the start; 0.05 unless given."),
-    ] = None
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that keeps the outcomes so far, to append to."),
-    ] = None
-    again: Annotated[
-        bool, typer.Option("--again", help="Count all of a file, also if it looks familiar.")
-    ] = False
-    grown: Annotated[
-        bool, typer.Option("--grown", help="Count what a file has beyond an earlier state of it.")
-    ] = False
+    outcome: list[float] | None = option(None, "A single cost (repeatable).")
+    failures: int | None = option(
+        None, "Failures, where only their number is known.", least=0, most=options.MOST
+    )
+    trials: int | None = option(None, "Among so many trials.", least=1, most=options.MOST)
+    promise: float | None = option(
+        None, "Without a run: the cost that was promised at most.", metavar="COST"
+    )
+    delta: float | None = option(
+        None, "With --promise: its probability of error; 0.01 unless given."
+    )
+    alpha: float | None = option(
+        None, "Rate of false alarms, fixed from the start; 0.05 unless given."
+    )
+    state: Path | None = option(
+        None, "File that keeps the outcomes so far, to append to.", metavar="FILE"
+    )
+    again: bool = option(False, "Count all of a file, also if it looks familiar.")
+    grown: bool = option(False, "Count what a file has beyond an earlier state of it.")
     column: Column = None
     plot: Plot = None
-    json_file: JsonFile = None
-    bound: Annotated[float | None, typer.Option(hidden=True)] = None
+    json_file: options.JsonFile = None
+    bound: float | None = option(None, "The promise, as it was called before.", hidden=True)
 
     def __post_init__(self) -> None:
         if self.bound is not None:
@@ -260,7 +219,7 @@ class MonitorOptions:
     @property
     def folder(self) -> Path | None:
         """The folder of the run, if one is given."""
-        return run_folder(self.run) if self.run else None
+        return options.run_folder(self.run) if self.run else None
 
     @property
     def file(self) -> Path | None:
@@ -269,7 +228,7 @@ class MonitorOptions:
 
 
 @app.command()
-@takes_record
+@options.takes_record
 def monitor(asked: MonitorOptions) -> None:
     """Is the promise still holding out there?
 
@@ -282,19 +241,23 @@ def monitor(asked: MonitorOptions) -> None:
 
     Example: pbc monitor --promise 0.114 --failures 2 --trials 20
     """
-    from pacbayes_control.deploy.monitor import Monitor
-    from pacbayes_control.deploy.monitor.state import fingerprint
+    from pacbayes_control.deploy.monitor import Monitor, Promise
+    from pacbayes_control.deploy.monitor.state import fingerprint, read_state
     from pacbayes_control.report.console import say
     from pacbayes_control.report.terminal import show_report
 
     run, plot, state = asked.folder, asked.plot, asked.state
-    check_apart(plot, asked.json_file)
-    inputs = [path for path in (run, asked.file, state) if path]
-    check_json(asked.json_file, *inputs)
-    check_picture(plot, *inputs)
-    check_writable(state, *(path for path in (run, asked.file) if path))
-    certificate = _promised(asked)
-    if state and state.exists():
+    inputs = [path for path in (run, asked.file) if path]
+    options.check_outputs(asked.json_file, plot, *inputs, *([state] if state else []))
+    options.check_writable(state, *inputs)
+    begun = state is not None and state.exists()
+    if run is None:
+        assert asked.promise is not None
+        certificate: Any = Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
+    else:
+        known = read_state(state)["verified"] if state and begun else None
+        certificate = options.verified(run, asked.json_file, known).certificate
+    if state and begun:
         watched = Monitor.load(state, certificate, asked.alpha)
     else:
         watched = Monitor(certificate, 0.05 if asked.alpha is None else asked.alpha)
@@ -308,24 +271,11 @@ def monitor(asked: MonitorOptions) -> None:
 
         draw_monitor(watched, plot)
         say(f"Picture: {plot}")
-    write_json(asked.json_file, report.to_dict())
+    options.write_json(asked.json_file, report.to_dict())
     if state and before != (watched.trials, watched.verified):
         watched.save(state)  # last, so that the command can be repeated after an earlier error
     if state:
         say(f"{state}: {watched.trials - before[0]:,} outcomes added, {watched.trials:,} in all.")
-
-
-def _promised(asked: MonitorOptions) -> Any:
-    """The verified certificate of a run, or the given promise."""
-    from pacbayes_control.deploy.monitor import Promise
-    from pacbayes_control.deploy.monitor.state import read_state
-
-    run, state = asked.folder, asked.state
-    if run is None:
-        assert asked.promise is not None
-        return Promise(asked.promise, 0.01 if asked.delta is None else asked.delta)
-    known = read_state(state)["verified"] if state and state.exists() else None
-    return verified(run, asked.json_file, known).certificate
 
 
 def _observe(watched: Monitor, asked: MonitorOptions) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,20 +37,26 @@ class ExecutionOptions:
         rare=True,
     )
 
-    def __post_init__(self) -> None:
-        if self.workers and self.scheduler:
-            raise ValueError("give --workers or a scheduler, not both")
-
 
 @contextmanager
 def executing(
     task: Task, how: ExecutionOptions | int | None = None, store: Path | None = None
 ) -> Iterator[Execution]:
     """An execution on a cluster, or with a number of workers, by default one for each core."""
+    from loky import cpu_count
+
     from pacbayes_control.report.console import progress_bars, warn
 
     options = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
-    with _workers(task, options) as executor, progress_bars() as tell:
+    if options.workers and options.scheduler:
+        raise ValueError("give --workers or a scheduler, not both")
+    if options.scheduler:
+        workers = cluster(options.scheduler)
+    elif options.workers is None and task.uses_all_cores:
+        workers = nullcontext()
+    else:
+        workers = pool(task, options.workers or cpu_count())
+    with workers as executor, progress_bars() as tell:
         yield Execution(
             executor,
             store,
@@ -60,20 +65,6 @@ def executing(
             retries=options.retries,
             allow_code_change=options.allow_code_change,
         )
-
-
-@contextmanager
-def _workers(task: Task, options: ExecutionOptions) -> Iterator[Executor | None]:
-    from loky import cpu_count
-
-    if options.scheduler:
-        with cluster(options.scheduler) as executor:
-            yield executor
-    elif options.workers is None and task.uses_all_cores:
-        yield None
-    else:
-        with pool(task, options.workers or cpu_count()) as executor:
-            yield executor
 
 
 def remove_store(store: Path) -> None:

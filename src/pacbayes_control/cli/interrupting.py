@@ -21,10 +21,9 @@ class Interruption:
     process at once: an exception there would be shown as a traceback, or be lost.
     """
 
-    def __init__(self) -> None:
-        self.working = False  # whether a command runs, which can stop its workers
-        self.came = False
-        self.told = False  # whether the line was printed
+    working = False  # whether a command runs, which can stop its workers
+    came = False
+    told = False  # whether the line was printed
 
     def install(self) -> None:
         """Handle SIGINT from now on, unless the process was started to ignore it."""

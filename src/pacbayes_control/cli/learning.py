@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from inspect import Parameter
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command, parameter_of
-from pacbayes_control.cli.options import Force, JsonFile, check_json, write_json
-from pacbayes_control.tasks.options import Option, from_values, options_of, plain
-from pacbayes_control.tasks.registry import installed_tasks
+from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
+from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
 
 if TYPE_CHECKING:
     from pacbayes_control.cli.executing import ExecutionOptions
@@ -36,10 +34,25 @@ HELP = f"""Learn a policy for a task and certify it: pbc learn TASK.
 OutFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
 ]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, max=4096, help="Processes to roll out in; default all cores."),
-]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of the command of every task: fields to set, and where the run is written."""
+
+    set_fields: list[str] | None = option(
+        None, "Set a field (repeatable).", flag="--set", metavar="FIELD=VALUE"
+    )
+    fields: bool = option(False, "List the fields that --set knows, and end.")
+    out_folder: OutFolder = None
+    force: options.Force = False
+    json_file: options.JsonFile = None
+
+    def folder(self, task: str) -> Path:
+        """The folder of the run."""
+        place = task.rpartition(":")[0] or task
+        name = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+        return self.out_folder or Path("runs") / name
 
 
 class Tasks(TyperGroup):
@@ -49,10 +62,6 @@ class Tasks(TyperGroup):
         """An empty list: loading tasks is slow, and the help names the installed ones."""
         return []
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
-        """The command of a task."""
-        return task_command(cmd_name)
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the task to the front: options may also come before it."""
         known = installed_tasks()
@@ -61,6 +70,71 @@ class Tasks(TyperGroup):
                 args = [word, *args[:place], *args[place + 1 :]]
                 break
         return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
+        """The command that learns for a task, with the common options and the task's own."""
+        from pacbayes_control.cli.executing import ExecutionOptions
+        from pacbayes_control.learn import Plan, SearchSettings
+        from pacbayes_control.learn.planned import usual_search
+
+        target = found(cmd_name)  # a class of tasks with options, or a task
+        own = cmd_name not in installed_tasks()
+        shown = {None, *target.learns, *(("own",) if own else ())}
+        searched = options_of(SearchSettings) if "continuous" in target.learns else {}
+        how = dict(options_of(ExecutionOptions))
+        if target.uses_all_cores:
+            del how["workers"]
+        groups = {
+            f"Options of {cmd_name}": options_of(target.Options) if target.Options else {},
+            "Plan": {n: each for n, each in options_of(Plan).items() if each.space in shown},
+            "Search": {n: replace(each, default=None) for n, each in searched.items()},
+            "Execution": how,
+        }
+        known = {n: each for group in groups.values() for n, each in group.items()}
+        rare = {n: each for n, each in known.items() if each.rare}
+
+        def call(**values: Any) -> None:
+            asked = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
+            if asked.fields:
+                _show_fields(rare)
+                return
+            given = _given(known, values, asked.set_fields or [])
+            chosen, planned, search, execution = (
+                {n: given[n] for n in group if n in given} for group in groups.values()
+            )
+            plan = from_values(Plan, planned)
+            where = from_values(ExecutionOptions, execution)
+            task = with_options(target, cmd_name, chosen)
+            if chosen:
+                chosen = plain(from_values(target.Options, chosen))
+            if search:
+                plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
+            _learn(task, replace(plan, task=cmd_name, options=chosen), where, asked)
+
+        chooses = (
+            "It chooses from the task's `policies`, or --policies; where there are none, it learns "
+            "from the task's `prior`, or --prior.\n\n"
+        )
+        words = (
+            f"Learn a policy for {cmd_name} and certify it.\n\nInterrupted at any moment, the same "
+            f"command goes on where it was. {chooses if own else ''}Rare choices are fields: --set "
+            "FIELD=VALUE, listed by --fields.\n\n"
+            f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
+        )
+        parameters = [
+            options.parameter(each.name, each.kind, each.default, each.facts, title)
+            for title, group in groups.items()
+            for each in group.values()
+            if not each.rare
+        ]
+        command = options.as_command(
+            cmd_name, call, [*parameters, *options.parameters_of(RunOptions)], words
+        )
+        command.moved = {
+            n: f"write --set {n}={'true' if each.kind is bool else 'VALUE'}"
+            for n, each in rare.items()
+        }
+        return command
 
 
 learn_app = typer.Typer(cls=Tasks, help=HELP, no_args_is_help=True)
@@ -74,10 +148,10 @@ def learn(
         Path | None,
         typer.Option(metavar="FILE", help="Carry out the plan of a run: its plan.json."),
     ] = None,
-    workers: Workers = None,
+    workers: options.WorkersOption = None,
     out_folder: OutFolder = None,
-    force: Force = False,
-    json_file: JsonFile = None,
+    force: options.Force = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Carry out a plan; the help of this command is HELP."""
     if context.invoked_subcommand is not None:
@@ -87,163 +161,50 @@ def learn(
     from pacbayes_control.certify.files import read_json
     from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
-    from pacbayes_control.tasks.loading import load_task
 
     chosen = Plan.from_dict(read_json(plan))
     if chosen.task is None:
         raise ValueError(f"{plan} names no task: the run was made in Python")
-    target = Target(out_folder, force, json_file)
-    target.check(chosen.task, [plan])
+    asked = RunOptions(out_folder=out_folder, force=force, json_file=json_file)
     task = load_task(chosen.task, chosen.options)
-    _learn(task, chosen, ExecutionOptions(workers=workers), target)
+    _learn(task, chosen, ExecutionOptions(workers=workers), asked, plan)
 
 
-# ---- the command of a task ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where a run is written."""
-
-    out: Path | None
-    force: bool
-    json: Path | None
-
-    def folder(self, task: str) -> Path:
-        """The folder of the run."""
-        place = task.rpartition(":")[0] or task
-        name = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-        return self.out or Path("runs") / name
-
-    def check(self, task: str, inputs: list[Path]) -> None:
-        """Raise an error before the work if a file or folder cannot be written."""
-        from pacbayes_control.certify.run import check_free
-
-        check_free(self.folder(task), self.force)
-        check_json(self.json, *inputs)
-
-
-def task_command(name: str) -> Any:
-    """The command that learns for a task, with the common options and the task's own."""
-    from pacbayes_control.cli.executing import ExecutionOptions
-    from pacbayes_control.learn import Plan, SearchSettings
-    from pacbayes_control.tasks.loading import found
-
-    target = found(name)  # a class of tasks with options, or a task
-    own = name not in installed_tasks()
-    shown = {None, *target.learns, *(("own",) if own else ())}
-    groups = {
-        f"Options of {name}": options_of(target.Options) if target.Options else {},
-        "Plan": {n: o for n, o in options_of(Plan).items() if o.space in shown},
-        "Search": {n: replace(o, default=None) for n, o in options_of(SearchSettings).items()},
-        "Execution": dict(options_of(ExecutionOptions)),
-    }
-    if "continuous" not in target.learns:
-        del groups["Search"]
-    if target.uses_all_cores:
-        del groups["Execution"]["workers"]
-    fields = {n: (title, o) for title, known in groups.items() for n, o in known.items()}
-
-    def call(**values: Any) -> None:
-        if values.pop("fields"):
-            _show_fields({n: o for n, (_, o) in fields.items() if o.rare})
-            return
-        where = Target(values.pop("out_folder"), values.pop("force"), values.pop("json_file"))
-        given = _given(fields, values)
-        by_group = {t: {n: given[n] for n in known if n in given} for t, known in groups.items()}
-        _learn_named(name, target, by_group, where)
-
-    parameters = [parameter_of(o, title) for title, o in fields.values() if not o.rare]
-    rare = [option for _, option in fields.values() if option.rare]
-    moved = {o.name: f"write --set {o.name}={'true' if o.kind is bool else 'VALUE'}" for o in rare}
-    return as_command(name, call, [*parameters, *_common()], _words(name, own), moved)
-
-
-def _common() -> list[Parameter]:
-    """Options that set fields, and that say where the run is written."""
-    several = typer.Option("--set", metavar="FIELD=VALUE", help="Set a field (repeatable).")
-    listed = typer.Option("--fields", help="List the fields that --set knows, and end.")
-    wanted: Mapping[str, tuple[Any, Any]] = {
-        "set_fields": (Annotated[list[str] | None, several], None),
-        "fields": (Annotated[bool, listed], False),
-        "out_folder": (OutFolder, None),
-        "force": (Force, False),
-        "json_file": (JsonFile, None),
-    }
-    return [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in wanted.items()
-    ]
-
-
-def _words(name: str, own: bool) -> str:
-    chooses = (
-        "It chooses from the task's `policies`, or --policies; where there are none, it learns "
-        "from the task's `prior`, or --prior.\n\n"
-        if own
-        else ""
-    )
-    return (
-        f"Learn a policy for {name} and certify it.\n\nInterrupted at any moment, the same command "
-        f"goes on where it was. {chooses}Rare choices are fields: --set FIELD=VALUE, listed by "
-        f"--fields.\n\nExample: pbc learn {name} --environments 500 --out runs/new"
-    )
-
-
-def _given(fields: Mapping[str, tuple[str, Option]], values: dict[str, Any]) -> dict[str, Any]:
+def _given(
+    known: Mapping[str, Option], values: Mapping[str, Any], pairs: list[str]
+) -> dict[str, Any]:
     """The values that differ from the defaults, from options and from --set."""
-    pairs = values.pop("set_fields") or []
     given = {}
     for name, value in values.items():
-        option = fields[name][1]
-        listed = isinstance(option.default, tuple) and isinstance(value, str)
-        given[name] = option.read(value) if listed else value
+        listed = isinstance(known[name].default, tuple) and isinstance(value, str)
+        given[name] = known[name].read(value) if listed else value
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or name not in fields:
-            known = ", ".join(n for n, (_, option) in fields.items() if option.rare)
-            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {known}")
-        given[name] = fields[name][1].read(value)
+        if not equals or name not in known:
+            rare = ", ".join(name for name, each in known.items() if each.rare)
+            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {rare}")
+        given[name] = known[name].read(value)
     return {
         name: value
         for name, value in given.items()
-        if value is not None and value != fields[name][1].default
+        if value is not None and value != known[name].default
     }
 
 
-def _show_fields(fields: Mapping[str, Option]) -> None:
+def _show_fields(rare: Mapping[str, Option]) -> None:
     from rich.table import Table
 
     from pacbayes_control.report.console import show
 
     table = Table("field", "type", "default", "")
-    for name, option in fields.items():
-        table.add_row(name, option.kind_words, str(option.default), option.facts["help"])
+    for name, each in rare.items():
+        table.add_row(name, each.kind_words, str(each.default), each.facts["help"])
     show(table)
 
 
-def _learn_named(name: str, target: Any, given: dict[str, dict[str, Any]], where: Target) -> None:
-    """Make the task, the plan and the execution from the given values, and learn."""
-    from pacbayes_control.cli.executing import ExecutionOptions
-    from pacbayes_control.learn import Plan
-    from pacbayes_control.learn.planned import usual_search
-    from pacbayes_control.tasks.loading import with_options
-
-    where.check(name, [])
-    own, plan_values, search, how = (
-        given.get(group, {}) for group in (f"Options of {name}", "Plan", "Search", "Execution")
-    )
-    plan = from_values(Plan, plan_values)
-    execution = from_values(ExecutionOptions, how)
-    task = with_options(target, name, own)
-    options = plain(from_values(target.Options, own)) if own else {}
-    if search:
-        plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
-    _learn(task, replace(plan, task=name, options=options), execution, where)
-
-
-def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: Target) -> None:
-    """Carry out a plan; save and show the run."""
+def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *inputs: Path) -> None:
+    """Carry out a plan; save and show the run. It must not replace one of the inputs."""
+    from pacbayes_control.certify.run import check_free
     from pacbayes_control.cli.executing import executing, remove_store
     from pacbayes_control.learn import learn_task
     from pacbayes_control.report.console import say, warn
@@ -252,9 +213,11 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: Target) -> None
 
     name = plan.task or task.name
     folder = where.folder(name)
+    check_free(folder, where.force)
+    options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
-    store.parent.mkdir(parents=True, exist_ok=True)
     with executing(task, how, store) as execution:
+        store.parent.mkdir(parents=True, exist_ok=True)
         run = learn_task(task, plan, execution)
     shown = task.environments(
         max(3, (run.plan or {}).get("test_environments", 0)), "test", plan.seed
@@ -275,4 +238,4 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: Target) -> None
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
     say(f"To look at: pbc report {folder}" + ("" if installed else f" --task {name}"))
-    write_json(where.json, result)
+    options.write_json(where.json_file, result)

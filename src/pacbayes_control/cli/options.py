@@ -1,14 +1,18 @@
-"""Options that several commands share, checks of them, and JSON output."""
+"""Options that several commands share, checks of them, JSON output, and commands from records."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
@@ -16,25 +20,13 @@ from pacbayes_control.cli.app import complain
 if TYPE_CHECKING:
     from pacbayes_control.certify.run import Run
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for the terminal."),
 ]
-Delta = Annotated[
-    float, typer.Option(help="Probability that the certificate may be wrong: 1 - confidence.")
-]
 Seed = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of every random stream.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
-Prior = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Prior over the policies: .json, .csv or .npy."),
-]
-PoliciesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--policies", metavar="FILE", help="Policies, one a row: .npy, or .csv, with names first."
-    ),
-]
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, max=4096, help="Processes to roll out in; default all cores."),
@@ -53,29 +45,27 @@ DrawsOption = Annotated[
     typer.Option(
         min=1,
         max=MOST,
-        help="DrawsOption of the training set; tables: of the largest, and more of smaller ones.",
+        help="Draws of the training set; tables: of the largest, and more of smaller ones.",
     ),
 ]
 TestEnvironments = Annotated[
     int, typer.Option(min=1, max=MOST, help="Environments to estimate the true cost on.")
 ]
-METHODS = (
-    "kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, looser), "
-    "occam (one policy), or best (the smaller of kl and occam, paid for)."
-)
 
 
-def check_writable(json_file: Path | None, *inputs: Path) -> None:
+def check_writable(file: Path | None, *inputs: Path) -> None:
     """Raise ValueError, before the work, if a file cannot be written or is an input."""
+    if file is None:
+        return
     for path in inputs:
-        if json_file and json_file.resolve() == path.resolve():
-            raise ValueError(f"{json_file} is the input: write to another file")
-        if json_file and path.is_dir() and path.resolve() in json_file.resolve().parents:
-            raise ValueError(f"{json_file} lies in {path}, which is the input: write elsewhere")
-    if json_file and not json_file.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {json_file.parent} to write {json_file.name} in")
-    if json_file and json_file.is_dir():
-        raise ValueError(f"{json_file} is a folder, not a file to write JSON to")
+        if file.resolve() == path.resolve():
+            raise ValueError(f"{file} is the input: write to another file")
+        if path.is_dir() and path.resolve() in file.resolve().parents:
+            raise ValueError(f"{file} lies in {path}, which is the input: write elsewhere")
+    if not file.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent} to write {file.name} in")
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder, not a file to write JSON to")
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
@@ -86,17 +76,14 @@ def check_json(json_file: Path | None, *inputs: Path) -> None:
     check_writable(json_file, *inputs)
 
 
-def check_picture(picture: Path | None, *inputs: Path) -> None:
-    """As `check_writable`, for a picture; the suffix of its name is its format."""
-    if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
-        raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
-    check_writable(picture, *inputs)
-
-
-def check_apart(picture: Path | None, json_file: Path | None) -> None:
-    """Raise ValueError if the picture and the JSON would be the same file."""
+def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -> None:
+    """As `check_json`, and the same for a picture; the suffix of its name is its format."""
     if picture and json_file and picture.resolve() == json_file.resolve():
         raise ValueError(f"{picture} cannot be both the picture and the JSON")
+    if picture and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
+        raise ValueError(f"{picture}: a picture is an .svg, a .pdf or a .png file")
+    check_json(json_file, *inputs)
+    check_writable(picture, *inputs)
 
 
 def beside(folder: Path, suffix: str) -> Path:
@@ -153,6 +140,102 @@ def verified(
         with working("verifying"):
             return verify(folder).run
     except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
+        raise not_verified(json_file, error) from None
+
+
+def not_verified(
+    json_file: Path | None, reason: object, record: Mapping[str, Any] | None = None
+) -> typer.Exit:
+    """The end of a command whose run does not hold, after the reason was printed and written."""
+    write_json(json_file, {**(record or {}), "verified": False, "reason": str(reason)})
+    complain(f"NOT VERIFIED: {reason}")
+    return typer.Exit(1)
+
+
+# ---- commands whose options are the fields of records -------------------------------------------
+
+
+class Command(TyperCommand):
+    """A command whose error for an option that is now a field says what to write."""
+
+    moved: Mapping[str, str] = {}  # what to write instead, by the name of a field
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments; an error for an option that is set by --set."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # NoSuchOption, of Click or of Typer's copy of Click
+            name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+            if name in self.moved:
+                raise ValueError(f"--{name.replace('_', '-')}: {self.moved[name]}") from None
+            raise
+
+
+def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str) -> Any:
+    """A command that calls a function with the values of its options, by name.
+
+    Args:
+        name: of the command
+        call: takes every parameter as a keyword
+        parameters: from which Typer makes arguments and options
+        words: the help
+    """
+    by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+    call.__signature__, call.__annotations__ = Signature(by_keyword), {}
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(name, cls=Command, help=words)(call)
+    return typer.main.get_command(alone)
+
+
+def takes_record(function: Callable[[Any], None]) -> Callable[..., None]:
+    """A function of one dataclass, as Typer needs it: with a parameter for each field."""
+    [asked] = inspect.signature(function, eval_str=True).parameters.values()
+    record: Any = asked.annotation
+
+    @functools.wraps(function)
+    def call(**values: Any) -> None:
+        function(record(**values))
+
+    call.__signature__ = Signature(parameters_of(record))  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def parameters_of(record: type) -> list[Parameter]:
+    """A parameter for each field of a dataclass, annotated for Typer or made with `option`."""
+    hints = get_type_hints(record, include_extras=True)
+    return [parameter(f.name, hints[f.name], f.default, f.metadata) for f in fields(record)]
+
+
+def parameter(
+    name: str,
+    kind: Any,
+    default: Any = None,
+    facts: Mapping[str, Any] | None = None,
+    panel: str | None = None,
+) -> Parameter:
+    """A parameter for Typer to make an argument or an option from.
+
+    Args:
+        name: of the parameter
+        kind: its type, annotated for Typer if there are no facts
+        default: its value if it is not given; MISSING if it must be
+        facts: of a field that was made with `option`
+        panel: a title to list the option under
+    """
+    if facts:
+        flag = facts.get("flag") or (f"--{name.replace('_', '-')}" if kind is bool else None)
+        if isinstance(default, tuple):
+            kind, default = str | None, None
+        annotation = typer.Option(
+            *([flag] if flag else []),
+            help=facts["help"],
+            metavar=facts.get("metavar"),
+            min=facts.get("least"),
+            max=facts.get("most"),
+            hidden=facts.get("hidden", False),
+            rich_help_panel=panel,
+        )
+        kind = Annotated[kind, annotation]
+    usual = Parameter.empty if default is MISSING else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=kind)

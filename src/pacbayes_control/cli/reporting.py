@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
-import typer
-
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.options import (
-    JsonFile,
-    beside,
-    check_json,
-    check_writable,
-    run_folder,
-    verified,
-    write_json,
-)
+from pacbayes_control.tasks.options import option
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """A run, and the files to write about it."""
+
+    run: options.RunFolder
+    out_file: Path | None = option(
+        None, "The page; default RUN.html, beside the run.", flag="--out", metavar="FILE"
+    )
+    task: str | None = option(
+        None, "The task of yours that it is for, to replay it.", metavar="MODULE:TASK"
+    )
+    plots: Path | None = option(None, "Also keep the plots, a file each.", metavar="FOLDER")
+    plot_format: str | None = option(
+        None, "Of the plots: svg (the default), pdf or png.", flag="--format"
+    )
+    force: bool = option(False, "Replace a file that this command did not write.")
+    json_file: options.JsonFile = None
 
 
 @app.command()
-def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    out_file: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="The page; default RUN.html, beside the run."),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:TASK", help="The task of yours that it is for, to replay it."),
-    ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also keep the plots, a file each.")
-    ] = None,
-    plot_format: Annotated[
-        str | None, typer.Option("--format", help="Of the plots: svg (the default), pdf or png.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that this command did not write.")
-    ] = False,
-    json_file: JsonFile = None,
-) -> None:
+@options.takes_record
+def report(asked: ReportOptions) -> None:
     """Write a page about a run, with its rollouts to watch: one HTML file, for any browser.
 
     The run is verified first. Exit code 1 if it does not hold, as for `pbc verify`.
@@ -50,23 +41,22 @@ def report(
     """
     from pacbayes_control.report.console import say, working
 
-    folder = run_folder(run)
-    check_json(json_file, folder)
+    folder, json_file, plots = options.run_folder(asked.run), asked.json_file, asked.plots
+    options.check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
-    page = out_file or beside(folder, ".html")
-    _check_page(page, folder, force)
-    _check_plots(plots, plot_format, folder)
+    page = asked.out_file or options.beside(folder, ".html")
+    _check_page(page, folder, asked.force)
+    _check_plots(plots, asked.plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
-    loaded = verified(folder, json_file)
+    loaded = options.verified(folder, json_file)
 
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import PlotFormat, write_plots
     from pacbayes_control.report.summary import hardest_records, not_reproduced
-    from pacbayes_control.tasks.loading import load_task
-    from pacbayes_control.tasks.registry import recorded_environments
+    from pacbayes_control.tasks.registry import load_task, recorded_environments
 
-    own = load_task(task) if task else None
+    own = load_task(asked.task) if asked.task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None
     with working("rolling out what the page shows"):
         written = write_page(loaded, page, own, environments, name, _pictures(folder))
@@ -75,9 +65,9 @@ def report(
     if warning := not_reproduced(written.again):
         say(f"NOT REPRODUCED: {warning}", style="bold red")
     if plots:
-        for file in write_plots(loaded, plots, cast(PlotFormat, plot_format or "svg")):
+        for file in write_plots(loaded, plots, cast(PlotFormat, asked.plot_format or "svg")):
             say(f"Plot: {file}")
-    write_json(
+    options.write_json(
         json_file,
         {
             "page": str(page),
@@ -107,7 +97,7 @@ def _check_page(page: Path, folder: Path, force: bool) -> None:
         raise ValueError(f"{page} lies in {folder}, whose files are sealed: write elsewhere")
     if page.is_dir():
         raise ValueError(f"{page} is a folder, not a file to write a page to")
-    check_writable(page)
+    options.check_writable(page)
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{page}: a page is an .html file")
     if page.exists() and not force:
@@ -124,9 +114,8 @@ def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> N
         raise ValueError(f"plots are written as svg, pdf or png, not as {plot_format!r}")
     if plots is None and plot_format is not None:
         raise ValueError("--format is for plots: give --plots too")
-    if plots is None:
-        return
-    if folder.resolve() in (plots.resolve(), *plots.resolve().parents):
-        raise ValueError(f"{plots} is the run, or lies in it: keep the plots elsewhere")
-    if plots.exists() and not plots.is_dir():
-        raise ValueError(f"{plots} is a file: plots go to a folder")
+    if plots is not None:
+        if folder.resolve() in (plots.resolve(), *plots.resolve().parents):
+            raise ValueError(f"{plots} is the run, or lies in it: keep the plots elsewhere")
+        if plots.exists() and not plots.is_dir():
+            raise ValueError(f"{plots} is a file: plots go to a folder")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,17 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.dynamic import as_command
-from pacbayes_control.cli.options import JsonFile, check_json, write_json
 from pacbayes_control.tasks.registry import installed_tasks
 
-EXPERIMENTS = "pacbayes_control.experiments"  # entry points: a name, and a function
-
-
-def experiments() -> list[str]:
-    """The names of the installed experiments."""
-    return sorted(entry_points(group=EXPERIMENTS).names)
+EXPERIMENTS = entry_points(group="pacbayes_control.experiments")  # a name, and a function
+KNOWN = ", ".join(sorted(EXPERIMENTS.names))
 
 
 class Experiments(TyperGroup):
@@ -33,18 +27,34 @@ class Experiments(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
         """One of them, with its options; an error that lists the others."""
-        known = experiments()
-        if cmd_name not in known:
-            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {', '.join(known)}")
-        [entry] = entry_points(group=EXPERIMENTS, name=cmd_name)
-        return experiment_command(cmd_name, entry.load())
+        if cmd_name not in EXPERIMENTS.names:
+            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {KNOWN}")
+        experiment = EXPERIMENTS[cmd_name].load()  # experiment(folder, *, …) -> record
+        own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
+        shared = cmd_name in installed_tasks()  # with the runs of `pbc learn`
+        usual = f"reproduce-{cmd_name}" if shared else cmd_name
+        out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
+
+        def run(out_folder: Path | None, json_file: Path | None, **own_values: Any) -> None:
+            options.check_json(json_file)
+            shorter = "".join(f"-{flag}" for flag, value in own_values.items() if value is True)
+            folder = out_folder or Path("runs") / f"{usual}{shorter}"
+            _claim(folder, cmd_name)
+            options.write_json(json_file, experiment(folder, **own_values))
+
+        parameters = [
+            *own,
+            options.parameter("out_folder", Annotated[Path | None, out]),
+            options.parameter("json_file", options.JsonFile),
+        ]
+        return options.as_command(cmd_name, run, parameters, inspect.getdoc(experiment) or "")
 
 
 reproduce = typer.Typer(
     cls=Experiments,
     help=f"""Run an experiment of a robot's paper, and print its figures beside ours.
 
-    Experiments: {", ".join(experiments())}. Their own options: pbc reproduce NAME --help.
+    Experiments: {KNOWN}. Their own options: pbc reproduce NAME --help.
     Interrupted experiments are taken up where they were.
 
     Example: pbc reproduce NAME --json figures.json
@@ -52,34 +62,6 @@ reproduce = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(reproduce, name="reproduce")
-
-
-def experiment_command(name: str, experiment: Callable[..., dict[str, Any]]) -> Any:
-    """A command for `experiment(folder, *, …) -> record`, with the options of its signature."""
-    own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
-    usual = f"reproduce-{name}" if name in installed_tasks() else name  # as `pbc learn` has runs
-    out = typer.Option("--out", help=f"Folder for the figures; default runs/{usual}.")
-
-    def run(out_folder: Path | None, json_file: Path | None, **options: Any) -> None:
-        check_json(json_file)
-        shorter = "".join(f"-{flag}" for flag, value in options.items() if value is True)
-        folder = out_folder or Path("runs") / f"{usual}{shorter}"
-        _claim(folder, name)
-        write_json(json_file, experiment(folder, **options))
-
-    parameters = [
-        *own,
-        inspect.Parameter(
-            "out_folder",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[Path | None, out],
-        ),
-        inspect.Parameter(
-            "json_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonFile
-        ),
-    ]
-    return as_command(name, run, parameters, inspect.getdoc(experiment) or "")
 
 
 def _claim(folder: Path, name: str) -> None:

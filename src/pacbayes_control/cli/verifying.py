@@ -1,16 +1,16 @@
-"""`pbc verify`."""
+"""`pbc sign` and `pbc verify`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pacbayes_control.cli.app import app, complain
-from pacbayes_control.cli.options import MOST, JsonFile, check_json, run_folder, write_json
-from pacbayes_control.cli.signing import KeyOption, SignerOption, signature_of
+from pacbayes_control.cli import options
+from pacbayes_control.cli.app import app
+from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
     from pacbayes_control.certify.run import Run
@@ -18,30 +18,73 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    again: Annotated[
-        int | None,
+def sign(
+    run: options.RunFolder,
+    key: Annotated[
+        Path,
         typer.Option(
-            min=0,
-            max=MOST,
-            metavar="K",
-            help="Also run K of its rollouts again, picked at random, and compare their costs; "
-            "0 for as many as take a few seconds.",
+            metavar="KEY", help="SSH private key, or the public key of one that ssh-agent holds."
         ),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:TASK", help="--again: the task of yours that it is of."),
-    ] = None,
-    costs_file: Annotated[
-        Path | None,
-        typer.Option("--costs", metavar="FILE", help="Also check that it rests on this table."),
-    ] = None,
-    key: KeyOption = None,
-    signer: SignerOption = None,
-    json_file: JsonFile = None,
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the signature that is there.")
+    ] = False,
+    json_file: options.JsonFile = None,
 ) -> None:
+    """Sign a run with an SSH key, after verifying it.
+
+    The signature is kept in the run, as manifest.json.sig. Exit code 1 if the run does not hold.
+
+    Example: pbc sign runs/braking --key ~/.ssh/id_ed25519
+    """
+    from pacbayes_control.report.console import say
+    from pacbayes_control.verify.signing import needs_touch
+    from pacbayes_control.verify.signing import sign as sign_run
+
+    folder = options.run_folder(run)
+    options.check_json(json_file, folder)
+    options.verified(folder, json_file)
+    if needs_touch(key):
+        say("Touch the security key when it blinks.")
+    signature = sign_run(folder, key, overwrite=force)
+    say(f"{run} is {signature}.")
+    say(f"To check it: pbc verify {run} --key PUBLIC_KEY")
+    options.write_json(json_file, {"signature": vars(signature)})
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """A run, and what to check beside its files."""
+
+    run: options.RunFolder
+    again: int | None = option(
+        None,
+        "Also run K of its rollouts again, picked at random, and compare their costs; 0 for as "
+        "many as take a few seconds.",
+        metavar="K",
+        least=0,
+        most=options.MOST,
+    )
+    task: str | None = option(
+        None, "--again: the task of yours that it is of.", metavar="MODULE:TASK"
+    )
+    costs_file: Path | None = option(
+        None, "Also check that it rests on this table.", flag="--costs", metavar="FILE"
+    )
+    key: Path | None = option(
+        None,
+        "SSH public key that must have signed it, or an allowed_signers file.",
+        metavar="KEY",
+    )
+    signer: str | None = option(
+        None, "Who must have signed it, in the allowed_signers file.", metavar="IDENTITY"
+    )
+    json_file: options.JsonFile = None
+
+
+@app.command()
+@options.takes_record
+def verify(asked: VerifyOptions) -> None:
     """Recompute a certificate from its files, and list what no file can prove.
 
     Exit code 0 if it holds, 1 if it does not, a file was altered, the key did not sign it, or
@@ -58,57 +101,65 @@ def verify(
     from pacbayes_control.verify import InvalidCertificate
     from pacbayes_control.verify import verify as verify_run
 
-    folder = run_folder(run)
-    check_json(json_file, folder, *([costs_file] if costs_file else []))
-    if task is not None and again is None:
+    folder, json_file, costs_file = options.run_folder(asked.run), asked.json_file, asked.costs_file
+    options.check_json(json_file, folder, *([costs_file] if costs_file else []))
+    if asked.task is not None and asked.again is None:
         raise ValueError("--task is for rollouts to run again: give --again K too")
     repeated: Again | None = None
-    resting = ""
     try:
         with working("verifying"):
             verification = verify_run(folder)
-            signed = signature_of(folder, key, signer)
-            if costs_file:
-                resting = _check_table(verification.run, costs_file)
-        if again is not None:
+            signed, signature = _signature(folder, asked.key, asked.signer)
+            resting = _check_table(verification.run, costs_file) if costs_file else None
+        if asked.again is not None:
             with working("running rollouts again"):
-                repeated = _rolled_out_again(verification.run, task, again)
+                repeated = _rolled_out_again(verification.run, asked.task, asked.again)
     except (AlteredRun, InvalidCertificate) as error:
-        write_json(json_file, {"verified": False, "reason": str(error)})
-        complain(f"NOT VERIFIED: {error}")
-        raise typer.Exit(1) from None
+        raise options.not_verified(json_file, error) from None
     record: dict[str, Any] = verification.certificate.to_dict() | {
         "verified": True,
         "recomputed": verification.recomputed,
         "told": list(verification.told),
-        "signature": signed.record,
+        "signature": signature,
         "again": asdict(repeated) if repeated else None,
         "costs_file": str(costs_file) if costs_file else None,
     }
+    counted = f"{repeated.tried:,} rollouts" if repeated else None
     if repeated and repeated.different:
-        words = f"{repeated.different} of {repeated.tried:,} rollouts that were run again"
+        words = f"{repeated.different} of {counted} that were run again"
         reason = f"{words} do not cost what is recorded: {repeated.first}"
-        write_json(json_file, record | {"verified": False, "reason": reason})
-        complain(f"NOT VERIFIED: {reason}")
-        raise typer.Exit(1)
-    say(str(verification))
-    if signed.words:
-        say(signed.words)
-    if repeated:
-        say(f"{repeated.tried:,} rollouts were run again, and cost what is recorded.")
-    if resting:
-        say(resting)
-    say("Taken as told, since no file can prove it:")
-    for words in verification.told:
-        say(f"- {words}")
-    write_json(json_file, record)
+        raise options.not_verified(json_file, reason, record)
+    again = f"{counted} were run again, and cost what is recorded." if repeated else None
+    told = "Taken as told, since no file can prove it:"
+    facts = [f"- {words}" for words in verification.told]
+    for line in (str(verification), signed, again, resting, told, *facts):
+        if line:
+            say(line)
+    options.write_json(json_file, record)
+
+
+def _signature(
+    folder: Path, key: Path | None, signer: str | None
+) -> tuple[str | None, dict[str, Any] | None]:
+    """The signature of a run, in words and for JSON, or None; an error if it is not by the key."""
+    from pacbayes_control.certify.run import SIGNATURE
+    from pacbayes_control.verify.signing import check_signature
+
+    if key is not None:
+        signature = check_signature(folder, key, signer)
+        return str(signature), {"checked": True, **vars(signature)}
+    if signer is not None:
+        raise ValueError("--signer is an identity in an allowed_signers file: give that as --key")
+    if not (folder / SIGNATURE).exists():
+        return None, None
+    words = "signed, by a key that was not checked: give the signer's public key as --key"
+    return words, {"checked": False}
 
 
 def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
     """Some of a run's rollouts, run again with the given task or the recorded one."""
     from pacbayes_control.rollouts.again import roll_out_again
-    from pacbayes_control.tasks.loading import load_task
-    from pacbayes_control.tasks.registry import recorded_environments, recorded_task
+    from pacbayes_control.tasks.registry import load_task, recorded_environments, recorded_task
 
     if place is not None:
         task = load_task(place)
@@ -132,12 +183,12 @@ def _check_table(run: Run[Any], file: Path) -> str:
     from pacbayes_control.verify import InvalidCertificate
 
     costs, recorded = run.costs, run.costs.origin.get("sha256")
-    options: Any = costs.origin.get("reading", {})
-    if not isinstance(options, dict) or not all(
-        name in ("header", "graded") and isinstance(value, bool) for name, value in options.items()
+    how: Any = costs.origin.get("reading", {})
+    if not isinstance(how, dict) or not all(
+        name in ("header", "graded") and isinstance(value, bool) for name, value in how.items()
     ):
         raise InvalidCertificate("the run does not say plainly how its table was read")
-    table = read_campaign(file, **options).costs
+    table = read_campaign(file, **how).costs
     if recorded is not None and recorded != hash_file(file):
         raise InvalidCertificate(f"the run rests on another file than {file}: the SHA-256 differs")
     same = table.values.shape == costs.values.shape and np.array_equal(table.values, costs.values)

@@ -23,8 +23,7 @@ from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cos
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
-from pacbayes_control.tasks.loading import load_task
-from pacbayes_control.tasks.registry import installed_tasks
+from pacbayes_control.tasks.registry import installed_tasks, load_task
 
 FAMILY = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # factors of a prior's variances, fixed in advance
 STEPS = 200  # of a search, if neither the plan nor the task has settings for it

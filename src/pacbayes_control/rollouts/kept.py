@@ -29,8 +29,7 @@ from pacbayes_control.certify.files import json_bytes, read_json, sha256
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, merged, without
-from pacbayes_control.tasks.identity import identity
-from pacbayes_control.tasks.sources import code_digest
+from pacbayes_control.tasks.identity import code_digest, identity
 
 FORMAT = 2
 WORDS = {  # for keys of a description, where those do not read well

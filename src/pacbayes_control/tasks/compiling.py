@@ -7,7 +7,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,27 @@ from numba.core import config as numba_config
 config: Any = numba_config  # its names are made when it is loaded
 
 
-def compiled_once(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled_once(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`njit` whose results are cached on disk: beside the source, or in the user's cache folder.
 
     Where Numba can write to neither, as for a service without a home, they are cached in a
     temporary folder that only this user can write to, or compiled in each process; a line on
     stderr says so.
     """
-
-    def compile_kernel(function: Callable[..., Any]) -> Any:
-        kernel = njit(**options)(function)
-        try:
-            kernel.enable_caching()
-        except RuntimeError:  # no place that Numba knows is writable
-            folder = _fallback()
-            before = config.CACHE_DIR
+    if function is None:
+        return partial(compiled_once, **options)
+    kernel = njit(**options)(function)
+    try:
+        kernel.enable_caching()
+    except RuntimeError:  # no place that Numba knows is writable
+        folder, before = _fallback(), config.CACHE_DIR
+        if folder is not None:
             try:
-                if folder is not None:
-                    config.CACHE_DIR = str(folder)
-                    kernel.enable_caching()
+                config.CACHE_DIR = str(folder)
+                kernel.enable_caching()
             finally:
                 config.CACHE_DIR = before
-        return kernel
-
-    return compile_kernel
+    return kernel
 
 
 @cache

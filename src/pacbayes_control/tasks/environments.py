@@ -95,7 +95,14 @@ class Environments:
         parts = []
         size, first_block = self.block, self.start // self.block
         for block in range(first_block, max(first_block + 1, -(-self.stop // size))):
-            drawn = self._drawn(block)
+            key = () if size == BLOCK else (size,)
+            rng = generator(self.seed, self.stream, block, "environments", *key)
+            try:
+                drawn = self.draw(rng, size)
+            except Exception as error:  # a user's function may raise anything
+                raise ValueError(
+                    f"environments of {self.task} cannot be drawn: {in_a_line(error)}"
+                ) from error
             if not isinstance(drawn, Mapping) or any(len(a) != size for a in drawn.values()):
                 raise ValueError(f"draw(rng, n) must return arrays of n = {size} rows, by name")
             first = max(self.start - block * size, 0)
@@ -105,15 +112,6 @@ class Environments:
         for array in arrays.values():
             array.setflags(write=False)  # each policy must find the same environments
         return arrays
-
-    def _drawn(self, block: int) -> Arrays:
-        size = () if self.block == BLOCK else (self.block,)
-        rng = generator(self.seed, self.stream, block, "environments", *size)
-        try:
-            return self.draw(rng, self.block)
-        except Exception as error:  # a user's function may raise anything
-            words = in_a_line(error)
-            raise ValueError(f"environments of {self.task} cannot be drawn: {words}") from error
 
     def chunks(self, size: int) -> Iterator[Environments]:
         """Consecutive parts of whole blocks, about `size` each, so that no block is drawn twice."""
@@ -166,26 +164,18 @@ def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
     """Environments that were drawn one by one, as arrays by name."""
     if not all(isinstance(one, Mapping) and one.keys() == drawn[0].keys() for one in drawn):
         raise ValueError("an environment is values by name, and all must have the same names")
-    return {name: _stack(name, [one[name] for one in drawn]) for name in drawn[0]}
-
-
-def _stack(name: str, values: list[Any]) -> NDArray:
-    kinds = {np.asarray(value).dtype.kind for value in values}
-    shapes = {np.shape(value) for value in values}
-    if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
-        raise ValueError(
-            f"{name!r} must be a number, a word or an array of numbers, of the same type and shape "
-            "in every environment"
-        )
-    return np.array(values)
-
-
-def ranges_of(parts: Sequence[Environments | EnvironmentRange]) -> tuple[EnvironmentRange, ...]:
-    """Environments by their ranges, for records."""
-    ranges = [part.range if isinstance(part, Environments) else part for part in parts]
-    if not all(isinstance(part, EnvironmentRange) for part in ranges):
-        raise ValueError("data_used lists the Environments that every policy was made with")
-    return tuple(ranges)
+    arrays = {}
+    for name in drawn[0]:
+        values = [one[name] for one in drawn]
+        kinds = {np.asarray(value).dtype.kind for value in values}
+        shapes = {np.shape(value) for value in values}
+        if len(kinds) > 1 or len(shapes) > 1 or not kinds <= set("biufUS"):
+            raise ValueError(
+                f"{name!r} must be a number, a word or an array of numbers, of the same type and "
+                "shape in every environment"
+            )
+        arrays[name] = np.array(values)
+    return arrays
 
 
 @dataclass(frozen=True)

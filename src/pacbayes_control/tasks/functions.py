@@ -19,10 +19,8 @@ from pacbayes_control.tasks.environments import (
     first_environments,
     stacked,
 )
-from pacbayes_control.tasks.failures import RolloutFailed, failure_words
-from pacbayes_control.tasks.identity import described, named
-from pacbayes_control.tasks.user_task import UserTask, cost_number
-from pacbayes_control.tasks.words import distributions_used, name_of
+from pacbayes_control.tasks.identity import described, distributions_used, name_of, named
+from pacbayes_control.tasks.user_task import RolloutFailed, UserTask, cost_number, failure_words
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -61,22 +59,14 @@ class FunctionTask(UserTask):
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
     def __post_init__(self) -> None:
-        _check_functions(
-            self.rollout, self.draw, "rollout(policy, environment{})", ", rng", "draw(rng)"
-        )
-        self._complete(
-            cost_rule=f"cost by {name_of(self.rollout)}",
-            distribution=f"drawn by {name_of(self.draw)}",
-            failures=self.failures,
-        )
+        _check_functions(self.rollout, self.draw, "rollout(policy, environment", "rng", "draw(rng)")
+        words = f"cost by {name_of(self.rollout)}", f"drawn by {name_of(self.draw)}"
+        self._complete(*words, self.failures)
 
     def __repr__(self) -> str:
-        functions = f"{described(self.rollout)}, {described(self.draw)}"
-        failures = failure_words(self.failures)
-        return (
-            f"FunctionTask({functions}, {self.name!r}, {self.parameters}, {self.noise_kind!r}"
-            f"{failures})"
-        )
+        functions = f"{described(self.rollout)}, {described(self.draw)}, {self.name!r}"
+        noise = f"{self.noise_kind!r}{failure_words(self.failures)}"
+        return f"FunctionTask({functions}, {self.parameters}, {noise})"
 
     @property
     def simulators(self) -> tuple[str, ...]:
@@ -93,36 +83,24 @@ class FunctionTask(UserTask):
         task = f"{self.name} {named(self.draw)}"
         return first_environments(self._draw_block, task, n, stream, seed, FEW)
 
-    def costs(
-        self, policies: NDArray, environments: Environments, noise: Noise | None = None
-    ) -> NDArray[np.float64]:
-        """The cost of each rollout, one after another; shape (environments, policies)."""
-        return self.costs_and_raised(policies, environments, noise)[0]
-
     def costs_and_raised(
         self, policies: NDArray, environments: Environments, noise: Noise | None = None
     ) -> tuple[NDArray[np.float64], int]:
         """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
-        arrays = environments.arrays()
-        columns = policies.shape[-2]
-        costs, raised = np.empty((len(environments), columns)), 0
-        own = policies.ndim == 3
-        rows = [] if own else list(policies)
-        random = _Reseeded() if self.noise_kind else None
-        keys = (noise or Noise("rollouts")).keys(environments, columns) if random else None
+        arrays, shape = environments.arrays(), (len(environments), policies.shape[-2])
+        costs, raised = np.empty(shape), 0
+        shared = None if policies.ndim == 3 else list(policies)
+        random, noise = _Reseeded(), noise or Noise("rollouts")
+        keys = noise.keys(environments, shape[1]) if self.noise_kind else None
         rollout, failures, i, j = self.rollout, self.failures, 0, 0
         try:
             for i in range(len(environments)):
                 drawn = {name: array[i] for name, array in arrays.items()}
-                if own:
-                    rows = list(policies[i])
-                for j in range(columns):
+                for j, policy in enumerate(policies[i] if shared is None else shared):
+                    rng = () if keys is None else (random.at(keys[i, j]),)
                     try:
-                        if random is None or keys is None:
-                            cost = rollout(rows[j], dict(drawn))
-                        else:
-                            cost = rollout(rows[j], dict(drawn), random.at(keys[i, j]))
+                        cost = rollout(policy, dict(drawn), *rng)
                     except failures:
                         cost, raised = 1.0, raised + 1
                     costs[i, j] = cost_number(cost)
@@ -168,13 +146,9 @@ class BatchTask(UserTask):
     releases_gil: bool = False
 
     def __post_init__(self) -> None:
-        _check_functions(
-            self.rollouts, self.draw, "rollouts(policies, environments{})", ", bits", "draw(rng, n)"
-        )
-        self._complete(
-            cost_rule=f"costs by {name_of(self.rollouts)}",
-            distribution=f"drawn by {name_of(self.draw)}",
-        )
+        usage = "rollouts(policies, environments", "bits", "draw(rng, n)"
+        _check_functions(self.rollouts, self.draw, *usage)
+        self._complete(f"costs by {name_of(self.rollouts)}", f"drawn by {name_of(self.draw)}")
 
     def __repr__(self) -> str:
         functions = f"{described(self.rollouts)}, {described(self.draw)}"
@@ -218,9 +192,9 @@ class BatchTask(UserTask):
 def _check_functions(rollout: Any, draw: Any, expected: str, noise: str, drawing: str) -> None:
     """An error for a rollout that takes neither two arguments by position nor three.
 
-    expected: how a rollout is called, with a place for the further argument `noise`.
+    expected: how a rollout is called, before a further argument `noise` and the bracket.
     """
-    plain, noisy = expected.format(""), expected.format(noise)
+    plain, noisy = f"{expected})", f"{expected}, {noise})"
     if not callable(rollout) or not callable(draw):
         raise TypeError(f"a task needs two functions: {plain} or {noisy}, and {drawing}")
     positional, all_names = _positional(rollout), inspect.signature(rollout).parameters

@@ -1,18 +1,35 @@
-"""Words that identify tasks and functions, the same in every process."""
+"""Words that identify tasks and functions, the same in every process, and their software."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 import sys
-from functools import partial
-from types import CodeType, ModuleType
+import sysconfig
+from collections.abc import Iterator
+from functools import cache, partial
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+import pacbayes_control
 from pacbayes_control.tasks.task import Task, brought
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object in memory: it means nothing elsewhere
+LONGEST = 200  # characters of a description
+DEPTH = 4  # levels of nested attributes in which functions and classes are searched for
+INSTALLED = tuple(
+    str(Path(path).resolve())
+    for path in (
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        Path(pacbayes_control.__file__).parent,
+    )
+)
 
 
 def identity(task: Task) -> str:
@@ -29,7 +46,7 @@ def identity(task: Task) -> str:
             words = f"{value.dtype} {value.shape} {digest}"
         else:
             words = repr(value)
-        if " at 0x" in words:  # an address in memory, which means nothing in another process
+        if " at 0x" in words:
             raise ValueError(
                 f"task {task.name} cannot be told from others by its {name}: give it a __repr__ "
                 "that does, or keep no record of its rollouts"
@@ -57,27 +74,174 @@ def described(function: Any) -> str:
         constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
         words += f" {crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    bound = [_bound(value) for value in cells]
+    bound = []
+    for value in cells:
+        if isinstance(value, set | frozenset):  # whose order is by chance
+            bound.append(f"{{{', '.join(sorted(map(repr, value)))}}}")
+        else:
+            bound.append(described(value) if callable(value) else repr(value))
     return f"{words}[{', '.join(bound)}]" if bound else words
-
-
-def _bound(value: Any) -> str:
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(map(repr, value)))}}}"  # the order of a set is by chance
-    return described(value) if callable(value) else repr(value)
 
 
 def named(function: Any) -> str:
     """Words for a function without addresses in memory, for records."""
-    return without_addresses(described(function))
+    return ADDRESS.sub("", described(function))
 
 
-def without_addresses(words: str) -> str:
-    """The same words without addresses of objects in memory."""
-    return re.sub(r" at 0x[0-9a-f]+", "", words)
+# ---- words for people --------------------------------------------------------------------------
+
+
+def one_line(text: str) -> str:
+    r"""Words in one printable line that is not too long, the same in every process.
+
+    >>> one_line("a robot\n\x1b[2K at 0x7f00")
+    'a robot \\x1b[2K'
+    """
+    words = " ".join(ADDRESS.sub("", text).split())
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+
+
+def name_of(function: Any) -> str:
+    """A function's name and its module's: `rollout of examples.braking`."""
+    while isinstance(function, partial):
+        function = function.func
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    return f"{function.__qualname__} of {function.__module__}"
+
+
+# ---- software -----------------------------------------------------------------------------------
+
+
+def distributions_used(*things: Any) -> tuple[str, ...]:
+    """Installed distributions that functions, or the classes of objects, come from or name.
+
+    Software that their code does not name, such as a simulator in another process, is not found.
+    """
+    seen: set[Any] = set()
+    modules = {name.partition(".")[0] for thing in things for name in _modules(thing, seen)}
+    found = {_distributions().get(name, "") for name in modules}
+    return tuple(sorted(found - {"", "pacbayes-control"}))
+
+
+def _modules(thing: Any, seen: set[Any]) -> Iterator[str]:
+    """Names of the modules that a function or a class is from, or that its code names."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    thing = getattr(thing, "py_func", getattr(thing, "__func__", thing))  # of Numba, of a method
+    if not isinstance(thing, type | FunctionType):
+        thing = type(thing)
+    if thing in seen or thing.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return
+    seen.add(thing)
+    yield thing.__module__
+    if isinstance(thing, type):
+        for part in (*thing.__mro__[1:], *vars(thing).values()):
+            if isinstance(part, type | FunctionType):
+                yield from _modules(part, seen)
+        return
+    for value in map(thing.__globals__.get, names_used(thing.__code__)):
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, type | FunctionType) and value.__module__ == thing.__module__:
+            yield from _modules(value, seen)
+        elif isinstance(value, type | FunctionType | BuiltinFunctionType):
+            yield value.__module__ or ""
+
+
+@cache
+def _distributions() -> dict[str, str]:
+    """The installed distribution of each top-level module: the one of its name, if it has one."""
+    named = {}
+    for module, owners in packages_distributions().items():
+        same = [owner for owner in owners if owner.replace("-", "_").lower() == module.lower()]
+        named[module] = (same or sorted(owners))[0]
+    return named
 
 
 def names_used(code: CodeType) -> set[str]:
     """The names that code looks up, also in functions that it defines."""
     inner = [names_used(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*inner)
+
+
+# ---- code: costs of two versions of it must not be mixed ----------------------------------------
+
+
+def code_digest(task: Any) -> str:
+    """SHA-256 of the user's files that define a task's functions and classes.
+
+    It includes the user's own files that these import, but no installed packages. Functions typed
+    in a session count by their compiled code.
+    """
+    modules: dict[str, ModuleType] = {}
+    typed: list[str] = []
+    for piece in _pieces(brought(task), DEPTH, set()):
+        module = sys.modules.get(getattr(piece, "__module__", None) or "")
+        if module is not None and _file(module):
+            user_modules(module, modules)
+        elif isinstance(piece, FunctionType):
+            typed.append(_compiled(piece.__code__))
+    sha = hashlib.sha256()
+    for name in sorted(modules):
+        sha.update(name.encode() + hashlib.sha256(Path(_file(modules[name])).read_bytes()).digest())
+    for text in sorted(typed):
+        sha.update(text.encode())
+    return sha.hexdigest()
+
+
+def _pieces(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    """The functions and classes that an object consists of."""
+    if depth == 0 or id(value) in seen or isinstance(value, ModuleType):
+        return
+    seen.add(id(value))
+    if isinstance(value, partial):
+        yield from _pieces([value.func, *value.args, *value.keywords.values()], depth, seen)
+    elif isinstance(value, MethodType):
+        yield from _pieces([value.__func__, value.__self__], depth, seen)
+    elif isinstance(value, FunctionType):
+        yield value
+        cells = inspect.getclosurevars(value).nonlocals.values()
+        yield from _pieces(list(cells), depth, seen)
+    elif isinstance(value, type):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        inside = value.values() if isinstance(value, dict) else value
+        for one in inside:
+            yield from _pieces(one, depth - 1, seen)
+    else:
+        yield type(value)
+        yield from _pieces(getattr(value, "__dict__", {}), depth, seen)
+
+
+def user_modules(module: ModuleType, found: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """Add a module and the modules that it refers to, if they are the user's own, to `found`."""
+    name = module.__name__
+    if name in found or not _file(module):
+        return found
+    found[name] = module
+    for value in list(vars(module).values()):
+        if isinstance(value, ModuleType):
+            user_modules(value, found)
+        elif isinstance(value, FunctionType | type):
+            origin = sys.modules.get(value.__module__)
+            if origin is not None:
+                user_modules(origin, found)
+    return found
+
+
+def _file(module: ModuleType) -> str:
+    """The file of one of the user's own modules; empty for any other module."""
+    file = getattr(module, "__file__", None)
+    if not file or not Path(file).is_file() or file.endswith(".so"):
+        return ""
+    path = str(Path(file).resolve())
+    return "" if path.startswith(INSTALLED) else path
+
+
+def _compiled(code: CodeType) -> str:
+    constants = [
+        _compiled(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts
+    ]
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {constants}"

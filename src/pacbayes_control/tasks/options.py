@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from pacbayes_control.certify.files import has_type
+
 R = TypeVar("R")
 
-YES, NO = ("true", "yes", "1"), ("false", "no", "0")
+WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def option(default: Any, words: str, *, rare: bool = False, **more: Any) -> Any:
@@ -39,63 +41,58 @@ class Option:
     kind: Any  # its type
     default: Any
     facts: Mapping[str, Any]  # as given to `option`
-
-    @property
-    def rare(self) -> bool:
-        """Whether it is set by `--set` only."""
-        return bool(self.facts.get("rare"))
-
-    @property
-    def space(self) -> str | None:
-        """The kind of policies that it is for: finite or continuous; own, for a user's task."""
-        return self.facts.get("space")
+    kinds: tuple[Any, ...]  # the types that a value may have, beside None
+    rare: bool  # whether it is set by `--set` only
+    space: str | None  # the kind of policies that it is for: finite, continuous, own (a user's)
 
     @property
     def kind_words(self) -> str:
         """Its type, for a list of fields."""
         words = [
             " | ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else kind.__name__
-            for kind in _kinds(self.kind)
+            for kind in self.kinds
         ]
         return " | ".join(words)
 
     def read(self, text: str) -> Any:
         """The value that a user typed."""
-        for kind in _kinds(self.kind):
+        for kind in self.kinds:
             try:
-                value = _parsed(text, kind)
-            except (TypeError, ValueError):
+                if kind is bool:
+                    value = WORDS[text.lower()]
+                elif get_origin(kind) is tuple:
+                    value = tuple(word.strip() for word in text.split(","))
+                else:
+                    value = text if get_origin(kind) is Literal else kind(text)
+            except (KeyError, TypeError, ValueError):
                 continue
             return self.check(value)
         raise ValueError(f"{self.name} = {text} must be {self.kind_words}")
 
     def check(self, value: Any) -> Any:
-        """A value of the right type; an error for any other."""
-        if value is None and type(None) in get_args(self.kind):
+        """A value of the right type and within its limits; an error for any other."""
+        if type(None) in get_args(self.kind) and value is None:
             return None
-        for kind in _kinds(self.kind):
-            if get_origin(kind) is Literal:
-                if value in get_args(kind):
-                    return value
-            elif kind is tuple and isinstance(value, list | tuple):
-                if all(isinstance(word, str) for word in value):
-                    return tuple(value)
-            elif kind is Path and isinstance(value, str | Path):
+        for kind in self.kinds:
+            origin, accepted = get_origin(kind), (int, float) if kind is float else kind
+            if origin is Literal and value in get_args(kind):
+                return value
+            if origin is tuple and has_type(value, kind):
+                return tuple(value)
+            if kind is Path and isinstance(value, str | Path):
                 return Path(value)
-            elif isinstance(value, bool) == (kind is bool) and (
-                isinstance(value, kind) or (kind is float and isinstance(value, int))
-            ):
-                number: Any = value
-                return self._within(float(number) if kind is float else number)
-        raise ValueError(f"{self.name} = {value!r} must be {self.kind_words}")
-
-    def _within(self, value: Any) -> Any:
+            same = isinstance(value, bool) == (kind is bool)  # since True is an int too
+            if same and origin is None and isinstance(value, accepted):
+                break
+        else:
+            raise ValueError(f"{self.name} = {value!r} must be {self.kind_words}")
+        value = float(value) if kind is float else value
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{self.name} = {value} must be a finite number")
         least, most = self.facts.get("least"), self.facts.get("most")
-        if least is not None and not value >= least:
+        if least is not None and value < least:
             raise ValueError(f"{self.name} = {value}: at least {least} is needed")
-        if most is not None and not value <= most:
+        if most is not None and value > most:
             raise ValueError(f"{self.name} = {value}: at most {most} is possible")
         return value
 
@@ -103,12 +100,15 @@ class Option:
 @cache
 def options_of(record: type) -> dict[str, Option]:
     """The fields of a record that were made with `option`, by name."""
-    hints = get_type_hints(record)
-    return {
-        each.name: Option(each.name, hints[each.name], each.default, each.metadata)
-        for each in fields(record)
-        if "help" in each.metadata and each.default is not MISSING
-    }
+    hints, found = get_type_hints(record), {}
+    for each in fields(record):
+        if "help" in each.metadata:
+            kind, facts = hints[each.name], each.metadata
+            union = get_origin(kind) in (Union, types.UnionType)
+            kinds = [one for one in get_args(kind) if one is not type(None)] if union else [kind]
+            shared = facts["rare"], facts.get("space")
+            found[each.name] = Option(each.name, kind, each.default, facts, (*kinds,), *shared)
+    return found
 
 
 def from_values(record: type[R], values: Mapping[str, Any]) -> R:
@@ -124,27 +124,10 @@ def from_values(record: type[R], values: Mapping[str, Any]) -> R:
 
 def plain(record: Any) -> dict[str, Any]:
     """The values of a record that differ from its defaults, as JSON has them."""
-    values = {name: getattr(record, name) for name in options_of(type(record))}
-    known = options_of(type(record))
-    return {name: _plain(value) for name, value in values.items() if value != known[name].default}
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else list(value) if type(value) is tuple else value
-
-
-def _kinds(kind: Any) -> list[Any]:
-    """The types that a value may have, beside None."""
-    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    plain = [part for part in parts if part is not type(None)]
-    return [get_origin(part) if get_origin(part) is tuple else part for part in plain]
-
-
-def _parsed(text: str, kind: Any) -> Any:
-    if kind is bool:
-        if text.lower() not in (*YES, *NO):
-            raise ValueError(text)
-        return text.lower() in YES
-    if kind is tuple:
-        return tuple(word.strip() for word in text.split(","))
-    return text if get_origin(kind) is Literal else kind(text)
+    written = {}
+    for name, known in options_of(type(record)).items():
+        value = getattr(record, name)
+        if value != known.default:
+            listed = list(value) if type(value) is tuple else value
+            written[name] = str(value) if isinstance(value, Path) else listed
+    return written

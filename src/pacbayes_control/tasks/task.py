@@ -96,7 +96,7 @@ class Task:
     captions: ClassVar[Mapping[str, tuple[str, str]]] = {}
     no_replay: ClassVar[str] = ""  # why rollouts cannot be replayed, in a sentence
 
-    # ---- methods --------------------------------------------------------------------------------
+    # ---- methods: arguments that a default does not use are for tasks of their own ---------------
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
@@ -118,7 +118,7 @@ class Task:
         raise NotImplementedError
 
     def costs_and_raised(
-        self, policies: NDArray, environments: Environments, *noise: Noise
+        self, policies: NDArray, environments: Environments, *noise: Any
     ) -> tuple[NDArray, int]:
         """The costs, and how many of them are 1 because of an error declared to be a failure."""
         return self.costs(policies, environments, *noise), 0
@@ -126,11 +126,7 @@ class Task:
     def check_policies(self, policies: NDArray) -> None:
         """Raise ValueError, before any rollout, if rows are not valid policies."""
 
-    def pictures(
-        self,
-        run: Any,  # noqa: ARG002 - for tasks that draw some
-        environments: Environments,  # noqa: ARG002
-    ) -> Mapping[str, bytes]:
+    def pictures(self, run: Any, environments: Environments) -> Mapping[str, bytes]:  # noqa: ARG002
         """Files for the folder of a run, .svg or .png, by name; environments: new ones."""
         return {}
 
@@ -148,11 +144,7 @@ class Task:
         """The task's default learn.SearchSettings for a prior; None: the library's."""
         return None
 
-    def prepared(
-        self,
-        environments: Environments,  # noqa: ARG002 - for tasks that have something to prepare
-        execution: Any,  # noqa: ARG002 - rollouts.Execution
-    ) -> Task:
+    def prepared(self, environments: Environments, execution: Any) -> Task:  # noqa: ARG002
         """The task with data that a search on these environments needs, such as labels."""
         return self
 

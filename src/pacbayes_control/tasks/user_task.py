@@ -10,10 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
-from pacbayes_control.tasks.environments import Environments, ranges_of
-from pacbayes_control.tasks.failures import check_failures, failure_words
+from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.identity import LONGEST, one_line
 from pacbayes_control.tasks.task import Task
-from pacbayes_control.tasks.words import LONGEST, checked_names, one_line
+
+
+class RolloutFailed(Exception):  # noqa: N818 - it reports an event, with its place in a batch
+    """A rollout that raised: its row and column in a batch, and the error."""
+
+    def __init__(self, row: int, column: int, error: BaseException) -> None:
+        super().__init__(row, column, error)
+        self.row, self.column, self.error = row, column, error
 
 
 class DerivedText(str):
@@ -43,27 +50,34 @@ class UserTask(Task):
     data_used: Sequence[Environments | EnvironmentRange] = ()
 
     def _complete(
-        self, *, cost_rule: str, distribution: str, failures: tuple[type[Exception], ...] = ()
+        self, cost_rule: str, distribution: str, failures: tuple[type[Exception], ...] = ()
     ) -> None:
         """Check the shared fields; the words are for records, where the user gave no others."""
-        check_failures(failures)
+        _check_failures(failures)
+        known: dict[str, Any] = {}
         derived = {"cost_rule": cost_rule + failure_words(failures), "distribution": distribution}
-        known: dict[str, Any] = {name: self._words(name, text) for name, text in derived.items()}
+        for field, words in derived.items():
+            given = getattr(self, field)
+            if not given or isinstance(given, DerivedText):
+                known[field] = DerivedText(one_line(words))
+            elif not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST:
+                raise ValueError(
+                    f"{field} of task {self.name} must be one printable line of at most {LONGEST} "
+                    f"characters, not {str(given)[:50]!r}"
+                )
         known["policy_names"] = checked_names(self.policy_names, self.policies)
-        known["data_used"] = ranges_of(self.data_used)
+        used = [part.range if isinstance(part, Environments) else part for part in self.data_used]
+        if not all(isinstance(part, EnvironmentRange) for part in used):
+            raise ValueError("data_used lists the Environments that every policy was made with")
+        known["data_used"] = tuple(used)
         for name, value in known.items():
             object.__setattr__(self, name, value)
 
-    def _words(self, field: str, derived: str) -> str:
-        given = getattr(self, field)
-        if not given or isinstance(given, DerivedText):
-            return DerivedText(one_line(derived))
-        if not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST:
-            raise ValueError(
-                f"{field} of task {self.name} must be one printable line of at most {LONGEST} "
-                f"characters, not {str(given)[:50]!r}"
-            )
-        return given
+    def costs(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray[np.float64]:
+        """The cost of each rollout, one after another; shape (environments, policies)."""
+        return self.costs_and_raised(policies, environments, noise)[0]
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -89,3 +103,34 @@ def cost_number(value: Any) -> float:
     if array.ndim or array.dtype.kind not in "biuf":
         raise TypeError(f"a rollout came to {value!r}, and a cost is a number from 0 to 1")
     return float(array)
+
+
+def checked_names(names: Sequence[str], policies: Any, of: str = "policies") -> tuple[str, ...]:
+    """Names, one for each of the policies; an error for any others."""
+    count = 0 if policies is None else len(policies)
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"names of {of} must be a list of words, not {str(names)[:80]!r}")
+    if names and (len(names) != count or len({*names}) != count):
+        raise ValueError(
+            f"{len(names)} names ({len({*names})} different ones) were given for {count} {of}: "
+            "names must be unique, one for each"
+        )
+    return tuple(names)
+
+
+def _check_failures(failures: Any) -> None:
+    """An error unless this is a tuple of exceptions, each narrower than `Exception`."""
+    kinds = failures if isinstance(failures, tuple) else (None,)
+    if Exception in kinds or BaseException in kinds:
+        raise ValueError(
+            "failures must name the exceptions that mean a failure of the robot: Exception would "
+            "count mistakes in the code as failures too"
+        )
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise ValueError(f"failures = {failures!r} must be a tuple of exceptions: (RobotFell,)")
+
+
+def failure_words(failures: tuple[type[Exception], ...]) -> str:
+    """The declared exceptions in words, to be appended to a cost rule."""
+    names = sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in failures)
+    return f", 1 where it raises {' or '.join(names)}" if names else ""

@@ -26,9 +26,9 @@ from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator,
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
+from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.options import from_values, option
 from pacbayes_control.tasks.user_task import check_parameters
-from pacbayes_control.tasks.words import one_line
 
 ROBOTS = {"gripper": Gripper, "arm": Arm}
 

@@ -16,8 +16,8 @@ from pacbayes_control.robots.planar import drivers, kernel, records
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
 from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.task import Scene, Task, noise_of
-from pacbayes_control.tasks.words import one_line
 
 LARGEST_PARAMETER = 1e9  # a larger one could overflow in single precision
 LOST = "the position of the {} is NaN or infinite {}: correct `move`"

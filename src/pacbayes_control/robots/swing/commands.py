@@ -60,9 +60,7 @@ def identify(
         return
     if not logs:
         raise ValueError("give logs of flights, or --example FILE to write one to try")
-    options.check_apart(plot, json_file)
-    options.check_json(json_file, *logs)
-    options.check_picture(plot, *logs)
+    options.check_outputs(json_file, plot, *logs)
     sure = 0.95 if confidence is None else confidence
     found = identify_swing([read_log(file) for file in logs], sure)
     _show(found)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from pacbayes_control.cli import options
-from pacbayes_control.cli.dynamic import takes_record
 
 SIMULATED = "simulated"
 ADDRESS = re.compile(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
@@ -73,7 +72,7 @@ class FlyOptions:
         return {"kind": "swing", "address": self.drone, "pitch": self.pitch}
 
 
-@takes_record
+@options.takes_record
 def fly(asked: FlyOptions) -> None:
     """Fly a certified policy, and test the outcomes against the certificate.
 

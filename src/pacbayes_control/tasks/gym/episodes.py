@@ -140,15 +140,6 @@ class PlainVector(SyncVectorEnv):
         return vector_infos
 
 
-def check_autoreset(env: VectorEnv) -> None:
-    """An error for a vector that would go on in environments that the task has not drawn."""
-    if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
-        raise ValueError(
-            "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
-            "otherwise it goes on in environments that the task has not drawn"
-        )
-
-
 def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> list[Episode]:
     """The same episodes in a vector: a slot whose episode is over is reset for the next one.
 
@@ -172,7 +163,11 @@ def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> 
     while any(slots):
         seen = list(iterate(env.observation_space, observations))
         acting = {i: running.controller(seen[i]) for i, running in enumerate(slots) if running}
-        observations, rewards, terminated, truncated, infos = env.step(_joined(env, acting))
+        some = next(iter(acting.values()))  # idle slots repeat the action of another
+        actions = [acting.get(slot, some) for slot in range(env.num_envs)]
+        space = env.single_action_space
+        joined = concatenate(space, actions, create_empty_array(space, n=env.num_envs))
+        observations, rewards, terminated, truncated, infos = env.step(joined)
         for slot, running in enumerate(slots):
             ends, info = (terminated[slot], truncated[slot]), partial(_info_of, infos, slot)
             over = any(ends)
@@ -205,14 +200,6 @@ def _reset(env: VectorEnv, slot: int, start: Start, seen: Any) -> Any:
                 "episodes one by one"
             )
     return observations
-
-
-def _joined(env: VectorEnv, acting: Mapping[int, Any]) -> Any:
-    """The actions of all slots; idle ones repeat the action of another."""
-    some = next(iter(acting.values()))
-    actions = [acting.get(slot, some) for slot in range(env.num_envs)]
-    space = env.single_action_space
-    return concatenate(space, actions, create_empty_array(space, n=env.num_envs))
 
 
 def _info_of(infos: Mapping[str, Any], slot: int) -> dict[str, Any]:

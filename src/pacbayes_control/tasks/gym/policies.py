@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.tasks.gym.episodes import Controller
 from pacbayes_control.tasks.identity import described
-from pacbayes_control.tasks.words import checked_names
+from pacbayes_control.tasks.user_task import checked_names
 
 Floats = NDArray[np.float64]
 
@@ -23,10 +23,7 @@ Floats = NDArray[np.float64]
 class Policy(Protocol):
     """A class of policies. Its `repr` must tell it from others, also in another process."""
 
-    @property
-    def parameters(self) -> int:
-        """The length of a row."""
-        ...
+    parameters: int  # the length of a row
 
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
         """A function from observation to action for one episode, which may have a memory."""

@@ -12,9 +12,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks import identity
 from pacbayes_control.tasks.environments import (
     FEW,
     Arrays,
@@ -22,22 +23,16 @@ from pacbayes_control.tasks.environments import (
     first_environments,
     stacked,
 )
-from pacbayes_control.tasks.failures import RolloutFailed, failure_words
-from pacbayes_control.tasks.gym.episodes import (
-    ENDLESS,
-    Controller,
-    Episode,
-    PlainVector,
-    Recorded,
-    Start,
-    check_autoreset,
-    run_episode,
-    run_episodes,
-)
+from pacbayes_control.tasks.gym import episodes
+from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
-from pacbayes_control.tasks.identity import described, named, without_addresses
-from pacbayes_control.tasks.user_task import UserTask, check_parameters, cost_number
-from pacbayes_control.tasks.words import distributions_used, name_of
+from pacbayes_control.tasks.user_task import (
+    RolloutFailed,
+    UserTask,
+    check_parameters,
+    cost_number,
+    failure_words,
+)
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
@@ -88,7 +83,7 @@ class GymTask(UserTask):
     one_by_one = True  # so that a chunk may be as small as a single rollout
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self._maker(described))
+        object.__setattr__(self, "name", self.name or self._maker(identity.described))
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"episodes of {self.steps} steps: at least one is needed")
         if self.vector < 0:
@@ -99,15 +94,14 @@ class GymTask(UserTask):
         if isinstance(models, PredictPolicy) and (not names or tuple(names) == models.names):
             whole = self.policies is not None and np.array_equal(self.policies, models.rows)
             object.__setattr__(self, "policy_names", models.names if whole else ())
-        rule = getattr(self.cost, "words", None) or f"cost by {name_of(self.cost)}"
+        rule = getattr(self.cost, "words", None) or f"cost by {identity.name_of(self.cost)}"
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
         arguments = f" with {dict(self.arguments)}" if self.arguments else ""
-        options = f" and options by {name_of(self.options)}" if self.options else ""
-        self._complete(
-            cost_rule=f"{rule}{limit}",
-            distribution=f"{self._maker(name_of)}{arguments} reset with random seeds{options}",
-            failures=self.failures,
+        options = f" and options by {identity.name_of(self.options)}" if self.options else ""
+        distribution = (
+            f"{self._maker(identity.name_of)}{arguments} reset with random seeds{options}"
         )
+        self._complete(f"{rule}{limit}", distribution, self.failures)
         if self.failures and self.vector:
             raise ValueError(VECTOR_FAILS)
         if isinstance(self.make, str):  # workers may not have registered it
@@ -118,12 +112,11 @@ class GymTask(UserTask):
         return self.make if isinstance(self.make, str) else words(self.make)
 
     def __repr__(self) -> str:
-        options = described(self.options) if self.options else None
-        rule = repr(self.cost) if " at 0x" not in repr(self.cost) else described(self.cost)
-        return (
-            f"GymTask({self.name!r}, {self._maker(described)}, {self.policy!r}, {rule}, {options}, "
-            f"{self.steps}, {dict(self.arguments)}{failure_words(self.failures)})"
-        )
+        options = identity.described(self.options) if self.options else None
+        rule = repr(self.cost) if " at 0x" not in repr(self.cost) else identity.described(self.cost)
+        maker, limits = self._maker(identity.described), f"{self.steps}, {dict(self.arguments)}"
+        parts = f"{maker}, {self.policy!r}, {rule}, {options}, {limits}"
+        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)})"
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_env", "action_space")  # a worker makes its own
@@ -131,7 +124,7 @@ class GymTask(UserTask):
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
-        options = f" {named(self.options)}" if self.options else ""
+        options = f" {identity.named(self.options)}" if self.options else ""
         return first_environments(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
@@ -141,7 +134,7 @@ class GymTask(UserTask):
     @property
     def policy_class(self) -> str:
         """The meaning of a row of parameters, in words for records."""
-        return without_addresses(repr(self.policy))
+        return identity.ADDRESS.sub("", repr(self.policy))
 
     def actor(self, policy: NDArray) -> Controller:
         """A function from observation to action in one episode, which may have a memory."""
@@ -164,11 +157,7 @@ class GymTask(UserTask):
             while layer is not None and not any(layer is part for part in parts):
                 parts.append(layer)
                 layer = vars(layer).get("env")
-        return distributions_used(*parts)
-
-    def costs(self, policies: NDArray, environments: Environments) -> NDArray[np.float64]:
-        """Costs of one episode for each environment and policy; shape (environments, policies)."""
-        return self.costs_and_raised(policies, environments)[0]
+        return identity.distributions_used(*parts)
 
     def costs_and_raised(
         self,
@@ -179,10 +168,17 @@ class GymTask(UserTask):
         """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
         costs, raised = np.empty((len(environments), policies.shape[-2])), 0
-        for (i, j), episode in self._episodes(policies, environments):
+        begun, ended = self._starts(policies, environments), []
+        if isinstance(self._env, VectorEnv):
+            begun = list(begun)
+            ended = self._run(self._env, [start for _, start in begun], self.steps)
+        for number, ((i, j), start) in enumerate(begun):
+            episode = ended[number] if ended else None
             try:
+                with suppress(*self.failures):
+                    episode = episode or self._run(self._env, [start], self.steps)[0]
                 costs[i, j] = 1.0 if episode is None else cost_number(self.cost(episode))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise RolloutFailed(i, j, error) from error
             raised += episode is None
         return costs, raised
@@ -197,9 +193,9 @@ class GymTask(UserTask):
         """
         self.check_policies(policies)
         numbers = np.empty((len(environments), policies.shape[-2]))
-        limit = min(steps or ENDLESS, self.steps or ENDLESS)
+        limit = min(steps or episodes.ENDLESS, self.steps or episodes.ENDLESS)
         for (i, j), start in self._starts(policies, environments):
-            env = Recorded(self._env)
+            env = episodes.Recorded(self._env)
             with suppress(*self.failures):
                 self._run(env, [start], limit)
             numbers[i, j] = env.number
@@ -209,33 +205,20 @@ class GymTask(UserTask):
         self, policies: NDArray, environments: Environments
     ) -> Iterator[tuple[tuple[int, int], Start]]:
         """Each pair of row and column, and how its episode begins."""
-        for i, reset in enumerate(_resets(environments.arrays())):
+        arrays = dict(environments.arrays())
+        for i, seed in enumerate(arrays.pop(SEED)):
+            drawn = {name: array[i] for name, array in arrays.items()}
+            options = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
             for j, row in enumerate(policies[i] if policies.ndim == 3 else policies):
-                yield (i, j), Start(*reset, partial(self.policy.controller, row, self.action_space))
-
-    def _episodes(
-        self, policies: NDArray, environments: Environments
-    ) -> Iterator[tuple[tuple[int, int], Episode | None]]:
-        """Each pair with its episode, or with None where a declared failure was raised."""
-        if isinstance(self._env, VectorEnv):
-            pairs, starts = zip(*self._starts(policies, environments), strict=True)
-            yield from zip(pairs, self._run(self._env, starts, self.steps), strict=True)
-            return
-        for (i, j), start in self._starts(policies, environments):
-            try:
-                episode = self._run(self._env, [start], self.steps)[0]
-            except self.failures:
-                episode = None
-            except (Exception, SystemExit) as error:
-                raise RolloutFailed(i, j, error) from error
-            yield (i, j), episode
+                controller = partial(self.policy.controller, row, self.action_space)
+                yield (i, j), Start(int(seed), options, controller)
 
     def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
         """Episodes in the simulator, which is made again after an error: its state is unknown."""
         try:
             if isinstance(self._env, VectorEnv):
-                return run_episodes(env, starts, limit)
-            return [run_episode(env, start, limit) for start in starts]
+                return episodes.run_episodes(env, starts, limit)
+            return [episodes.run_episode(env, start, limit) for start in starts]
         except BaseException:
             self.__dict__.pop("_env", None)
             raise
@@ -247,14 +230,18 @@ class GymTask(UserTask):
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = PlainVector([make] * self.vector) if self.vector else make()
+        env = episodes.PlainVector([make] * self.vector) if self.vector else make()
         if isinstance(env, VectorEnv):
-            check_autoreset(env)
+            if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
+                raise ValueError(
+                    "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
+                    "otherwise it goes on in environments that the task has not drawn"
+                )
             if self.failures:
                 raise ValueError(VECTOR_FAILS)
         elif not isinstance(env, gym.Env):
             raise TypeError(
-                f"{described(self.make)} made {env!r}, which is no Gymnasium environment"
+                f"{identity.described(self.make)} made {env!r}, which is no Gymnasium environment"
             )
         return env
 
@@ -282,11 +269,3 @@ def _registered(name: str) -> EnvSpec:
             f"no Gymnasium environment {name!r} is registered ({words}): register it, or write "
             "'its_module:its_id'"
         ) from None
-
-
-def _resets(arrays: Arrays) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The seed and the options of each environment, numbers as Python's own."""
-    for i, seed in enumerate(arrays[SEED]):
-        drawn = {name: array[i] for name, array in arrays.items() if name != SEED}
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
-        yield int(seed), plain
