@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import mpmath
@@ -51,18 +51,28 @@ def kl_bernoulli(q: Interval, p: Interval) -> Interval:
 
 
 def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
-    """P(Bin(n, p) ≤ failures): from the largest term down, with a geometric bound on the rest."""
+    """P(Bin(n, p) ≤ failures): from the largest term down."""
     if failures == n:
         return iv.mpf(1)
     log_choices = _log_factorial(n) - _log_factorial(failures) - _log_factorial(n - failures)
     term = iv.exp(log_choices + failures * iv.log(p) + (n - failures) * iv.log(1 - p))
-    total, odds = term, (1 - p) / p
-    for k in range(failures, 0, -1):
-        ratio = iv.mpf(k) / (n - k + 1) * odds  # P(k-1) / P(k), which falls with k
+    odds = (1 - p) / p
+    return _summed(term, (iv.mpf(k) / (n - k + 1) * odds for k in range(failures, 0, -1)))
+
+
+def _summed(term: Interval, ratios: Iterable[Interval]) -> Interval:
+    """The sum of a term and of those after it, each by its falling ratio to the one before.
+
+    The last ones are enclosed by a geometric bound.
+    """
+    total = term
+    for ratio in ratios:
         term = term * ratio
         total = total + term
-        if ratio.b < 1 and (term * ratio / (1 - ratio)).b <= total.a * iv.mpf(10) ** -30:
-            return total + iv.mpf([0, (term * ratio / (1 - ratio)).b])
+        if ratio.b < 1:
+            rest = (term * ratio / (1 - ratio)).b  # of a geometric series, which is larger
+            if rest <= total.a * iv.mpf(10) ** -30:
+                return total + iv.mpf([0, rest])
     return total
 
 
@@ -80,17 +90,10 @@ def _log_factorial(n: int) -> Interval:
 
 
 def xi(n: int) -> Interval:
-    """Maurer's ξ(n) = Σⱼ n(n-1)…(n-j+1)/nʲ, with a geometric bound on the last terms."""
+    """Maurer's ξ(n) = Σⱼ n(n-1)…(n-j+1)/nʲ."""
     if n > EXACT_XI_UP_TO:
         return iv.exp(1 / (12 * iv.mpf(n))) * iv.sqrt(iv.pi * n / 2) + 2
-    total, term = iv.mpf(1), iv.mpf(1)
-    for j in range(n):
-        ratio = 1 - iv.mpf(j) / n
-        term = term * ratio
-        total = total + term
-        if j and (term * ratio * n / j).b < total.a * iv.mpf(10) ** -30:
-            return total + iv.mpf([0, (term * ratio * n / j).b])
-    return total
+    return _summed(iv.mpf(1), (1 - iv.mpf(j) / n for j in range(n)))
 
 
 def kl_categorical(posterior: list[Interval], prior: list[Interval]) -> Interval:

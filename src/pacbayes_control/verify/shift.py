@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from scipy.special import betainccinv
 
@@ -11,7 +12,15 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.verify import intervals
 from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
 
-Number = Interval  # an interval, or one of mpmath's numbers: the formulas are the same
+# The term of a cell with probabilities x under D' and y under D, both positive; and how it grows
+# with x where y is 0, and with y where x is 0. Those of Rényi are in `_term`.
+TERMS: dict[str, tuple[Callable[[Interval, Interval], Interval], float, float]] = {
+    "kl": (lambda x, y: x * iv.log(x / y) - x + y, math.inf, 1),
+    "reverse-kl": (lambda x, y: y * iv.log(y / x) + x - y, 1, math.inf),
+    "total-variation": (lambda x, y: abs(x - y) / 2, 0.5, 0.5),
+    "chi-squared": (lambda x, y: (x - y) ** 2 / y, math.inf, 1),
+    "hellinger": (lambda x, y: (iv.sqrt(x) - iv.sqrt(y)) ** 2 / 2, 0.5, 0.5),
+}
 
 
 def shifted_condition(ball: Ball, bound: float) -> Test:
@@ -21,18 +30,13 @@ def shifted_condition(ball: Ball, bound: float) -> Test:
     that the ball allows.
     """
     u, radius = iv.mpf(bound), iv.mpf(ball.radius)
-    absolute = ball.divergence in ("kl", "chi-squared") or _order(ball.divergence) > 1
+    absolute = _term(ball.divergence, iv.mpf(1), iv.mpf(0)) == iv.inf
+    same = ball.radius == 0 or (bound == 0 and absolute)  # as on D, in all of the ball
 
     def holds(b: Interval) -> bool:
-        if b.a >= 1:
-            return True
-        if b.a < u.b:
-            return False
-        if ball.radius == 0 or (bound == 0 and absolute):
-            return True
-        if bound >= 1 or b.b <= 0:
-            return False
-        return bool(_between(ball.divergence, b, u).a >= radius.b)
+        if b.a >= 1 or b.a < u.b:
+            return bool(b.a >= 1)
+        return same or bool(_between(ball.divergence, b, u).a >= radius.b)
 
     return holds
 
@@ -56,38 +60,44 @@ def check_samples(ball: Ball, spent: float | None) -> None:
     cells = [_limits(k, sum(shifted), level) for k in shifted]
     others = [_limits(k, sum(training), level) for k in training]
     chords = [
-        [(x, max(_term(ball.divergence, x, y) for y in other)) for x in cell]
+        [(x, max((_term(ball.divergence, x, y) for y in other), key=_upper)) for x in cell]
         for cell, other in zip(cells, others, strict=True)
     ]
-    needed = _of_sum(ball.divergence, _largest_sum(chords))
+    needed = _of_sum(ball.divergence, _largest_sum(chords)).b
     require(
-        mp.mpf(ball.radius) >= needed,
+        needed <= ball.radius,
         f"the shift is stated to be at most {ball.radius:.6g}, which these samples do not "
         f"support ({float(needed):.6g})",
     )
 
 
-def _largest_sum(chords: Sequence[Sequence[tuple[Number, Number]]]) -> Number:
+def _largest_sum(chords: Sequence[Sequence[tuple[Interval, Interval]]]) -> Interval:
     """The maximum of chords over probabilities in a box, by duality: a minimum over multipliers.
 
     Each chord is its left and its right end, with the value at each.
     """
-    if any(mp.isinf(top) for _, (_, top) in chords):
-        return mp.inf
+    if any(value == iv.inf for chord in chords for _, value in chord):
+        return iv.inf
     slopes = [(top - bottom) / (b - a) for (a, bottom), (b, top) in chords]
-    return min(
-        m + sum(max(value - m * x for x, value in chord) for chord in chords) for m in slopes
+    sums = (
+        m + sum(max((value - m * x for x, value in chord), key=_upper) for chord in chords)
+        for m in slopes
     )
+    return min(sums, key=_upper)
 
 
-def _limits(count: int, n: int, level: float) -> tuple[Number, Number]:
+def _upper(interval: Interval) -> Interval:
+    return interval.b
+
+
+def _limits(count: int, n: int, level: float) -> tuple[Interval, Interval]:
     """Limits on a cell's probability, each wrong with probability at most `level`."""
-    upper = mp.mpf(1) if count == n else _certified(count, n, level)
-    lower = mp.mpf(0) if count == 0 else 1 - _certified(n - count, n, level)
+    upper = iv.mpf(1) if count == n else iv.mpf(_certified(count, n, level))
+    lower = iv.mpf(0) if count == 0 else iv.mpf(1 - _certified(n - count, n, level))
     return lower, upper
 
 
-def _certified(count: int, n: int, level: float) -> Number:
+def _certified(count: int, n: int, level: float) -> Any:
     """A number p with P(Bin(n, p) ≤ count) ≤ level: a guess, increased until that is proven."""
     guess, widening = mp.mpf(float(betainccinv(count + 1, n - count, level))), mp.mpf(10) ** -15
     while guess < 1 and widening <= 1:
@@ -103,60 +113,30 @@ def _order(divergence: str) -> float:
 
 
 def _between(divergence: str, q: Interval, p: Interval) -> Interval:
-    """D(Bern(q)‖Bern(p)) by its definition, for q in (0, 1) and p in [0, 1)."""
-    if divergence in BETWEEN:
-        return BETWEEN[divergence](q, p)
-    order = _order(divergence)
-    if order == math.inf:
+    """D(Bern(q)‖Bern(p)), of two cells, for q and p in [0, 1)."""
+    if _order(divergence) == math.inf:
         return iv.log(q / p)
-    a = iv.mpf(order)
-    met = iv.exp(a * iv.log(q) + (1 - a) * iv.log(p)) if p.a > 0 else iv.mpf(0)
-    return iv.log(met + iv.exp(a * iv.log(1 - q) + (1 - a) * iv.log(1 - p))) / (a - 1)
+    return _of_sum(divergence, _term(divergence, q, p) + _term(divergence, 1 - q, 1 - p))
 
 
-BETWEEN: dict[str, Callable[[Interval, Interval], Interval]] = {  # but those of Rényi
-    "kl": intervals.kl_bernoulli,
-    "reverse-kl": lambda q, p: intervals.kl_bernoulli(p, q),
-    "total-variation": lambda q, p: q - p,
-    "chi-squared": lambda q, p: (q - p) ** 2 / (p * (1 - p)),
-    "hellinger": lambda q, p: 1 - iv.sqrt(p * q) - iv.sqrt((1 - p) * (1 - q)),
-}
-TERMS: dict[str, Callable[[Number, Number], Number]] = {  # of a cell, likewise
-    "kl": lambda x, y: x * mp.log(x / y) - x + y,
-    "reverse-kl": lambda x, y: y * mp.log(y / x) + x - y,
-    "total-variation": lambda x, y: abs(x - y) / 2,
-    "chi-squared": lambda x, y: (x - y) ** 2 / y,
-    "hellinger": lambda x, y: (mp.sqrt(x) - mp.sqrt(y)) ** 2 / 2,
-}
-
-
-def _term(divergence: str, x: Number, y: Number) -> Number:
+def _term(divergence: str, x: Interval, y: Interval) -> Interval:
     """The term of a cell with probabilities x under D' and y under D; ≥ 0, convex in both."""
-    if y == 0 or x == 0:
-        return _one_sided(divergence, x, y)
-    if divergence in TERMS:
-        return TERMS[divergence](x, y)
-    a = mp.mpf(_order(divergence))
-    return (x**a * y ** (1 - a) - y - a * (x - y)) / (a - 1)
+    a = iv.mpf(_order(divergence))
+    renyi = None, a / (1 - a) if a < 1 else math.inf, 1
+    term, growth, at_zero = TERMS.get(divergence, renyi)
+    if x == 0 or y == 0:
+        return x * growth if x > 0 else y * at_zero if y > 0 else x
+    return term(x, y) if term else (x**a * y ** (1 - a) - y - a * (x - y)) / (a - 1)
 
 
-def _one_sided(divergence: str, x: Number, y: Number) -> Number:
-    """The same for a cell that has probability 0 under D', under D, or under both."""
+def _of_sum(divergence: str, total: Interval) -> Interval:
+    """The divergence from the sum of its terms."""
     if divergence in ("total-variation", "hellinger"):
-        return (x + y) / 2
-    if x == 0:
-        return mp.inf if divergence == "reverse-kl" and y > 0 else y
-    order = _order(divergence)
-    if divergence == "reverse-kl":
-        return x
-    return x * order / (1 - order) if order < 1 else mp.inf
-
-
-def _of_sum(divergence: str, total: Number) -> Number:
-    if divergence in ("total-variation", "hellinger"):
-        return min(total, mp.mpf(1))
-    order = mp.mpf(_order(divergence))
-    if mp.isnan(order) or mp.isinf(total):
+        return iv.mpf(1) if total.b > 1 else total
+    if divergence in TERMS or total == iv.inf:
         return total
-    inside = 1 + (order - 1) * total
-    return mp.log(inside) / (order - 1) if inside > 0 else mp.inf
+    a = iv.mpf(_order(divergence))
+    inside = 1 + (a - 1) * total
+    if inside.b <= 0:
+        return iv.inf
+    return iv.log(iv.mpf([max(inside.a, 0), inside.b])) / (a - 1)
