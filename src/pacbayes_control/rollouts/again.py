@@ -18,8 +18,8 @@ from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
 from pacbayes_control.rollouts.sampling import shared_draws
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
-from pacbayes_control.tasks.functions import RolloutFailed
 from pacbayes_control.tasks.task import as_task, noise_of
+from pacbayes_control.tasks.user_task import RolloutFailed
 
 MOST = 1000  # rollouts that are run again at most, if no number is given
 

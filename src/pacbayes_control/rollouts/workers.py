@@ -34,7 +34,7 @@ from pacbayes_control.rollouts.failures import (
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
 from pacbayes_control.tasks.environments import in_a_line
-from pacbayes_control.tasks.functions import RolloutFailed
+from pacbayes_control.tasks.user_task import RolloutFailed
 
 Costs = NDArray[np.float64 | np.uint8]
 KEPT_TASKS = 2  # tasks that a worker keeps loaded

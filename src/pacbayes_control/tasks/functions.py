@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.environments import (
-    FEW,
-    Arrays,
-    Environments,
-    Noise,
-    first_environments,
-    stacked,
-)
+from pacbayes_control.tasks import user_task
+from pacbayes_control.tasks.environments import FEW, Arrays, Environments, Noise, first_environments
 from pacbayes_control.tasks.identity import described, distributions_used, name_of, named
-from pacbayes_control.tasks.user_task import RolloutFailed, UserTask, cost_number, failure_words
+from pacbayes_control.tasks.user_task import OneByOneTask, UserTask, failure_words
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FunctionTask(UserTask):
+class FunctionTask(OneByOneTask):
     """A task from `rollout(policy, environment, rng) -> cost`, one rollout at a time.
 
     To run in other processes, both functions are best defined in a module. A rollout that raises is
@@ -56,7 +50,7 @@ class FunctionTask(UserTask):
     noise: str = "its own randomness"
     failures: tuple[type[Exception], ...] = ()
 
-    one_by_one = True  # so that a chunk may be as small as a single rollout
+    cost = staticmethod(user_task.cost_number)  # the outcome of a rollout is its cost
 
     def __post_init__(self) -> None:
         _check_functions(self.rollout, self.draw, "rollout(policy, environment", "rng", "draw(rng)")
@@ -83,33 +77,15 @@ class FunctionTask(UserTask):
         task = f"{self.name} {named(self.draw)}"
         return first_environments(self._draw_block, task, n, stream, seed, FEW)
 
-    def costs_and_raised(
-        self, policies: NDArray, environments: Environments, noise: Noise | None = None
-    ) -> tuple[NDArray[np.float64], int]:
-        """The costs, and how many of them are 1 because a declared failure was raised."""
-        self.check_policies(policies)
-        arrays, shape = environments.arrays(), (len(environments), policies.shape[-2])
-        costs, raised = np.empty(shape), 0
-        shared = None if policies.ndim == 3 else list(policies)
-        random, noise = _Reseeded(), noise or Noise("rollouts")
-        keys = noise.keys(environments, shape[1]) if self.noise_kind else None
-        rollout, failures, i, j = self.rollout, self.failures, 0, 0
-        try:
-            for i in range(len(environments)):
-                drawn = {name: array[i] for name, array in arrays.items()}
-                for j, policy in enumerate(policies[i] if shared is None else shared):
-                    rng = () if keys is None else (random.at(keys[i, j]),)
-                    try:
-                        cost = rollout(policy, dict(drawn), *rng)
-                    except failures:
-                        cost, raised = 1.0, raised + 1
-                    costs[i, j] = cost_number(cost)
-        except (Exception, SystemExit) as error:
-            raise RolloutFailed(i, j, error) from error
-        return costs, raised
-
-    def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
-        return stacked([self.draw(rng) for _ in range(n)])
+    def _rollouts(
+        self, policies: NDArray, environments: Environments, noise: Noise | None
+    ) -> Iterator[tuple[tuple[int, int], Callable[[], Any]]]:
+        keys, random = None, _Reseeded()
+        if self.noise_kind:
+            keys = (noise or Noise("rollouts")).keys(environments, policies.shape[-2])
+        for place, policy, drawn in user_task.pairs_of(policies, environments):
+            rng = () if keys is None else (random.at(keys[place]),)
+            yield place, partial(self.rollout, policy, drawn, *rng)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

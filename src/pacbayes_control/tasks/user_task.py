@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
-from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.environments import Arrays, Environments, Noise, stacked
 from pacbayes_control.tasks.identity import LONGEST, one_line
 from pacbayes_control.tasks.task import Task
 
@@ -73,15 +73,60 @@ class UserTask(Task):
         for name, value in known.items():
             object.__setattr__(self, name, value)
 
-    def costs(
-        self, policies: NDArray, environments: Environments, noise: Noise | None = None
-    ) -> NDArray[np.float64]:
-        """The cost of each rollout, one after another; shape (environments, policies)."""
-        return self.costs_and_raised(policies, environments, noise)[0]
-
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
         check_parameters(self.name, policies, self.parameters)
+
+
+class OneByOneTask(UserTask):
+    """A task whose environments are drawn, and whose rollouts are run, one after another."""
+
+    draw: Callable[[np.random.Generator], Mapping[str, Any]]  # an environment
+    cost: Callable[[Any], Any]  # of the outcome of a rollout
+    failures: tuple[type[Exception], ...]  # of a rollout, that count as cost 1
+    # (policies, environments, noise) -> row and column of each rollout, and a function that runs it
+    _rollouts: Callable[..., Iterator[tuple[tuple[int, int], Callable[[], Any]]]]
+
+    one_by_one = True  # so that a chunk may be as small as a single rollout
+
+    def costs(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> NDArray[np.float64]:
+        """The cost of each rollout; shape (environments, policies)."""
+        return self.costs_and_raised(policies, environments, noise)[0]
+
+    def costs_and_raised(
+        self, policies: NDArray, environments: Environments, noise: Noise | None = None
+    ) -> tuple[NDArray[np.float64], int]:
+        """The costs, and how many of them are 1 because a declared failure was raised."""
+        self.check_policies(policies)
+        costs, raised = np.empty((len(environments), policies.shape[-2])), 0
+        for (i, j), rollout in self._rollouts(policies, environments, noise):
+            try:
+                try:
+                    outcome = rollout()
+                except self.failures:
+                    costs[i, j], raised = 1.0, raised + 1
+                else:
+                    costs[i, j] = cost_number(self.cost(outcome))
+            except (Exception, SystemExit) as error:
+                raise RolloutFailed(i, j, error) from error
+        return costs, raised
+
+    def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
+        return stacked([self.draw(rng) for _ in range(n)])
+
+
+def pairs_of(
+    policies: NDArray, environments: Environments
+) -> Iterator[tuple[tuple[int, int], NDArray, dict[str, Any]]]:
+    """Row and column of each rollout, its policy, and its environment as values by name."""
+    arrays = environments.arrays()
+    shared = None if policies.ndim == 3 else list(policies)
+    for i in range(len(environments)):
+        drawn = {name: array[i] for name, array in arrays.items()}
+        for j, policy in enumerate(policies[i] if shared is None else shared):
+            yield (i, j), policy, dict(drawn)
 
 
 def check_parameters(name: str, policies: NDArray, parameters: int | None) -> None:

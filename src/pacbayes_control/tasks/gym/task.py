@@ -16,23 +16,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks import identity
-from pacbayes_control.tasks.environments import (
-    FEW,
-    Arrays,
-    Environments,
-    first_environments,
-    stacked,
-)
+from pacbayes_control.tasks.environments import FEW, Environments, Noise, first_environments
 from pacbayes_control.tasks.gym import episodes
 from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
 from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
-from pacbayes_control.tasks.user_task import (
-    RolloutFailed,
-    UserTask,
-    check_parameters,
-    cost_number,
-    failure_words,
-)
+from pacbayes_control.tasks.user_task import OneByOneTask, check_parameters, failure_words, pairs_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
@@ -42,7 +30,7 @@ VECTOR_FAILS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GymTask(UserTask):
+class GymTask(OneByOneTask):
     """Policies in a Gymnasium environment, with a cost for each episode.
 
     An environment of the task is a seed, which all of its randomness must come from, and the
@@ -79,8 +67,6 @@ class GymTask(UserTask):
     vector: int = 0
     name: str = ""
     failures: tuple[type[Exception], ...] = ()
-
-    one_by_one = True  # so that a chunk may be as small as a single rollout
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self._maker(identity.described))
@@ -125,7 +111,7 @@ class GymTask(UserTask):
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
         options = f" {identity.named(self.options)}" if self.options else ""
-        return first_environments(self._draw, f"{self.name}{options}", n, stream, seed, FEW)
+        return first_environments(self._draw_block, f"{self.name}{options}", n, stream, seed, FEW)
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
@@ -159,29 +145,21 @@ class GymTask(UserTask):
                 layer = vars(layer).get("env")
         return identity.distributions_used(*parts)
 
-    def costs_and_raised(
+    def _rollouts(
         self,
         policies: NDArray,
         environments: Environments,
-        noise: None = None,  # noqa: ARG002 - as other tasks have it: all randomness is the seed's
-    ) -> tuple[NDArray[np.float64], int]:
-        """The costs, and how many of them are 1 because a declared failure was raised."""
-        self.check_policies(policies)
-        costs, raised = np.empty((len(environments), policies.shape[-2])), 0
-        begun, ended = self._starts(policies, environments), []
+        noise: Noise | None,  # noqa: ARG002 - all randomness is the seed's
+    ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
+        begun = self._starts(policies, environments)
         if isinstance(self._env, VectorEnv):
-            begun = list(begun)
-            ended = self._run(self._env, [start for _, start in begun], self.steps)
-        for number, ((i, j), start) in enumerate(begun):
-            episode = ended[number] if ended else None
-            try:
-                with suppress(*self.failures):
-                    episode = episode or self._run(self._env, [start], self.steps)[0]
-                costs[i, j] = 1.0 if episode is None else cost_number(self.cost(episode))
-            except (Exception, SystemExit) as error:
-                raise RolloutFailed(i, j, error) from error
-            raised += episode is None
-        return costs, raised
+            places, starts = zip(*begun, strict=True)
+            ended = self._run(self._env, starts, self.steps)
+            for place, episode in zip(places, ended, strict=True):
+                yield place, lambda episode=episode: episode
+        else:
+            for place, start in begun:
+                yield place, lambda start=start: self._run(self._env, [start], self.steps)[0]
 
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None
@@ -205,13 +183,11 @@ class GymTask(UserTask):
         self, policies: NDArray, environments: Environments
     ) -> Iterator[tuple[tuple[int, int], Start]]:
         """Each pair of row and column, and how its episode begins."""
-        arrays = dict(environments.arrays())
-        for i, seed in enumerate(arrays.pop(SEED)):
-            drawn = {name: array[i] for name, array in arrays.items()}
+        for place, row, drawn in pairs_of(policies, environments):
+            seed = int(drawn.pop(SEED))
             options = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
-            for j, row in enumerate(policies[i] if policies.ndim == 3 else policies):
-                controller = partial(self.policy.controller, row, self.action_space)
-                yield (i, j), Start(int(seed), options, controller)
+            controller = partial(self.policy.controller, row, self.action_space)
+            yield place, Start(seed, options, controller)
 
     def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
         """Episodes in the simulator, which is made again after an error: its state is unknown."""
@@ -245,15 +221,13 @@ class GymTask(UserTask):
             )
         return env
 
-    def _draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        drawn = []
-        for _ in range(n):
-            seed = rng.integers(SEEDS)
-            options = self.options(rng) if self.options else {}
-            if not isinstance(options, Mapping) or SEED in options or "reset_mask" in options:
-                raise ValueError("options(rng) must return values by name, none of them its seed")
-            drawn.append({SEED: seed, **options})
-        return stacked(drawn)
+    def draw(self, rng: np.random.Generator) -> dict[str, Any]:
+        """The seed of an environment, and its options."""
+        seed = rng.integers(SEEDS)
+        options = self.options(rng) if self.options else {}
+        if not isinstance(options, Mapping) or SEED in options or "reset_mask" in options:
+            raise ValueError("options(rng) must return values by name, none of them its seed")
+        return {SEED: seed, **options}
 
 
 def _registered(name: str) -> EnvSpec:
