@@ -271,18 +271,17 @@ def test_a_bound_that_promises_nothing_still_has_a_page(page: Write):
 def test_methods_stand_side_by_side_with_the_runs_own_among_them(graded_costs: Costs):
     for run in (learn_finite(graded_costs), learn_finite(graded_costs, method="occam")):
         methods, _ = side_by_side(run)
-        assert [m.certificate.method for m in methods] == ["kl", "kl-maurer", "pinsker", "occam"]
-        [own] = [m.certificate for m in methods if m.own]
+        assert [m.method for m in methods] == ["kl", "kl-maurer", "pinsker", "occam"]
+        [own] = [m for m in methods if m is run.certificate]
         assert own.bound == run.certificate.bound
 
 
 def test_a_run_that_paid_for_a_choice_keeps_its_own_line(graded_costs: Costs):
     best = learn_best(graded_costs)
     methods, _ = side_by_side(best)
-    assert [m.own for m in methods] == [True, False, False, False, False]
-    assert methods[0].certificate is best.certificate
+    assert [m is best.certificate for m in methods] == [True, False, False, False, False]
     paper = learn_finite(graded_costs, method="kl-maurer", objective="pinsker")
-    assert side_by_side(paper)[0][0].certificate is paper.certificate
+    assert side_by_side(paper)[0][0] is paper.certificate
 
 
 @pytest.mark.slow

@@ -36,12 +36,12 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     if not methods:
         raise ValueError(f"there is nothing to compare: {why_not}")
     figure, axis = _figure(0.9 + 0.34 * len(methods))
-    for place, method in enumerate(methods):
-        c, colour = method.certificate, BLUE if method.own else GREY
+    for place, c in enumerate(methods):
+        colour = BLUE if c is run.certificate else GREY
         axis.plot([c.empirical_cost, c.bound], [place, place], color=colour, lw=2.5, zorder=2)
         axis.plot(c.empirical_cost, place, "o", mfc="white", color=colour, ms=6, zorder=3)
         axis.plot(c.bound, place, "|", color=colour, ms=15, mew=3, zorder=3)
-    labels = [m.certificate.method + (" (this run)" if m.own else "") for m in methods]
+    labels = [c.method + (" (this run)" if c is run.certificate else "") for c in methods]
     axis.set_yticks(range(len(methods)), labels)
     axis.set(ylim=(len(methods) - 0.5, -0.6), xlim=(0, None))
     axis.set_xlabel("○ observed cost    ┃ bound on the expected cost")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -104,15 +104,8 @@ def budget_rows(c: Certificate) -> list[tuple[str, str, float, float]]:
 # ---- the same costs, certified by every method: each bound holds on its own --------------------
 
 
-class Method(NamedTuple):
-    """A certificate for the same costs by one method, which may be the run's own."""
-
-    certificate: Certificate
-    own: bool
-
-
-def side_by_side(run: Run[Any]) -> tuple[tuple[Method, ...], str]:
-    """Every method that applies, or none and the reason why.
+def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
+    """Certificates by every method that applies, the run's own among them; or the reason why not.
 
     Finitely many policies: each method chooses its own posterior and has all of δ. A Gaussian
     posterior: the same one, at the same shares of δ, since another would need draws of its own.
@@ -133,8 +126,8 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Method, ...], str]:
         others = [_sampled(run, method, delta) for method in PAC_BAYES]
     # The run's own certificate is reached again up to the last bits.
     own = [other.method == c.method and abs(other.bound - c.bound) < 1e-9 for other in others]
-    methods = [Method(c if same else other, same) for other, same in zip(others, own, strict=True)]
-    return tuple(methods if any(own) else [Method(c, True), *methods]), ""
+    methods = [c if same else other for other, same in zip(others, own, strict=True)]
+    return tuple(methods if any(own) else [c, *methods]), ""
 
 
 def _sampled(run: Run[Any], method: str, delta: float) -> Certificate:

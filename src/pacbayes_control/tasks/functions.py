@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,8 @@ class FunctionTask(OneByOneTask):
     cost = staticmethod(user_task.cost_number)  # the outcome of a rollout is its cost
 
     def __post_init__(self) -> None:
-        _check_functions(self.rollout, self.draw, "rollout(policy, environment", "rng", "draw(rng)")
+        usage = "rollout(policy, environment", "rng", "draw(rng)"
+        _check_functions(self, self.rollout, *usage)
         words = f"cost by {name_of(self.rollout)}", f"drawn by {name_of(self.draw)}"
         self._complete(*words, self.failures)
 
@@ -66,11 +67,6 @@ class FunctionTask(OneByOneTask):
     def simulators(self) -> tuple[str, ...]:
         """Installed distributions that the costs depend on, as far as the functions show."""
         return distributions_used(self.rollout, self.draw)
-
-    @cached_property
-    def noise_kind(self) -> str:
-        """The noise of a rollout, in words; empty where it takes no rng."""
-        return self.noise if len(_positional(self.rollout)) == 3 else ""
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
@@ -123,7 +119,7 @@ class BatchTask(UserTask):
 
     def __post_init__(self) -> None:
         usage = "rollouts(policies, environments", "bits", "draw(rng, n)"
-        _check_functions(self.rollouts, self.draw, *usage)
+        _check_functions(self, self.rollouts, *usage)
         self._complete(f"costs by {name_of(self.rollouts)}", f"drawn by {name_of(self.draw)}")
 
     def __repr__(self) -> str:
@@ -134,11 +130,6 @@ class BatchTask(UserTask):
     def simulators(self) -> tuple[str, ...]:
         """Installed distributions that the costs depend on, as far as the functions show."""
         return distributions_used(self.rollouts, self.draw)
-
-    @cached_property
-    def noise_kind(self) -> str:
-        """The noise of a rollout, in words; empty where it takes no random bits."""
-        return self.noise if len(_positional(self.rollouts)) == 3 else ""
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
@@ -165,27 +156,29 @@ class BatchTask(UserTask):
         return costs
 
 
-def _check_functions(rollout: Any, draw: Any, expected: str, noise: str, drawing: str) -> None:
-    """An error for a rollout that takes neither two arguments by position nor three.
+def _check_functions(task: Any, rollout: Any, expected: str, noise: str, drawing: str) -> None:
+    """Set the kind of noise of a task; an error unless a rollout takes two arguments or three.
 
-    expected: how a rollout is called, before a further argument `noise` and the bracket.
+    Args:
+        task: the task, which has `draw` and `noise`
+        rollout: its function for rollouts; with a third argument by position it has noise
+        expected: how a rollout is called, before a further argument `noise` and the bracket
+        noise: the name of that argument
+        drawing: how `draw` is called
     """
     plain, noisy = f"{expected})", f"{expected}, {noise})"
-    if not callable(rollout) or not callable(draw):
+    if not callable(rollout) or not callable(task.draw):
         raise TypeError(f"a task needs two functions: {plain} or {noisy}, and {drawing}")
-    positional, all_names = _positional(rollout), inspect.signature(rollout).parameters
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    all_names = inspect.signature(rollout).parameters
+    required = [p for p in all_names.values() if p.kind in kinds and p.default is p.empty]
+    positional = [p.name for p in required]
     if len(positional) not in (2, 3) or ("rng" in all_names and "rng" not in positional):
         raise TypeError(
             f"{getattr(rollout, '__name__', rollout)}({', '.join(all_names)}) cannot be rolled "
             f"out: write {plain}, or {noisy} where it has noise"
         )
-
-
-def _positional(function: Callable[..., Any]) -> list[str]:
-    """The arguments that a caller has to give by position."""
-    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.kind in kinds and p.default is p.empty]
+    object.__setattr__(task, "noise_kind", task.noise if len(positional) == 3 else "")
 
 
 class _Reseeded:

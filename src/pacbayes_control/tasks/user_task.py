@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,24 +55,22 @@ class UserTask(Task):
     ) -> None:
         """Check the shared fields; the words are for records, where the user gave no others."""
         _check_failures(failures)
-        known: dict[str, Any] = {}
+        keep = partial(object.__setattr__, self)
         derived = {"cost_rule": cost_rule + failure_words(failures), "distribution": distribution}
         for field, words in derived.items():
             given = getattr(self, field)
             if not given or isinstance(given, DerivedText):
-                known[field] = DerivedText(one_line(words))
+                keep(field, DerivedText(one_line(words)))
             elif not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST:
                 raise ValueError(
                     f"{field} of task {self.name} must be one printable line of at most {LONGEST} "
                     f"characters, not {str(given)[:50]!r}"
                 )
-        known["policy_names"] = checked_names(self.policy_names, self.policies)
+        keep("policy_names", checked_names(self.policy_names, self.policies))
         used = [part.range if isinstance(part, Environments) else part for part in self.data_used]
         if not all(isinstance(part, EnvironmentRange) for part in used):
             raise ValueError("data_used lists the Environments that every policy was made with")
-        known["data_used"] = tuple(used)
-        for name, value in known.items():
-            object.__setattr__(self, name, value)
+        keep("data_used", tuple(used))
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""
