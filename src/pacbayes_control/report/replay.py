@@ -245,25 +245,20 @@ def _differences(points: NDArray, lengths: NDArray) -> tuple[NDArray, NDArray, N
     Shapes (paths, 2), (paths, 2), and all second differences in x, then all in y; a path of one
     point has a step of zero.
     """
-    ends = np.cumsum(lengths)
+    ends, path = np.cumsum(lengths), np.repeat(np.arange(len(lengths)), lengths)
     first = ends - lengths
-    second = np.minimum(first + 1, ends - 1)
-    bends = points[2:] - 2 * points[1:-1] + points[:-2]
-    within = np.ones(max(len(points) - 2, 0), bool)  # those of three points of the same path
-    for edge in (first - 1, first - 2):
-        within[edge[(edge >= 0) & (edge < len(within))]] = False
-    return points[first], points[second] - points[first], bends[within].T.reshape(-1)
+    steps = points[np.minimum(first + 1, ends - 1)] - points[first]
+    bends = np.diff(points, 2, axis=0)[path[2:] == path[:-2]]  # of points of the same path
+    return points[first], steps, bends.T.reshape(-1)
 
 
 def _view(margin: float, points: NDArray, circles: NDArray, boxes: NDArray) -> NDArray[np.float64]:
     """The part of the plane that is shown, as left, right, bottom, top in m."""
-    low = [points.min(axis=0) - margin, (circles[:, :2] - circles[:, 2:]).min(axis=0, initial=0)]
-    high = [points.max(axis=0) + margin, (circles[:, :2] + circles[:, 2:]).max(axis=0, initial=0)]
-    if len(boxes):
-        low.append(boxes[:, [0, 2]].min(axis=0))
-        high.append(boxes[:, [1, 3]].max(axis=0))
-    (left, bottom), (right, top) = np.min(low, axis=0), np.max(high, axis=0)
-    return np.array([left, right, bottom, top])
+    (left, bottom), (right, top) = points.min(axis=0) - margin, points.max(axis=0) + margin
+    x, y, radius = circles.T
+    around = np.column_stack([x - radius, x + radius, y - radius, y + radius])
+    edges = np.vstack([[left, right, bottom, top], np.zeros(4), around, boxes])
+    return np.where([True, False, True, False], edges.min(axis=0), edges.max(axis=0))
 
 
 def _grid(view: NDArray[np.float64]) -> float:

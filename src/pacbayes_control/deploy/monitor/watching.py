@@ -186,9 +186,8 @@ class Monitor:
         # Points for a picture of the evidence over time; fewer of them for many outcomes.
         stride = state.stride_of(self.trials)
         kept = [point for point in self.history[:-1] if point[0] % stride == 0]
-        chosen = np.flatnonzero((trials % stride == 0) | (trials == self.trials))
-        rows = zip(trials[chosen], sums[chosen], path[chosen], strict=True)
-        new = [(int(n), float(total), float(e)) for n, total, e in rows]
+        chosen = (trials % stride == 0) | (trials == self.trials)
+        new = zip(*(part[chosen].tolist() for part in (trials, sums, path)), strict=True)
         self.history = [*kept, *self.history[-1:], *new]
 
     def _check_room(self, trials: int) -> None:

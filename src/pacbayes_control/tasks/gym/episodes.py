@@ -186,10 +186,8 @@ def _reset(env: VectorEnv, slot: int, start: Start, seen: Any) -> Any:
     seen: the observations before, which must be the same in all other slots.
     """
     before = deepcopy(seen)
-    mask = np.zeros(env.num_envs, bool)
-    mask[slot] = True
-    seeds: Any = [None] * env.num_envs
-    seeds[slot] = start.seed
+    mask = np.arange(env.num_envs) == slot
+    seeds: Any = [start.seed if chosen else None for chosen in mask]
     options = {**deepcopy(start.options), "reset_mask": mask}
     observations, _ = env.reset(seed=seeds, options=options)
     both = (iterate(env.observation_space, each) for each in (before, observations))

@@ -186,8 +186,7 @@ class GymTask(OneByOneTask):
         for place, row, drawn in pairs_of(policies, environments):
             seed = int(drawn.pop(SEED))
             options = {k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()}
-            controller = partial(self.policy.controller, row, self.action_space)
-            yield place, Start(seed, options, controller)
+            yield place, Start(seed, options, partial(self.actor, row))
 
     def _run(self, env: Any, starts: Sequence[Start], limit: int | None) -> list[Episode]:
         """Episodes in the simulator, which is made again after an error: its state is unknown."""
