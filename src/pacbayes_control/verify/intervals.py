@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.distributions import DiagonalGaussian
 
 DIGITS = 50
-EXACT_XI_UP_TO = 10_000_000_000
 
 Interval = Any  # mpmath's intervals have no public type
 Test = Callable[[Interval], bool]  # whether a theorem gives this bound or a smaller one
@@ -91,8 +90,6 @@ def _log_factorial(n: int) -> Interval:
 
 def xi(n: int) -> Interval:
     """Maurer's ξ(n) = Σⱼ n(n-1)…(n-j+1)/nʲ."""
-    if n > EXACT_XI_UP_TO:
-        return iv.exp(1 / (12 * iv.mpf(n))) * iv.sqrt(iv.pi * n / 2) + 2
     return _summed(iv.mpf(1), (1 - iv.mpf(j) / n for j in range(n)))
 
 
