@@ -80,13 +80,12 @@ class GymTask(OneByOneTask):
         if isinstance(models, PredictPolicy) and (not names or tuple(names) == models.names):
             whole = self.policies is not None and np.array_equal(self.policies, models.rows)
             object.__setattr__(self, "policy_names", models.names if whole else ())
+        maker = self._maker(identity.name_of)
         rule = getattr(self.cost, "words", None) or f"cost by {identity.name_of(self.cost)}"
         limit = f", in episodes of at most {self.steps} steps" if self.steps else ""
         arguments = f" with {dict(self.arguments)}" if self.arguments else ""
         options = f" and options by {identity.name_of(self.options)}" if self.options else ""
-        distribution = (
-            f"{self._maker(identity.name_of)}{arguments} reset with random seeds{options}"
-        )
+        distribution = f"{maker}{arguments} reset with random seeds{options}"
         self._complete(f"{rule}{limit}", distribution, self.failures)
         if self.failures and self.vector:
             raise ValueError(VECTOR_FAILS)
@@ -145,11 +144,8 @@ class GymTask(OneByOneTask):
                 layer = vars(layer).get("env")
         return identity.distributions_used(*parts)
 
-    def _rollouts(
-        self,
-        policies: NDArray,
-        environments: Environments,
-        noise: Noise | None,  # noqa: ARG002 - all randomness is the seed's
+    def _rollouts(  # without noise: all randomness is the seed's
+        self, policies: NDArray, environments: Environments, _: Noise | None
     ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
         begun = self._starts(policies, environments)
         if isinstance(self._env, VectorEnv):
