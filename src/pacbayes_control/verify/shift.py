@@ -132,7 +132,7 @@ def _term(divergence: str, x: Interval, y: Interval) -> Interval:
 def _of_sum(divergence: str, total: Interval) -> Interval:
     """The divergence from the sum of its terms."""
     if divergence in ("total-variation", "hellinger"):
-        return iv.mpf(1) if total.b > 1 else total
+        return iv.mpf([min(total.a, 1), min(total.b, 1)])
     if divergence in TERMS or total == iv.inf:
         return total
     a = iv.mpf(_order(divergence))
