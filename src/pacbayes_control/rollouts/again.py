@@ -162,6 +162,6 @@ def _jobs(
 def _cost(job: Job) -> float | str:
     """The cost of one rollout, or the error that it raised, in one line."""
     try:
-        return float(job.run()[0, 0])
+        return float(job.run()[0][0, 0])
     except Exception as error:
         return f"raised {in_a_line(error.error if isinstance(error, RolloutFailed) else error)}"

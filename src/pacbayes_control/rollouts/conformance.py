@@ -223,7 +223,7 @@ def _alone_as_together(job: Job, table: Table) -> str:
     alone = np.empty(job.shape)
     for row in reversed(range(rows)):
         for column in reversed(range(columns)):
-            alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0, 0]
+            alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0][0, 0]
     _compare(alone, table, "alone")
     return f"{table.size} rollouts, each by itself and in the opposite order"
 
@@ -235,7 +235,7 @@ def _own_as_shared(job: Job, table: Table) -> str:
     turns = np.zeros(job.shape[0], int) if job.noise else np.arange(job.shape[0])
     own = np.stack([np.roll(rows, turn, axis=0) for rows, turn in zip(own, turns, strict=True)])
     try:
-        costs = replace(job, policies=own).run()
+        costs, _ = replace(job, policies=own).run()
     except Exception as error:
         return f"none but a list for all environments: {type(error).__name__}, so finite lists only"
     back = [np.roll(row, -turn) for row, turn in zip(costs, turns, strict=True)]
@@ -297,7 +297,7 @@ def _speed(job: Job, seconds: float) -> str:
     """Rollouts per second in this process."""
     rollouts, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
-        rollouts += job.run().size
+        rollouts += job.run()[0].size
     rate = rollouts / (time.perf_counter() - started)
     return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
 

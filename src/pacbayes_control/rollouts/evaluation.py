@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution, Workers
+from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
@@ -112,28 +112,39 @@ def mean_costs(
     noise = noise_of(task, environments, noise)
     if len(environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
-    total, done = np.zeros(len(policies)), 0
+    total, done, rollouts = np.zeros(len(policies)), 0, len(environments) * len(policies)
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
-            counted = here.counting_on(done * len(policies), len(environments) * len(policies))
-            part = table_of(Job(task, chunk, policies, noise, of.surrogate), counted)
+            job = Job(task, chunk, policies, noise, of.surrogate)
+            part = table_of(job, here, among=(done, rollouts))
             total += (of.function(part) if of.function else part).sum(axis=0, dtype=float)
-            done += len(chunk)
+            done += part.size
     return total / len(environments)
 
 
 def table_of(
-    job: Job, execution: Execution | None = None, origin: dict[str, object] | None = None
+    job: Job,
+    execution: Execution | None = None,
+    origin: dict[str, object] | None = None,
+    *,
+    among: tuple[int, int] | None = None,
 ) -> NDArray[np.float64 | np.uint8]:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
-    origin: a record to which incidents are added, and the digest of the code of kept rollouts.
+    Args:
+        job: its rollouts
+        execution: where and how
+        origin: a record to which incidents are added, and the digest of the code of kept rollouts
+        among: where the job is one of several, and nothing is kept: rollouts before it, and of all
     """
-    if len(job.environments) == 0:
-        raise ValueError(NO_ENVIRONMENTS)
     execution = execution or Execution()
-    executor, store = execution.workers, execution.store
+    executor, store, retries = execution.workers, execution.store, execution.retries
+    shape = len(job.environments), job.policies.shape[-2]
+    if shape[0] == 0:
+        raise ValueError(NO_ENVIRONMENTS)
+    if type(retries) is not int or retries < 0:
+        raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
     pace: Pace | None = None
     if isinstance(job.task, SpreadTask):
         if executor is not None:
@@ -142,42 +153,34 @@ def table_of(
     elif executor is not None or store or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
     with open_workers(job.task, executor) as workers:
-        if store is None:
-            table, incidents = _table_in_memory(job, workers, pace, execution)
-        else:
+        if store is not None:
             with kept_costs(Path(store), job, execution) as kept:
                 _complete(job, kept, WorkerPool(workers), pace, execution)
-                table, incidents = kept.table(), kept.incidents
-                if origin is not None:
-                    origin["code"] = kept.code
+                table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
+        else:
+            table, incidents, code = np.empty(shape, np.uint8), Counter(), {}
+            done, (before, total) = 0, among or (0, table.size)
+            log = FailureLog(retries)
+            if pace is None:
+                rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
+            else:
+                pool = WorkerPool(workers)
+                todo = pieces(job, [(0, table.size)], pace, pool.limit)
+                rolled_out = roll_out(job, todo, pool, pace, log=log)
+            for (first_row, last_row, first, last), part, raised in rolled_out:
+                if part.dtype != np.uint8 and table.dtype == np.uint8:
+                    table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
+                table[first_row:last_row, first:last] = part
+                done += part.size
+                incidents["raised"] += raised
+                if execution.progress:
+                    execution.progress(Progress(execution.title, before + done, total))
+            incidents["retries"] = log.count if retries else 0
     if origin is not None:
-        before: Any = origin.get("incidents", {})
-        origin |= {"incidents": dict(found)} if (found := Counter(before) + incidents) else {}
+        earlier: Any = origin.get("incidents", {})
+        origin |= code
+        origin |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
     return table
-
-
-def _table_in_memory(
-    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
-) -> tuple[NDArray[np.float64 | np.uint8], Counter[str]]:
-    """The costs, and counts of retries and of errors declared to be failures."""
-    rows, columns = job.shape
-    total, done, log = rows * columns, 0, FailureLog(execution.retries)
-    if pace is None:
-        rolled_out = roll_out_here(job, pieces(job, [(0, total)]), log)
-    else:
-        pool = WorkerPool(executor)
-        todo = pieces(job, [(0, total)], pace, pool.limit)
-        rolled_out = roll_out(job, todo, pool, pace, log=log)
-    values, incidents = np.empty((rows, columns), np.uint8), Counter()
-    for (first_row, last_row, first, last), part, raised in rolled_out:
-        if part.dtype != np.uint8 and values.dtype == np.uint8:
-            values = values.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        values[first_row:last_row, first:last] = part
-        done += part.size
-        incidents["raised"] += raised
-        execution.tell(done, total)
-    incidents["retries"] = log.count if execution.retries else 0
-    return values, incidents
 
 
 def _complete(
@@ -227,7 +230,7 @@ def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
         if number == 0 or time.monotonic() < until
     )
     todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
-    for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.allowed)):
+    for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.retries)):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
             raise ValueError(

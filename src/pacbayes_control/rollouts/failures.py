@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,32 +32,40 @@ class Failed:
     left: list[Span]  # their rollouts that have not succeeded since
 
 
+@dataclass
 class FailureLog:
-    """The failures of a table's rollouts, and which of them have succeeded since.
+    """The failures of a table's rollouts, and which of them have succeeded since."""
 
-    Args:
-        retries: how often a rollout that failed may be run again
-        path: file to keep the log in, if any
-        code: digest of the task's code; failures of other code are ignored
-        done: rollouts that have succeeded already
-    """
+    retries: int = 0  # how often a rollout that failed may be run again
+    path: Path | None = None  # file to keep the log in, if any
+    code: str = ""  # digest of the task's code
+    _open: list[Failed] = field(default_factory=list)
+    _settled: list[Failed] = field(default_factory=list)  # those that succeeded later
 
-    def __init__(
-        self,
-        retries: int = 0,
-        path: Path | None = None,
-        code: str = "",
-        done: Sequence[Span] = (),
-    ) -> None:
-        if type(retries) is not int or retries < 0:
-            raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
-        self.allowed = retries  # how often a rollout that failed may be run again
-        self._path, self._code = path, code
-        self._settled: list[Failed] = []  # those that failed, and succeeded later
-        self._open: list[Failed] = []
-        if path:
-            self._open = [Failed(*known, without(known[0], done)) for known in _read(path, code)]
-            self._settle()
+    @classmethod
+    def read(cls, retries: int, path: Path, code: str, done: Sequence[Span]) -> FailureLog:
+        """The log that is kept in a file.
+
+        Failures of other code are ignored, and so are incomplete lines.
+
+        Args:
+            retries: how often a rollout that failed may be run again
+            path: the file; there need not be one
+            code: digest of the task's code
+            done: rollouts that have succeeded already
+        """
+        log = cls(retries, path, code)
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            try:
+                record = json.loads(line)
+                spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
+                if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
+                    error = printable(str(record["error"]))
+                    log._open.append(Failed(spans, error, without(spans, done)))
+            except (ValueError, TypeError, KeyError):
+                continue
+        log._settle()
+        return log
 
     @property
     def retried(self) -> list[Failed]:
@@ -81,7 +89,7 @@ class FailureLog:
     @property
     def refused(self) -> bool:
         """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
-        return bool(self._settled) and not self.allowed
+        return bool(self._settled) and not self.retries
 
     def add(self, spans: Iterable[Span], error: str) -> None:
         """Remember that pieces failed."""
@@ -89,8 +97,8 @@ class FailureLog:
         if not spans or any(failed.spans == spans for failed in self._open):
             return
         self._open.append(Failed(spans, error, merged(spans)))
-        if self._path:
-            append_line(self._path, {"rollouts": spans, "error": error, "code": self._code})
+        if self.path:
+            append_line(self.path, {"rollouts": spans, "error": error, "code": self.code})
 
     def covers(self, span: Span) -> bool:
         """Whether a piece is known to have failed, perhaps together with others."""
@@ -115,20 +123,6 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
             file.seek(-1, 2)
             torn = file.read(1) != b"\n"
         file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
-
-
-def _read(path: Path, code: str) -> list[tuple[tuple[Span, ...], str]]:
-    """The failures of this code that are listed in a file; incomplete lines are skipped."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-            spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
-            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
-                found.append((spans, printable(str(record["error"]))))
-        except (ValueError, TypeError, KeyError):
-            continue
-    return found
 
 
 @dataclass(frozen=True)

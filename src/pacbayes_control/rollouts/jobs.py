@@ -30,16 +30,6 @@ class Piece(NamedTuple):
     last_column: int  # exclusive
 
     @property
-    def rows(self) -> slice:
-        """Its environments."""
-        return slice(self.first_row, self.last_row)
-
-    @property
-    def columns(self) -> slice:
-        """Its policies."""
-        return slice(self.first_column, self.last_column)
-
-    @property
     def rollouts(self) -> int:
         """How many rollouts it has."""
         return (self.last_row - self.first_row) * (self.last_column - self.first_column)
@@ -78,6 +68,12 @@ class FreshDraws:
     seed: int
     columns: tuple[int, int] | None = None  # first and last (exclusive) draw to use; None: all
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Draws in each environment × parameters."""
+        first, last = self.columns or (0, self.draws)
+        return last - first, len(self.posterior)
+
     def of(self, environments: Environments) -> NDArray[np.float64]:
         """Shape (environments, draws, parameters)."""
         numbers = range(environments.start, environments.stop)
@@ -100,9 +96,6 @@ class Job:
     @property
     def shape(self) -> tuple[int, int]:
         """Environments × policies."""
-        if isinstance(self.policies, FreshDraws):
-            first, last = self.policies.columns or (0, self.policies.draws)
-            return len(self.environments), last - first
         return len(self.environments), self.policies.shape[-2]
 
     def part(self, piece: Piece) -> Job:
@@ -121,14 +114,11 @@ class Job:
             first_column=self.first_column + first,
         )
 
-    def run(self) -> NDArray[np.float64 | np.uint8]:
-        """The checked costs; an error names a place by its row and column in the whole table."""
-        return self.run_counted()[0]
+    def run(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
+        """The checked costs, and how many are 1 because of an error declared to be a failure.
 
-    def run_counted(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
-        """The costs, and how many of them are 1 because of an error declared to be a failure.
-
-        The task gets a read-only view of the policies: those in the record must not change.
+        An error names a place by its row and column in the whole table. The task gets a read-only
+        view of the policies: those in the record must not change.
         """
         environments, policies = self.environments, self.policies
         policies = (
@@ -149,10 +139,11 @@ class Job:
             raise WrongCosts(
                 f"task {self.task.name} returned costs that are not numbers (dtype {part.dtype})"
             )
-        if part.shape != self.shape:
+        shape = len(environments), policies.shape[-2]
+        if part.shape != shape:
             raise WrongCosts(
                 f"task {self.task.name} returned costs of shape {part.shape} for "
-                f"{self.shape[0]} environments × {self.shape[1]} policies"
+                f"{shape[0]} environments × {shape[1]} policies"
                 + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
             )
         try:
@@ -205,10 +196,10 @@ def pieces(
         sharers: how many pieces are in flight at a time; towards the end pieces get smaller, so
             that all workers finish together
     """
-    columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    columns, start, block = job.policies.shape[-2], job.environments.start, job.environments.block
     most_rows = max(1, TABLE // columns)  # so that the arrays of a piece stay small
     if isinstance(job.policies, FreshDraws):
-        most_rows = max(1, CELLS // (job.policies.draws * len(job.policies.posterior)))
+        most_rows = max(1, CELLS // (columns * len(job.policies.posterior)))
     left = sum(last - first for first, last in gaps)
     for first, last in gaps:
         at = first

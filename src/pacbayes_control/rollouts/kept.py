@@ -107,9 +107,9 @@ class KeptCosts:
                     "(allow_code_change=True, or --set allow_code_change=true), which the "
                     "certificate will tell; otherwise delete the folder"
                 )
-            earlier = FailureLog(retries, log, known.get("code", ""), self.done)
+            earlier = FailureLog.read(retries, log, known.get("code", ""), self.done)
             self._before += Counter({"retries": earlier.count, "code changes": 1})
-        self.failures, self.code = FailureLog(retries, log, code, self.done), code
+        self.failures, self.code = FailureLog.read(retries, log, code, self.done), code
         if self.failures.refused:
             raise rollout_error(job, [], self.failures)
         if self._before["retries"] and not retries:

@@ -88,10 +88,9 @@ def _sample(
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for first, policies in shared_draws(posterior, count, stream, seed):
-            shifted = noise.shifted(first) if noise else None
-            counted = here.counting_on(len(environments) * first, len(environments) * count)
-            job = Job(task, environments, policies, shifted)
-            parts.append(table_of(job, counted, origin))
+            job = Job(task, environments, policies, noise.shifted(first) if noise else None)
+            among = len(environments) * first, len(environments) * count
+            parts.append(table_of(job, here, origin, among=among))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
 
 
@@ -130,16 +129,16 @@ def sampled_mean(
     if len(environments) == 0 or draws < 1:
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
-    total, done = 0.0, 0
+    total, done, rollouts = 0.0, 0, len(environments) * draws
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)
-            table = table_of(job, here.counting_on(done * draws, len(environments) * draws))
+            table = table_of(job, here, among=(done, rollouts))
             total += float(table.sum(dtype=float))
-            done += len(chunk)
-    return total / (len(environments) * draws)
+            done += table.size
+    return total / rollouts
 
 
 def estimate_true_cost(

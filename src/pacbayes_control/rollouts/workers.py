@@ -105,7 +105,7 @@ def roll_out(
                 if isinstance(outcome, Failure):
                     if outcome.wrong and not keep_going:
                         raise rollout_error(job, [outcome])
-                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.allowed))
+                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.retries))
                     waiting.extendleft(reversed(again))
                     failures += failed
                     if failed and (not keep_going or failed[0].final):
@@ -132,7 +132,7 @@ def roll_out_here(
     """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
     for piece in todo:
         try:
-            costs, raised = job.part(piece).run_counted()
+            costs, raised = job.part(piece).run()
         except (Exception, SystemExit) as error:
             failure = _failure(error, piece, here=True)
         else:
@@ -245,7 +245,7 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     """Costs of a piece, or the failure to get them."""
     started = time.perf_counter()
     try:
-        costs, raised = job.run_counted()
+        costs, raised = job.run()
     except (Exception, SystemExit) as error:
         return _failure(error, piece, here)
     return Done(costs, raised, time.perf_counter() - started)
