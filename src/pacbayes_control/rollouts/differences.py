@@ -149,21 +149,13 @@ class _Look:
         return [replace(job, task=_Observed(job.task, self.steps)), job]
 
 
-@dataclass(frozen=True)
 class _Observed(Task):
     """A task whose costs encode its observations: equal only if all observations are equal."""
 
-    task: Any
-    steps: int | None
-
     one_by_one = True
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.task.name
-
-    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
-        return self.task.environments(n, stream, seed)
+    def __init__(self, task: Any, steps: int | None) -> None:
+        self.name, self.task, self.steps = task.name, task, steps
 
     def costs(self, policies: NDArray, environments: Environments, *_: Any) -> NDArray:
         return self.task.observed(policies, environments, self.steps)
