@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -67,14 +67,14 @@ def roll_out_again(
     costs, rng = run.costs, rng or np.random.default_rng()
     _check_same(costs, task, environments)
     places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
-    job_at = _jobs(run, task, environments, [column for _, column in places])
+    jobs = _jobs(run, task, environments, places)
     until = time.monotonic() + seconds
     tried, different = 0, []
     for row, column in places:
         if tried and count is None and time.monotonic() > until:
             break
         tried += 1
-        before, now = float(costs.values[row, column]), _cost(job_at(row, column))
+        before, now = float(costs.values[row, column]), _cost(next(jobs))
         if before != now:
             different.append(
                 f"policy {column} in environment {environments.start + row} cost {before!r} when "
@@ -127,36 +127,36 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
 
 
 def _jobs(
-    run: Run[Any], task: Task, environments: Environments, columns: list[int]
-) -> Callable[[int, int], Job]:
-    """A function from a row and a column to the one rollout to be run."""
-    costs, noise = run.costs, noise_of(task, environments, recorded_noise(run.costs))
-    if (noise is None) != (costs.noise is None) or (noise and noise.kind != costs.noise):
+    run: Run[Any], task: Task, environments: Environments, places: list[tuple[int, int]]
+) -> Iterator[Job]:
+    """The rollouts to be run, one for each row and column."""
+    costs, posterior = run.costs, run.posterior
+    noise = noise_of(task, environments, recorded_noise(costs))
+    if (noise.kind if noise else None) != costs.noise:
         raise ValueError("the run cannot be rolled out with this task: its noise is another")
-    if costs.draws is None:
-        if costs.parameters is None:
-            raise ValueError(
-                "the run was made from a table of costs: it holds no policies to roll out again"
-            )
-        policies: Any = costs.parameters
-    else:
-        if not isinstance(run.posterior, DiagonalGaussian):
-            raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
-        policies = FreshDraws(run.posterior, costs.policies, *_stream(costs, "policies"))
-    if costs.draws != "shared":
-        job = Job(task, environments, policies, noise)
-        return lambda row, column: job.part(Piece(row, row + 1, column, column + 1))
-    drawn: dict[int, NDArray[np.float64]] = {}
-    parts = shared_draws(policies.posterior, policies.draws, policies.stream, policies.seed)
-    for first, part in parts:  # copies of some, so that the others take no memory
-        numbers = set(columns).intersection(range(first, first + len(part)))
-        drawn |= {number: part[number - first].copy() for number in numbers}
-
-    def shared(row: int, column: int) -> Job:
-        shifted = noise.shifted(column) if noise else None
-        return Job(task, environments[row : row + 1], drawn[column][None], shifted)
-
-    return shared
+    if costs.draws and not isinstance(posterior, DiagonalGaussian):
+        raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
+    if not costs.draws and costs.parameters is None:
+        raise ValueError(
+            "the run was made from a table of costs: it holds no policies to roll out again"
+        )
+    if costs.draws == "shared":
+        drawn: dict[int, NDArray[np.float64]] = {}
+        wanted = {column for _, column in places}
+        for first, part in shared_draws(posterior, costs.policies, *_stream(costs, "policies")):
+            numbers = wanted.intersection(range(first, first + len(part)))
+            # copies of some, so that the others take no memory
+            drawn |= {number: part[number - first].copy() for number in numbers}
+        for row, column in places:
+            shifted = noise.shifted(column) if noise else None
+            yield Job(task, environments[row : row + 1], drawn[column][None], shifted)
+        return
+    policies: Any = costs.parameters
+    if costs.draws:
+        policies = FreshDraws(posterior, costs.policies, *_stream(costs, "policies"))
+    job = Job(task, environments, policies, noise)
+    for row, column in places:
+        yield job.part(Piece(row, row + 1, column, column + 1))
 
 
 def _cost(job: Job) -> float | str:

@@ -282,21 +282,16 @@ def checked_policies(task: Task, policies: NDArray) -> NDArray:
 
 def origin_of(task: Task, environments: Environments, noise: Noise | None) -> dict[str, object]:
     """The origin of costs, for their record: environments, policies, task, versions, noise."""
-    origin = environments.origin
-    if task.policy_class is not None:
-        origin["policy_class"] = task.policy_class
-    if task.settings:
-        origin["settings"] = task.settings
-    for name, words in (("cost_rule", task.cost_rule), ("distribution", task.distribution)):
-        if words:
-            origin[name] = " ".join(printable(words).split())
-    if versions := versions_of(task):
-        origin["versions"] = versions
-    if task.data_used:
-        origin["data_used"] = [list(part) for part in task.data_used]
-    if noise is not None:
-        origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
-    return origin
+    facts = {
+        "policy_class": task.policy_class,
+        "settings": task.settings or None,
+        "cost_rule": " ".join(printable(task.cost_rule or "").split()) or None,
+        "distribution": " ".join(printable(task.distribution or "").split()) or None,
+        "versions": versions_of(task) or None,
+        "data_used": [list(part) for part in task.data_used] or None,
+        "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
+    }
+    return environments.origin | {name: fact for name, fact in facts.items() if fact is not None}
 
 
 class SpreadTask(AdaptedTask):

@@ -132,20 +132,16 @@ class Job:
             part = task.surrogate(*arguments)
         else:
             part, raised = task.costs_and_raised(*arguments)
-        if isinstance(part, np.ma.MaskedArray):
-            raise WrongCosts(f"task {self.task.name} returned costs that are masked")
-        part = np.asarray(part)
-        if part.dtype.kind not in "biuf":
-            raise WrongCosts(
-                f"task {self.task.name} returned costs that are not numbers (dtype {part.dtype})"
-            )
-        shape = len(environments), policies.shape[-2]
-        if part.shape != shape:
-            raise WrongCosts(
-                f"task {self.task.name} returned costs of shape {part.shape} for "
-                f"{shape[0]} environments × {shape[1]} policies"
-                + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
-            )
+        masked, part = isinstance(part, np.ma.MaskedArray), np.asarray(part)
+        rows, columns = len(environments), policies.shape[-2]
+        wrong = "that are masked" if masked else ""
+        if not wrong and part.dtype.kind not in "biuf":
+            wrong = f"that are not numbers (dtype {part.dtype})"
+        if not wrong and part.shape != (rows, columns):
+            own = " (policies of their own, a 3-d array)" if policies.ndim == 3 else ""
+            wrong = f"of shape {part.shape} for {rows} environments × {columns} policies{own}"
+        if wrong:
+            raise WrongCosts(f"task {self.task.name} returned costs {wrong}")
         try:
             return checked_costs(part, environments.start, self.first_column), int(np.sum(raised))
         except ValueError as error:

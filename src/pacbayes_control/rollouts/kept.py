@@ -14,8 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BytesIO
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ WORDS = {  # for keys of a description, where those do not read well
     "version": "version of this library",
 }
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
+HEADER = 128  # bytes before the costs: NumPy's header of any such table, padded to a multiple of 64
 AT_A_TIME = 1 << 20  # costs that are read or hashed together
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
 
@@ -52,7 +52,8 @@ class KeptCosts:
         self.graded = (folder / FLOATS).exists()
         if self.graded:
             (folder / BYTES).unlink(missing_ok=True)
-        self._file, self._offset = self._open_table()
+        self.done: list[Span] = []
+        self._file = self._open_table()
         self.done, self.raised = self._read_finished()
         self.failures = FailureLog()
         self.code = ""  # digest of the task's code
@@ -162,47 +163,42 @@ class KeptCosts:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
-    def _open_table(self, earlier: tuple[int, int] | None = None) -> tuple[int, int]:
-        """The file, and the offset of the table in it; `earlier`: a table of bytes to copy."""
+    def _open_table(self) -> int:
+        """The file of the table, made if there is none: of floats, with the bytes of before."""
         kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        header = BytesIO()
-        write_array_header_1_0(header, kind)
-        offset = header.tell()
-        size = offset + self.rollouts * self._dtype.itemsize
-        if earlier or not self._path.exists():
+        size = HEADER + self.rollouts * self._dtype.itemsize
+        if not self._path.exists():
             new = self._path.with_suffix(".new")
             with new.open("wb") as file:
-                file.write(header.getvalue())
+                write_array_header_1_0(file, kind)
                 file.truncate(size)  # sparse: takes no space yet
-                source, begin = earlier or (-1, 0)
-                for first, last in self.done if earlier else ():
+                for first, last in self.done:
                     for at in range(first, last, AT_A_TIME):
-                        part = os.pread(source, min(AT_A_TIME, last - at), begin + at)
-                        file.seek(offset + 8 * at)
+                        part = os.pread(self._file, min(AT_A_TIME, last - at), HEADER + at)
+                        file.seek(HEADER + 8 * at)
                         file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
             new.replace(self._path)
         elif self._path.stat().st_size != size:
             raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        return os.open(self._path, os.O_RDWR), offset
+        return os.open(self._path, os.O_RDWR)
 
     def _write(self, first: int, costs: NDArray) -> None:
         view = memoryview(np.ascontiguousarray(costs, self._dtype).tobytes())
-        at = self._offset + first * self._dtype.itemsize
+        at = HEADER + first * self._dtype.itemsize
         while view:
             written = os.pwrite(self._file, view, at)
             at, view = at + written, view[written:]
 
     def _read(self, first: int, last: int) -> NDArray[np.float64 | np.uint8]:
         size = self._dtype.itemsize
-        content = os.pread(self._file, (last - first) * size, self._offset + first * size)
+        content = os.pread(self._file, (last - first) * size, HEADER + first * size)
         return np.frombuffer(content, self._dtype)
 
     def _turn_to_floats(self) -> None:
         """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        earlier = self._file, self._offset
-        self.graded = True
-        self._file, self._offset = self._open_table(earlier)
-        os.close(earlier[0])
+        earlier, self.graded = self._file, True
+        self._file = self._open_table()
+        os.close(earlier)
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:
@@ -262,11 +258,9 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             kept = KeptCosts(folder, job)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
-        try:
+        with closing(kept):
             kept.take_up(known, job, now, execution)
             yield kept
-        finally:
-            kept.close()
     finally:
         lock.release()
 
