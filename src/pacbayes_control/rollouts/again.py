@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,6 +14,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
+from pacbayes_control.rollouts.evaluation import Place, in_time
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
 from pacbayes_control.rollouts.sampling import shared_draws
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -68,11 +69,8 @@ def roll_out_again(
     _check_same(costs, task, environments)
     places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
     jobs = _jobs(run, task, environments, places)
-    until = time.monotonic() + seconds
     tried, different = 0, []
-    for row, column in places:
-        if tried and count is None and time.monotonic() > until:
-            break
+    for row, column in in_time(places, seconds if count is None else math.inf):
         tried += 1
         before, now = float(costs.values[row, column]), _cost(next(jobs))
         if before != now:
@@ -83,7 +81,7 @@ def roll_out_again(
     return Again(tried, len(different), different[0] if different else "")
 
 
-def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:
     """Random rows and columns, each pair once; half of them by the posterior's weights."""
     costs = run.costs
     total = costs.environments * costs.policies
@@ -127,7 +125,7 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
 
 
 def _jobs(
-    run: Run[Any], task: Task, environments: Environments, places: list[tuple[int, int]]
+    run: Run[Any], task: Task, environments: Environments, places: list[Place]
 ) -> Iterator[Job]:
     """The rollouts to be run, one for each row and column."""
     costs, posterior = run.costs, run.posterior

@@ -162,16 +162,15 @@ def _environments_repeat(task: Task) -> str:
 
 def _streams_differ(task: Task) -> str:
     """Other streams and seeds give other environments, not correlated with these."""
-    draws = [
+    first, next_seed, stream = (
         _rows(task.environments(LOOKED_AT, stream, seed))
         for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
-    ]
-    first = draws[0]
+    )
     if np.all(first == first[0]):
         raise Broken("all environments are the same: does draw use the generator that it is given?")
     rows = {row.tobytes() for row in first}
     limit = 5 / np.sqrt(LOOKED_AT)
-    for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
+    for other, what in ((next_seed, "the next seed"), (stream, "another stream")):
         shared = rows & {row.tobytes() for row in other}
         if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
             raise Broken(f"{what} draws some of the same environments")

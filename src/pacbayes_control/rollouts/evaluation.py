@@ -29,6 +29,7 @@ from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions
 HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
+Place = tuple[int, int]  # a rollout's row and column in its table
 NO_ENVIRONMENTS = "there are no environments to roll out in"
 
 
@@ -222,14 +223,8 @@ def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
     randomness, edited code, a machine that rounds differently.
     """
     columns = job.shape[1]
-    until = time.monotonic() + PROBING
-    chosen = kept.some(PROBES)
-    places = (
-        divmod(rollout, columns)
-        for number, rollout in enumerate(chosen)
-        if number == 0 or time.monotonic() < until
-    )
-    todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
+    places = (divmod(rollout, columns) for rollout in kept.some(PROBES))
+    todo = (Piece(row, row + 1, column, column + 1) for row, column in in_time(places, PROBING))
     for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.retries)):
         before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
         if before != now:
@@ -239,6 +234,15 @@ def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
                 f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
                 "try pbc check on it, or delete the folder to begin again"
             )
+
+
+def in_time(places: Iterable[Place], seconds: float) -> Iterator[Place]:
+    """The first of some places, and the others until the time is over."""
+    until = time.monotonic() + seconds
+    for number, place in enumerate(places):
+        if number and time.monotonic() > until:
+            return
+        yield place
 
 
 def check_unseen(

@@ -91,6 +91,11 @@ class FailureLog:
         """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
         return bool(self._settled) and not self.retries
 
+    def hopeless(self, failed: int, done: int) -> bool:
+        """Whether so many rollouts have failed that the others are given up too."""
+        count = failed + (self.count if self.refused else 0)
+        return count >= MOST_FAILURES and count > MOST_FAILING * done
+
     def add(self, spans: Iterable[Span], error: str) -> None:
         """Remember that pieces failed."""
         spans = tuple(spans)
@@ -153,25 +158,16 @@ class RolloutError(ValueError):
         return RolloutError, (str(self), [replace(f, cause=None) for f in self.failures])
 
 
-def hopeless(failures: list[Failure], done: int, log: FailureLog) -> bool:
-    """Whether so many rollouts have failed that the others are given up too."""
-    count = len(failures) + (log.count if log.refused else 0)
-    return count >= MOST_FAILURES and count > MOST_FAILING * done
-
-
 def _flaky(job: Job, failed: Failed) -> Failure:
     """The failure of rollouts that failed at first and succeeded when they were run again."""
-    first, columns = min(failed.spans)[0], job.shape[1]
+    environments, columns = job.environments, job.shape[1]
     rollouts = sum(last - first for first, last in failed.spans)
-    row, column = divmod(first, columns)
+    row, column = divmod(min(failed.spans)[0], columns)
     last_row = (max(last for _, last in failed.spans) - 1) // columns
-    environments = job.environments
-    where = f"the rollout of policy {column} in environment {environments.start + row}"
+    first, last = environments.start + row, environments.start + last_row
+    where = f"the rollout of policy {column} in environment {first}"
     if rollouts > 1:
-        where = (
-            f"one of {rollouts:,} rollouts in environments {environments.start + row} to "
-            f"{environments.start + last_row}"
-        )
+        where = f"one of {rollouts:,} rollouts in environments {first} to {last}"
     words = (
         f"{where} of stream {environments.stream!r} (seed {environments.seed}) failed at first "
         f"({failed.error}), but not when it was run again: the task is not deterministic, or the "

@@ -24,13 +24,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.failures import (
-    Failure,
-    FailureLog,
-    RolloutError,
-    hopeless,
-    rollout_error,
-)
+from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
 from pacbayes_control.tasks.environments import in_a_line
@@ -94,7 +88,7 @@ def roll_out(
     send = _sender(job, pool)
     try:
         while True:
-            while not hopeless(failures, done, log) and _room(pool, waiting, in_flight):
+            while not log.hopeless(len(failures), done) and _room(pool, waiting, in_flight):
                 attempt = waiting.popleft() if waiting else next(attempts, None)
                 if attempt is None:
                     break
