@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.jobs import Job, Piece
+from pacbayes_control.rollouts.jobs import Job, Piece, Table
 from pacbayes_control.rollouts.pools import ProcessPool, open_workers
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
@@ -30,7 +30,6 @@ from pacbayes_control.tasks.task import as_task, noise_of
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
 STREAM = "conformance"
 REPEAT, DIFFER = "the same seed gives the same cost", "environments differ"
-Table = NDArray[np.float64 | np.uint8]
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,9 @@ def some_policies(task: Task, count: int = 3) -> NDArray:
 def _tried(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
     try:
         detail = promise(*arguments)
-    except (Broken, RolloutError) as broken:
-        return Check(name, False, " ".join(str(broken).split()))
     except Exception as error:  # a user's task may raise anything
-        return Check(name, False, in_a_line(error))
+        ours = isinstance(error, Broken | RolloutError)
+        return Check(name, False, " ".join(str(error).split()) if ours else in_a_line(error))
     return Check(name, True, str(detail), isinstance(detail, Warned))
 
 

@@ -19,7 +19,7 @@ from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
-from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
+from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.workers import roll_out, roll_out_here
@@ -130,7 +130,7 @@ def table_of(
     origin: dict[str, object] | None = None,
     *,
     among: tuple[int, int] | None = None,
-) -> NDArray[np.float64 | np.uint8]:
+) -> Table:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
     Args:
@@ -222,11 +222,11 @@ def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
     A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
     randomness, edited code, a machine that rounds differently.
     """
-    columns = job.shape[1]
-    places = (divmod(rollout, columns) for rollout in kept.some(PROBES))
+    table = kept.table()
+    places = (divmod(rollout, table.shape[1]) for rollout in kept.some(PROBES))
     todo = (Piece(row, row + 1, column, column + 1) for row, column in in_time(places, PROBING))
     for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.retries)):
-        before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
+        before, now = float(table[piece.first_row, piece.first_column]), float(part[0, 0])
         if before != now:
             raise ValueError(
                 f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pacbayes_control.certify.files import check_record
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.jobs import Job, Span, merged, without
 
@@ -55,15 +56,11 @@ class FailureLog:
             done: rollouts that have succeeded already
         """
         log = cls(retries, path, code)
-        for line in path.read_bytes().splitlines() if path.exists() else ():
-            try:
-                record = json.loads(line)
-                spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
-                if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
-                    error = printable(str(record["error"]))
-                    log._open.append(Failed(spans, error, without(spans, done)))
-            except (ValueError, TypeError, KeyError):
-                continue
+        kinds = {"rollouts": list[tuple[int, int]], "error": str, "code": str}
+        for record in read_lines(path, kinds):
+            spans = tuple((first, last) for first, last in record["rollouts"])
+            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
+                log._open.append(Failed(spans, printable(record["error"]), without(spans, done)))
         log._settle()
         return log
 
@@ -128,6 +125,22 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
             file.seek(-1, 2)
             torn = file.read(1) != b"\n"
         file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
+
+
+def read_lines(path: Path, kinds: dict[str, Any], **missing: Any) -> Iterator[dict[str, Any]]:
+    """The records of a JSON lines file that have fields of these types; other lines are skipped.
+
+    missing: values of fields that a record may leave out
+    """
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    record = missing | json.loads(line)
+                    check_record(record, kinds)
+                except (ValueError, TypeError):  # half-written
+                    continue
+                yield record
 
 
 @dataclass(frozen=True)

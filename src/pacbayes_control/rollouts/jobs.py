@@ -18,6 +18,7 @@ from pacbayes_control.tasks.environments import generator
 CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
+Table = NDArray[np.float64 | np.uint8]  # of costs, (environments, policies)
 Span = tuple[int, int]  # rollouts, counted along the rows of a table: first, last (exclusive)
 
 
@@ -114,7 +115,7 @@ class Job:
             first_column=self.first_column + first,
         )
 
-    def run(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
+    def run(self) -> tuple[Table, int]:
         """The checked costs, and how many are 1 because of an error declared to be a failure.
 
         An error names a place by its row and column in the whole table. The task gets a read-only

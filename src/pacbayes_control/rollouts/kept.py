@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 import pacbayes_control
 from pacbayes_control.certify.files import json_bytes, read_json, sha256
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
-from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, merged, without
+from pacbayes_control.rollouts.failures import FailureLog, append_line, read_lines, rollout_error
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, Table, merged, without
 from pacbayes_control.tasks.identity import code_digest, identity
 
 FORMAT = 2
@@ -40,6 +40,7 @@ WORDS = {  # for keys of a description, where those do not read well
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
 HEADER = 128  # bytes before the costs: NumPy's header of any such table, padded to a multiple of 64
 AT_A_TIME = 1 << 20  # costs that are read or hashed together
+FINISHED = {"first": int, "last": int, "sha256": str, "raised": int}  # lines of finished.jsonl
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
 
 
@@ -74,7 +75,7 @@ class KeptCosts:
         """Counts of retries, declared failures, code changes and resumptions, over all calls."""
         return self._before + Counter(retries=self.failures.count, raised=self.raised)
 
-    def keep(self, piece: Piece, costs: NDArray[np.float64 | np.uint8], raised: int = 0) -> None:
+    def keep(self, piece: Piece, costs: Table, raised: int = 0) -> None:
         """Write the costs of a piece, and then its line in `finished.jsonl`."""
         first, last = piece.span(self.shape[1])
         line: dict[str, Any] = {"first": first, "last": last, "sha256": _digest(costs)}
@@ -125,10 +126,6 @@ class KeptCosts:
             with self._telling_what_survives():
                 _describe(self.folder, described)
 
-    def cost(self, rollout: int) -> float:
-        """The cost of a finished rollout."""
-        return float(self._read(rollout, rollout + 1)[0])
-
     def some(self, count: int) -> list[int]:
         """A few finished rollouts, from the first to the last."""
         first, last = np.array(self.done).T
@@ -137,7 +134,7 @@ class KeptCosts:
         part = np.searchsorted(ends, chosen, side="right")
         return (last[part] - (ends[part] - chosen)).tolist()
 
-    def table(self) -> NDArray[np.float64 | np.uint8]:
+    def table(self) -> Table:
         """All costs, mapped and read-only: they need not fit in memory."""
         return np.load(self._path, mmap_mode="r", allow_pickle=False)
 
@@ -189,7 +186,7 @@ class KeptCosts:
             written = os.pwrite(self._file, view, at)
             at, view = at + written, view[written:]
 
-    def _read(self, first: int, last: int) -> NDArray[np.float64 | np.uint8]:
+    def _read(self, first: int, last: int) -> Table:
         size = self._dtype.itemsize
         content = os.pread(self._file, (last - first) * size, HEADER + first * size)
         return np.frombuffer(content, self._dtype)
@@ -206,10 +203,12 @@ class KeptCosts:
 
         If a piece was rolled out twice, both lines may match: the later one counts.
         """
-        path, lines = self.folder / "finished.jsonl", []
-        if path.exists():
-            with path.open("rb") as file:
-                lines = [line for line in map(self._checked_line, file) if line]
+        lines = []
+        for line in read_lines(self.folder / "finished.jsonl", FINISHED, raised=0):
+            first, last, raised = line["first"], line["last"], line["raised"]
+            right = 0 <= first < last <= self.rollouts and 0 <= raised <= last - first
+            if right and _digest(self._read(first, last)) == line["sha256"]:
+                lines.append(((first, last), raised))
         done = merged(span for span, _ in lines)
         raised = sum(count for _, count in lines)
         if raised and sum(b - a for (a, b), _ in lines) > sum(b - a for a, b in done):
@@ -218,21 +217,6 @@ class KeptCosts:
                 raised += 0 if counted[first:last].all() else count
                 counted[first:last] = True
         return done, raised
-
-    def _checked_line(self, line: bytes) -> tuple[Span, int] | None:
-        try:
-            record = json.loads(line)
-            first, last, digest = record["first"], record["last"], record["sha256"]
-            raised = record.get("raised", 0)
-        except (ValueError, TypeError, KeyError, AttributeError):  # half-written
-            return None
-        if (
-            [type(value) for value in (first, last, raised)] != [int, int, int]
-            or not 0 <= first < last <= self.rollouts
-            or not 0 <= raised <= last - first
-        ):
-            return None
-        return ((first, last), raised) if _digest(self._read(first, last)) == digest else None
 
 
 @contextmanager

@@ -21,16 +21,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
-import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
-from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
+from pacbayes_control.rollouts.jobs import Job, Pace, Piece, Table, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed
 
-Costs = NDArray[np.float64 | np.uint8]
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
 WORKER_DIED = "its worker died"
 
@@ -49,7 +46,7 @@ class Attempt:
 class Done:
     """The costs of a piece."""
 
-    costs: Costs
+    costs: Table
     raised: int  # costs that are 1 because of an error declared to be a failure
     seconds: float
 
@@ -66,7 +63,7 @@ def roll_out(
     keep_going: bool = False,
     log: FailureLog | None = None,
     in_flight: dict[Future[Outcome], Attempt] | None = None,
-) -> Iterator[tuple[Piece, Costs, int]]:
+) -> Iterator[tuple[Piece, Table, int]]:
     """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
     Pieces that are in flight when the caller stops are given up.
@@ -122,7 +119,7 @@ def roll_out(
 
 def roll_out_here(
     job: Job, todo: Iterator[Piece], log: FailureLog
-) -> Iterator[tuple[Piece, Costs, int]]:
+) -> Iterator[tuple[Piece, Table, int]]:
     """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
     for piece in todo:
         try:
