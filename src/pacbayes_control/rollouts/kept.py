@@ -48,7 +48,7 @@ class KeptCosts:
     """A table of costs in a folder, some of them finished."""
 
     def __init__(self, folder: Path, job: Job) -> None:
-        self.folder, self.shape = folder, job.shape
+        self.folder, self.job, self.shape = folder, job, job.shape
         self.rollouts = self.shape[0] * self.shape[1]
         self.graded = (folder / FLOATS).exists()
         if self.graded:
@@ -88,14 +88,11 @@ class KeptCosts:
         self.done = merged([*self.done, (first, last)])
         self.raised += raised
 
-    def take_up(
-        self, known: dict[str, Any], job: Job, now: dict[str, Any], execution: Execution
-    ) -> None:
+    def take_up(self, known: dict[str, Any], now: dict[str, Any], execution: Execution) -> None:
         """Continue the work of earlier calls; an error if their rollouts may not be used.
 
         Args:
             known: the description in the folder, empty if it is new
-            job: the job, for the error
             now: the description of this call
             execution: how often a rollout may be run again, and whether the code may have changed
         """
@@ -113,7 +110,7 @@ class KeptCosts:
             self._before += Counter({"retries": earlier.count, "code changes": 1})
         self.failures, self.code = FailureLog.read(retries, log, code, self.done), code
         if self.failures.refused:
-            raise rollout_error(job, [], self.failures)
+            raise rollout_error(self.job, [], self.failures)
         if self._before["retries"] and not retries:
             raise ValueError(
                 f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "
@@ -243,7 +240,7 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         with closing(kept):
-            kept.take_up(known, job, now, execution)
+            kept.take_up(known, now, execution)
             yield kept
     finally:
         lock.release()

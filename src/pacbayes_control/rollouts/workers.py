@@ -307,16 +307,11 @@ def _retries_after(
         return [replace(attempt, suspect=True)], []
     if failure.final:
         return [], [failure]
-    piece = attempt.piece
-    if piece.rollouts == 1:
-        row, column = piece.first_row, piece.first_column
-    elif failure.row is not None and failure.column is not None:
-        row, column = failure.row, failure.column
-    else:  # it is not known which rollout failed: halve the piece until it is
-        return [replace(attempt, piece=half) for half in piece.halves()], []
-    failure = replace(failure, row=row, column=column)
-    rest = [Attempt(part) for part in piece.around(row, column)]
+    blamed = _blamed(attempt.piece, failure)
+    if blamed.rollouts > 1:  # it is not known which rollout failed: halve the piece until it is
+        return [replace(attempt, piece=half) for half in attempt.piece.halves()], []
+    row, _, column, _ = blamed
+    rest = [Attempt(part) for part in attempt.piece.around(row, column)]
     if attempt.tries >= tries or failure.wrong:
-        return rest, [failure]
-    single = Piece(row, row + 1, column, column + 1)
-    return [Attempt(single, attempt.tries + 1, worker, attempt.suspect), *rest], []
+        return rest, [replace(failure, row=row, column=column)]
+    return [Attempt(blamed, attempt.tries + 1, worker, attempt.suspect), *rest], []
