@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,10 @@ class KeptCosts:
         if self.graded:
             (folder / BYTES).unlink(missing_ok=True)
         self.done: list[Span] = []
-        self._file = self._open_table()
+        if not self._path.exists():
+            self._make_table(np.empty(0))
+        elif self._path.stat().st_size != HEADER + self.rollouts * self._dtype.itemsize:
+            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
         self.done, self.raised = self._read_finished()
         self.failures = FailureLog()
         self.code = ""  # digest of the task's code
@@ -82,7 +84,7 @@ class KeptCosts:
         with self._telling_what_survives():
             if costs.dtype != np.uint8 and not self.graded:
                 self._turn_to_floats()
-            self._write(first, costs)
+            self._write(self._path, first, costs)
             line |= {"raised": raised} if raised else {}
             append_line(self.folder / "finished.jsonl", line)
         self.done = merged([*self.done, (first, last)])
@@ -135,10 +137,6 @@ class KeptCosts:
         """All costs, mapped and read-only: they need not fit in memory."""
         return np.load(self._path, mmap_mode="r", allow_pickle=False)
 
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
     @contextmanager
     def _telling_what_survives(self) -> Iterator[None]:
         try:
@@ -157,42 +155,32 @@ class KeptCosts:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
-    def _open_table(self) -> int:
-        """The file of the table, made if there is none: of floats, with the bytes of before."""
+    def _costs(self) -> Table:
+        """The costs in the order of the rollouts, mapped and read-only."""
+        return np.memmap(self._path, self._dtype, "r", HEADER, (self.rollouts,))
+
+    def _write(self, path: Path, first: int, costs: NDArray) -> None:
+        """Write the costs of a rollout and those after it to the file of a table."""
+        with path.open("r+b") as file:
+            file.seek(HEADER + first * self._dtype.itemsize)
+            file.write(np.ascontiguousarray(costs, self._dtype).tobytes())
+
+    def _make_table(self, earlier: NDArray) -> None:
+        """Make the file of the table, with costs that are finished already."""
+        new = self._path.with_suffix(".new")
         kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        size = HEADER + self.rollouts * self._dtype.itemsize
-        if not self._path.exists():
-            new = self._path.with_suffix(".new")
-            with new.open("wb") as file:
-                write_array_header_1_0(file, kind)
-                file.truncate(size)  # sparse: takes no space yet
-                for first, last in self.done:
-                    for at in range(first, last, AT_A_TIME):
-                        part = os.pread(self._file, min(AT_A_TIME, last - at), HEADER + at)
-                        file.seek(HEADER + 8 * at)
-                        file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
-            new.replace(self._path)
-        elif self._path.stat().st_size != size:
-            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        return os.open(self._path, os.O_RDWR)
-
-    def _write(self, first: int, costs: NDArray) -> None:
-        view = memoryview(np.ascontiguousarray(costs, self._dtype).tobytes())
-        at = HEADER + first * self._dtype.itemsize
-        while view:
-            written = os.pwrite(self._file, view, at)
-            at, view = at + written, view[written:]
-
-    def _read(self, first: int, last: int) -> Table:
-        size = self._dtype.itemsize
-        content = os.pread(self._file, (last - first) * size, HEADER + first * size)
-        return np.frombuffer(content, self._dtype)
+        with new.open("wb") as file:
+            write_array_header_1_0(file, kind)
+            file.truncate(HEADER + self.rollouts * self._dtype.itemsize)  # takes no space yet
+        for first, last in self.done:
+            for at in range(first, last, AT_A_TIME):
+                self._write(new, at, earlier[at : min(at + AT_A_TIME, last)])
+        new.replace(self._path)
 
     def _turn_to_floats(self) -> None:
         """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        earlier, self.graded = self._file, True
-        self._file = self._open_table()
-        os.close(earlier)
+        earlier, self.graded = self._costs(), True
+        self._make_table(earlier)
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:
@@ -200,11 +188,11 @@ class KeptCosts:
 
         If a piece was rolled out twice, both lines may match: the later one counts.
         """
-        lines = []
+        costs, lines = self._costs(), []
         for line in read_lines(self.folder / "finished.jsonl", FINISHED, raised=0):
             first, last, raised = line["first"], line["last"], line["raised"]
             right = 0 <= first < last <= self.rollouts and 0 <= raised <= last - first
-            if right and _digest(self._read(first, last)) == line["sha256"]:
+            if right and _digest(costs[first:last]) == line["sha256"]:
                 lines.append(((first, last), raised))
         done = merged(span for span, _ in lines)
         raised = sum(count for _, count in lines)
@@ -239,9 +227,8 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             kept = KeptCosts(folder, job)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
-        with closing(kept):
-            kept.take_up(known, now, execution)
-            yield kept
+        kept.take_up(known, now, execution)
+        yield kept
     finally:
         lock.release()
 
