@@ -15,8 +15,7 @@ from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.evaluation import Place, in_time
-from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
-from pacbayes_control.rollouts.sampling import shared_draws
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.functions import RolloutFailed

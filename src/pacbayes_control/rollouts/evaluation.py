@@ -292,7 +292,7 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         "cost_rule": " ".join(printable(task.cost_rule or "").split()) or None,
         "distribution": " ".join(printable(task.distribution or "").split()) or None,
         "versions": versions_of(task) or None,
-        "data_used": [list(part) for part in task.data_used] or None,
+        "data_used": [list(part) for part in task.data_used or ()] or None,
         "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
     }
     return environments.origin | {name: fact for name, fact in facts.items() if fact is not None}

@@ -83,6 +83,15 @@ class FreshDraws:
         return policies[:, slice(*self.columns)] if self.columns else policies
 
 
+def shared_draws(
+    posterior: DiagonalGaussian, draws: int, stream: str, seed: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Policies that all environments share, in parts that fit in memory, each with its start."""
+    width, rng = max(1, CELLS // len(posterior)), generator(seed, stream, of="policies")
+    for first in range(0, draws, width):
+        yield first, posterior.sample(rng, min(width, draws - first))
+
+
 @dataclass(frozen=True)
 class Job:
     """Everything that a table of costs, or a part of one, depends on."""

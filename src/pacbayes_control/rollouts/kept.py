@@ -213,12 +213,11 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
     if "rollouts.json" not in names and not names <= {"lock", "rollouts.new"}:
         raise ValueError(f"{folder} holds other things than rollouts: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / "lock")
     try:
-        lock.acquire(blocking=False)
+        lock = filelock.FileLock(folder / "lock").acquire(blocking=False)
     except filelock.Timeout:
         raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
-    try:
+    with lock:
         try:
             now = described_job(job)
             known = known_job(folder / "rollouts.json", now)
@@ -229,8 +228,6 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             raise OSError(f"{folder}: {error.strerror or error}") from error
         kept.take_up(known, now, execution)
         yield kept
-    finally:
-        lock.release()
 
 
 def _describe(folder: Path, description: dict[str, Any]) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
-from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.evaluation import check_unseen, mean_costs, origin_of, table_of
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job
+from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, shared_draws
 from pacbayes_control.rollouts.pools import open_workers
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import KEPT_STREAMS, generator
@@ -92,15 +90,6 @@ def _sample(
             among = len(environments) * first, len(environments) * count
             parts.append(table_of(job, here, origin, among=among))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
-
-
-def shared_draws(
-    posterior: DiagonalGaussian, draws: int, stream: str, seed: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Policies that all environments share, in parts that fit in memory, each with its start."""
-    width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
-    for first in range(0, draws, width):
-        yield first, posterior.sample(rng, min(width, draws - first))
 
 
 def sampled_mean(
