@@ -156,7 +156,7 @@ def table_of(
     with open_workers(job.task, executor) as workers:
         if store is not None:
             with kept_costs(Path(store), job, execution) as kept:
-                _complete(job, kept, WorkerPool(workers), pace, execution)
+                _complete(kept, WorkerPool(workers), pace, execution)
                 table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
         else:
             table, incidents, code = np.empty(shape, np.uint8), Counter(), {}
@@ -184,16 +184,14 @@ def table_of(
     return table
 
 
-def _complete(
-    job: Job, kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution
-) -> None:
+def _complete(kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution) -> None:
     """Roll out the rollouts that are not finished, and keep their costs."""
     execution.tell(kept.finished, kept.rollouts)
     if kept.finished:
-        _check_repeats(job, kept, pool)
-    todo = pieces(job, kept.gaps, pace, pool.limit)
+        _check_repeats(kept, pool)
+    todo = pieces(kept.job, kept.gaps, pace, pool.limit)
     try:
-        rolled_out = roll_out(job, todo, pool, pace, keep_going=True, log=kept.failures)
+        rolled_out = roll_out(kept.job, todo, pool, pace, keep_going=True, log=kept.failures)
         for piece, part, raised in rolled_out:
             kept.keep(piece, part, raised)
             execution.tell(kept.finished, kept.rollouts)
@@ -216,7 +214,7 @@ def _remedy(error: RolloutError | LostWorkers) -> str:
     return "do the same with retries=1 (--set retries=1)"
 
 
-def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
+def _check_repeats(kept: KeptCosts, pool: WorkerPool) -> None:
     """Run some finished rollouts again; an error if a cost differs from the one that was kept.
 
     A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
@@ -225,12 +223,12 @@ def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
     table = kept.table()
     places = (divmod(rollout, table.shape[1]) for rollout in kept.some(PROBES))
     todo = (Piece(row, row + 1, column, column + 1) for row, column in in_time(places, PROBING))
-    for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.retries)):
+    for piece, part, _ in roll_out(kept.job, todo, pool, log=FailureLog(kept.failures.retries)):
         before, now = float(table[piece.first_row, piece.first_column]), float(part[0, 0])
         if before != now:
             raise ValueError(
                 f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "
-                f"environment {job.environments.start + piece.first_row} cost {before!r} when it "
+                f"environment {kept.job.environments.start + piece.first_row} cost {before!r} when it "
                 f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
                 "try pbc check on it, or delete the folder to begin again"
             )
