@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.evaluation import Place, in_time
@@ -95,19 +96,16 @@ def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:
 
 def recorded_noise(costs: Costs) -> Noise | None:
     """The stream that the recorded rollouts took their noise from."""
-    if costs.noise is None:
-        return None
-    return Noise(*_stream(costs, "noise"))
+    return None if costs.noise is None else Noise(*_stream(costs, "noise"))
 
 
 def _stream(costs: Costs, kind: str) -> tuple[str, int]:
     """The recorded stream and seed of the noise or of the policies."""
-    record = costs.origin.get(kind)
-    record = cast(dict[str, Any], record) if isinstance(record, dict) else {}
-    stream, seed = record.get("stream"), record.get("seed")
-    if not isinstance(stream, str) or type(seed) is not int:
+    record: Any = costs.origin.get(kind)
+    named: Any = (record.get("stream"), record.get("seed")) if isinstance(record, dict) else ()
+    if not has_type(named, tuple[str, int]):
         raise ValueError(f"the costs' origin does not say which stream their {kind} are from")
-    return stream, seed
+    return named
 
 
 def _check_same(costs: Costs, task: Task, environments: Environments) -> None:

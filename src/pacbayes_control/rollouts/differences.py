@@ -57,11 +57,9 @@ def environments_differ(
     if job.task.observed is None:
         return _by_costs(few, names, each)
     many = replace(job, environments=replace(here, stop=max(here.stop, here.start + MANY)))
-    seen, all_seen = (
-        _Look(replace(rollouts, task=_Observed(job.task, steps)), roll)
-        for rollouts, steps in ((job, STEPS), (many, None))
-    )
-    return _by_observations((seen, few, all_seen, _Look(many, roll)), names, each)
+    begun = _Look(replace(job, task=_Observed(job.task, STEPS)), roll)
+    whole = _Look(replace(many, task=_Observed(job.task, None)), roll)
+    return _by_observations((begun, few, whole, _Look(many, roll)), names, each)
 
 
 def _by_observations(looks: Sequence[_Look], names: list[str], each: bool) -> str:
