@@ -252,16 +252,11 @@ def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
     elif piece.rollouts == 1 and not final:
         row, column = piece.first_row, piece.first_column
     ours = wrong or final  # raised by this package: the message says all
-    words, trace = (str(error), "") if ours else (in_a_line(error), _trace(error))
+    words, trace = str(error) if ours else in_a_line(error), ""
+    with suppress(Exception):  # of an error that cannot be formatted
+        trace = "" if ours else "".join(traceback.format_exception(error))
     cause = error if here else None
     return Failure(words, _worker_name(), row, column, trace, final, wrong, cause=cause)
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # the error itself cannot be formatted
-        return ""
 
 
 def _worker_name() -> str:
