@@ -17,7 +17,8 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
 from pacbayes_control.learn.gaussian import certify_draw
 from pacbayes_control.robots import Vehicle
-from pacbayes_control.rollouts import evaluate, recorded_noise, roll_out_again
+from pacbayes_control.rollouts import evaluate, roll_out_again
+from pacbayes_control.rollouts.again import recorded_noise
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import FunctionTask
 

@@ -32,7 +32,6 @@ from small_robots import (
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import (
-    CHUNK,
     Draws,
     Execution,
     Progress,
@@ -44,6 +43,7 @@ from pacbayes_control.rollouts import (
     spread,
 )
 from pacbayes_control.rollouts.evaluation import PROBES
+from pacbayes_control.rollouts.jobs import CHUNK
 from polling import wait_until
 
 pytestmark = pytest.mark.slow

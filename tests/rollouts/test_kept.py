@@ -26,6 +26,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, sample_costs
 from pacbayes_control.rollouts.evaluation import PROBES
+from pacbayes_control.rollouts.kept import KeptCosts
 from pacbayes_control.tasks import Environments, Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 from polling import wait_until
@@ -423,7 +424,12 @@ def test_a_take_over_that_is_interrupted_is_done_again(
                 lambda p, *a, **k: stop() if p.name == "graded.new" else opened(p, *a, **k),
             )
         elif moment == "file.write":
-            patch.setattr("pacbayes_control.rollouts.kept.os.pread", stop)
+            written = KeptCosts._write
+            patch.setattr(
+                KeptCosts,
+                "_write",
+                lambda k, p, *a: stop() if p.name == "graded.new" else written(k, p, *a),
+            )
         else:
             method = getattr(Path, moment)
             names = {"unlink": "costs.npy", "replace": "graded.new"}

@@ -59,8 +59,13 @@ def covered(job: Job, parts: list[Piece]) -> NDArray[np.int64]:
     """How often the rollouts of a table are in pieces."""
     times = np.zeros(job.shape, np.int64)
     for part in parts:
-        times[part.rows, part.columns] += 1
+        times[place(part)] += 1
     return times
+
+
+def place(piece: Piece) -> tuple[slice, slice]:
+    first_row, last_row, first, last = piece
+    return slice(first_row, last_row), slice(first, last)
 
 
 def assembled(job: Job, pace: Pace | None, executor: Scrambled | None = None) -> NDArray:
@@ -69,8 +74,8 @@ def assembled(job: Job, pace: Pace | None, executor: Scrambled | None = None) ->
     crew = WorkerPool(executor)
     todo = pieces(job, [(0, total)], pace, crew.limit)
     for piece, part, _ in roll_out(job, todo, crew, pace):
-        assert np.isnan(values[piece.rows, piece.columns]).all()
-        values[piece.rows, piece.columns] = part
+        assert np.isnan(values[place(piece)]).all()
+        values[place(piece)] = part
     return values
 
 
@@ -170,9 +175,9 @@ def test_a_piece_without_a_rollout_is_all_the_others(piece: Piece, i: int, j: in
     column = piece.first_column + j % (piece.last_column - piece.first_column)
     times = np.zeros((30, 30), int)
     for part in piece.around(row, column):
-        times[part.rows, part.columns] += 1
+        times[place(part)] += 1
     expected = np.zeros((30, 30), int)
-    expected[piece.rows, piece.columns] = 1
+    expected[place(piece)] = 1
     expected[row, column] = 0
     assert np.array_equal(times, expected)
 
@@ -183,9 +188,9 @@ def test_halves_are_the_whole_and_each_is_smaller(piece: Piece):
     times = np.zeros((30, 30), int)
     for part in halves:
         assert 1 <= part.rollouts < piece.rollouts
-        times[part.rows, part.columns] += 1
+        times[place(part)] += 1
     expected = np.zeros((30, 30), int)
-    expected[piece.rows, piece.columns] = 1
+    expected[place(piece)] = 1
     assert np.array_equal(times, expected)
 
 

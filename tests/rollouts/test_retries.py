@@ -318,14 +318,14 @@ def test_a_line_that_was_cut_off_hides_no_other(tmp_path: Path, line: bytes):
         file.write(line)
     append_line(path, {"rollouts": [[2, 3]], "error": "b", "code": "c"})
     append_line(path, {"rollouts": [[4, 5]], "error": "b", "code": "another"})
-    log = FailureLog(1, path, "c", [(0, 3)])
+    log = FailureLog.read(1, path, "c", [(0, 3)])
     assert [failed.spans for failed in log.retried] == [((0, 1),), ((2, 3),)]
 
 
 def test_words_of_a_failure_that_cannot_be_shown_are_escaped(tmp_path: Path):
     path = tmp_path / "failed.jsonl"
     append_line(path, {"rollouts": [[0, 1]], "error": "a\x1b[2K", "code": ""})
-    assert FailureLog(0, path, "", [(0, 1)]).retried[0].error == "a\\x1b[2K"
+    assert FailureLog.read(0, path, "", [(0, 1)]).retried[0].error == "a\\x1b[2K"
 
 
 # ---- changed code, and interruptions ------------------------------------------------------------

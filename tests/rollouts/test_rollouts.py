@@ -19,7 +19,6 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.rollouts import (
-    CHUNK,
     Draws,
     Execution,
     Quantity,
@@ -31,6 +30,7 @@ from pacbayes_control.rollouts import (
     sample_costs,
     sampled_mean,
 )
+from pacbayes_control.rollouts.jobs import CHUNK
 from pacbayes_control.tasks import Environments, Noise
 
 

@@ -20,7 +20,6 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import (
-    CHUNK,
     Draws,
     Execution,
     Quantity,
@@ -32,6 +31,7 @@ from pacbayes_control.rollouts import (
     sample_costs,
     sampled_mean,
 )
+from pacbayes_control.rollouts.jobs import CHUNK
 from pacbayes_control.rollouts.pools import ProcessPool
 
 KINDS = ("threads", "scrambled", "processes", "loky")

@@ -13,11 +13,10 @@ conformance  checks of a task before it is certified
 differences  whether rollouts depend on the environments that are drawn
 """
 
-from pacbayes_control.rollouts.again import Again, recorded_noise, roll_out_again
+from pacbayes_control.rollouts.again import roll_out_again
 from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs, spread
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
-from pacbayes_control.rollouts.jobs import CHUNK
 from pacbayes_control.rollouts.pools import cluster, pool
 from pacbayes_control.rollouts.sampling import (
     Draws,
@@ -28,8 +27,6 @@ from pacbayes_control.rollouts.sampling import (
 )
 
 __all__ = [
-    "CHUNK",
-    "Again",
     "Draws",
     "Execution",
     "Progress",
@@ -42,7 +39,6 @@ __all__ = [
     "evaluate",
     "mean_costs",
     "pool",
-    "recorded_noise",
     "roll_out_again",
     "sample_costs",
     "sampled_mean",

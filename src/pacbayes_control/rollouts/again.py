@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
+from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece
-from pacbayes_control.rollouts.sampling import shared_draws
+from pacbayes_control.rollouts.evaluation import Place, in_time
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of
@@ -67,14 +68,11 @@ def roll_out_again(
     costs, rng = run.costs, rng or np.random.default_rng()
     _check_same(costs, task, environments)
     places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
-    job_at = _jobs(run, task, environments, [column for _, column in places])
-    until = time.monotonic() + seconds
+    jobs = _jobs(run, task, environments, places)
     tried, different = 0, []
-    for row, column in places:
-        if tried and count is None and time.monotonic() > until:
-            break
+    for row, column in in_time(places, seconds if count is None else math.inf):
         tried += 1
-        before, now = float(costs.values[row, column]), _cost(job_at(row, column))
+        before, now = float(costs.values[row, column]), _cost(next(jobs))
         if before != now:
             different.append(
                 f"policy {column} in environment {environments.start + row} cost {before!r} when "
@@ -83,7 +81,7 @@ def roll_out_again(
     return Again(tried, len(different), different[0] if different else "")
 
 
-def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:
     """Random rows and columns, each pair once; half of them by the posterior's weights."""
     costs = run.costs
     total = costs.environments * costs.policies
@@ -98,19 +96,16 @@ def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[tuple[i
 
 def recorded_noise(costs: Costs) -> Noise | None:
     """The stream that the recorded rollouts took their noise from."""
-    if costs.noise is None:
-        return None
-    return Noise(*_stream(costs, "noise"))
+    return None if costs.noise is None else Noise(*_stream(costs, "noise"))
 
 
 def _stream(costs: Costs, kind: str) -> tuple[str, int]:
     """The recorded stream and seed of the noise or of the policies."""
-    record = costs.origin.get(kind)
-    record = cast(dict[str, Any], record) if isinstance(record, dict) else {}
-    stream, seed = record.get("stream"), record.get("seed")
-    if not isinstance(stream, str) or type(seed) is not int:
+    record: Any = costs.origin.get(kind)
+    named: Any = (record.get("stream"), record.get("seed")) if isinstance(record, dict) else ()
+    if not has_type(named, tuple[str, int]):
         raise ValueError(f"the costs' origin does not say which stream their {kind} are from")
-    return stream, seed
+    return named
 
 
 def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
@@ -127,41 +122,41 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
 
 
 def _jobs(
-    run: Run[Any], task: Task, environments: Environments, columns: list[int]
-) -> Callable[[int, int], Job]:
-    """A function from a row and a column to the one rollout to be run."""
-    costs, noise = run.costs, noise_of(task, environments, recorded_noise(run.costs))
-    if (noise is None) != (costs.noise is None) or (noise and noise.kind != costs.noise):
+    run: Run[Any], task: Task, environments: Environments, places: list[Place]
+) -> Iterator[Job]:
+    """The rollouts to be run, one for each row and column."""
+    costs, posterior = run.costs, run.posterior
+    noise = noise_of(task, environments, recorded_noise(costs))
+    if (noise.kind if noise else None) != costs.noise:
         raise ValueError("the run cannot be rolled out with this task: its noise is another")
-    if costs.draws is None:
-        if costs.parameters is None:
-            raise ValueError(
-                "the run was made from a table of costs: it holds no policies to roll out again"
-            )
-        policies: Any = costs.parameters
-    else:
-        if not isinstance(run.posterior, DiagonalGaussian):
-            raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
-        policies = FreshDraws(run.posterior, costs.policies, *_stream(costs, "policies"))
-    if costs.draws != "shared":
-        job = Job(task, environments, policies, noise)
-        return lambda row, column: job.part(Piece(row, row + 1, column, column + 1))
-    drawn: dict[int, NDArray[np.float64]] = {}
-    parts = shared_draws(policies.posterior, policies.draws, policies.stream, policies.seed)
-    for first, part in parts:  # copies of some, so that the others take no memory
-        numbers = set(columns).intersection(range(first, first + len(part)))
-        drawn |= {number: part[number - first].copy() for number in numbers}
-
-    def shared(row: int, column: int) -> Job:
-        shifted = noise.shifted(column) if noise else None
-        return Job(task, environments[row : row + 1], drawn[column][None], shifted)
-
-    return shared
+    if costs.draws and not isinstance(posterior, DiagonalGaussian):
+        raise ValueError("the run's draws are from no Gaussian: they cannot be made again")
+    if not costs.draws and costs.parameters is None:
+        raise ValueError(
+            "the run was made from a table of costs: it holds no policies to roll out again"
+        )
+    if costs.draws == "shared":
+        drawn: dict[int, NDArray[np.float64]] = {}
+        wanted = {column for _, column in places}
+        for first, part in shared_draws(posterior, costs.policies, *_stream(costs, "policies")):
+            numbers = wanted.intersection(range(first, first + len(part)))
+            # copies of some, so that the others take no memory
+            drawn |= {number: part[number - first].copy() for number in numbers}
+        for row, column in places:
+            shifted = noise.shifted(column) if noise else None
+            yield Job(task, environments[row : row + 1], drawn[column][None], shifted)
+        return
+    policies: Any = costs.parameters
+    if costs.draws:
+        policies = FreshDraws(posterior, costs.policies, *_stream(costs, "policies"))
+    job = Job(task, environments, policies, noise)
+    for row, column in places:
+        yield job.part(Piece(row, row + 1, column, column + 1))
 
 
 def _cost(job: Job) -> float | str:
     """The cost of one rollout, or the error that it raised, in one line."""
     try:
-        return float(job.run()[0, 0])
+        return float(job.run()[0][0, 0])
     except Exception as error:
         return f"raised {in_a_line(error.error if isinstance(error, RolloutFailed) else error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 import time
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.jobs import Job, Piece
+from pacbayes_control.rollouts.jobs import Job, Piece, Table
 from pacbayes_control.rollouts.pools import ProcessPool, open_workers
 from pacbayes_control.rollouts.workers import RolloutError
 from pacbayes_control.tasks import Environments, Task
@@ -28,8 +29,7 @@ from pacbayes_control.tasks.task import as_task, noise_of
 
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
 STREAM = "conformance"
-DIFFER = "environments differ"
-Table = NDArray[np.float64 | np.uint8]
+REPEAT, DIFFER = "the same seed gives the same cost", "environments differ"
 
 
 @dataclass(frozen=True)
@@ -61,28 +61,16 @@ def check_task(
     """
     task = as_task(task)
     chosen = checked_policies(task, policies if policies is not None else some_policies(task))
-    with _global_states():  # restores them afterwards, even if the task changes them
-        return _checks(task, chosen, environments, seconds)
+    first: list[Any] = []  # the job that is run again and again, and its costs
 
-
-def _checks(task: Task, policies: NDArray, environments: int, seconds: float) -> list[Check]:
-    job: Any = None
-    table: Table | None = None
-
-    def first() -> str:
-        nonlocal job, table
-        job = _job(task, policies, environments)
-        table = table_of(job)
-        low, high, rollouts = table.min(), table.max(), table.size
+    def costs_in_range() -> str:
+        job = _job(task, chosen, environments)
+        first[:] = job, table_of(job)
+        low, high, rollouts = first[1].min(), first[1].max(), first[1].size
         return f"{rollouts} rollouts cost between {low:g} and {high:g}"
 
-    checks = [
-        _tried("environments repeat", _environments_repeat, task),
-        _tried("streams look independent", _streams_differ, task),
-        _tried("costs lie in [0, 1]", first),
-    ]
     promises: dict[str, Callable[[Job, Table], str]] = {
-        "the same seed gives the same cost": _repeats,
+        REPEAT: _repeats,
         "a cost does not depend on its company": _alone_as_together,
         "policies of their own cost the same": _own_as_shared,
         "no global random state is used": _leaves_global_state,
@@ -90,11 +78,14 @@ def _checks(task: Task, policies: NDArray, environments: int, seconds: float) ->
         DIFFER: environments_differ,
         "it can be told from other tasks": lambda job, _: identity(job.task),
     }
-    if table is None:
-        words = "not tried, since the rollouts failed"
-        return checks + [Check(name, False, words) for name in promises]
-    checks += [_tried(name, promise, job, table) for name, promise in promises.items()]
-    return [*checks, _tried("speed", _speed, job, seconds)]
+    with _global_states():  # restores them afterwards, even if the task changes them
+        checks = [_tried(name, promise, task) for name, promise in DRAWN.items()]
+        checks.append(_tried("costs lie in [0, 1]", costs_in_range))
+        if not first:
+            words = "not tried, since the rollouts failed"
+            return checks + [Check(name, False, words) for name in promises]
+        checks += [_tried(name, promise, *first) for name, promise in promises.items()]
+        return [*checks, _tried("speed", _speed, first[0], seconds)]
 
 
 def _job(task: Task, policies: NDArray, environments: int) -> Job:
@@ -109,24 +100,22 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
     """
     task, execution = as_task(task), execution or Execution()
 
-    def keep(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
-        check = _tried(name, promise, *arguments)
-        if not check.passed:
-            raise ValueError(
-                f"task {task.name} breaks a promise that a certificate rests on ({name}): "
-                f"{check.detail}; see pbc check"
-            )
-        return check
+    def quick_checks(roll: Callable[[Job], Table]) -> Iterator[Check]:
+        yield from (_tried(name, promise, task) for name, promise in DRAWN.items())
+        job = _job(task, policies[:3], 4)
+        table = roll(job)
+        yield _tried(REPEAT, _repeats, job, table, roll)
+        yield _tried(DIFFER, environments_differ, job, table, roll, False)
 
     with _global_states(), open_workers(task, execution.workers) as executor:
         roll = partial(table_of, execution=Execution(executor, retries=execution.retries))
-        keep("environments repeat", _environments_repeat, task)
-        keep("streams look independent", _streams_differ, task)
-        job = _job(task, policies[:3], 4)
-        table = roll(job)
-        keep("the same seed gives the same cost", _repeats, job, table, roll)
-        shown = keep(DIFFER, environments_differ, job, table, roll, False)
-    return shown.detail if shown.warning else None
+        for check in quick_checks(roll):
+            if not check.passed:
+                raise ValueError(
+                    f"task {task.name} breaks a promise that a certificate rests on "
+                    f"({check.name}): {check.detail}; see pbc check"
+                )
+    return check.detail if check.warning else None
 
 
 def some_policies(task: Task, count: int = 3) -> NDArray:
@@ -147,10 +136,9 @@ def some_policies(task: Task, count: int = 3) -> NDArray:
 def _tried(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
     try:
         detail = promise(*arguments)
-    except (Broken, RolloutError) as broken:
-        return Check(name, False, " ".join(str(broken).split()))
     except Exception as error:  # a user's task may raise anything
-        return Check(name, False, in_a_line(error))
+        ours = isinstance(error, Broken | RolloutError)
+        return Check(name, False, " ".join(str(error).split()) if ours else in_a_line(error))
     return Check(name, True, str(detail), isinstance(detail, Warned))
 
 
@@ -172,16 +160,15 @@ def _environments_repeat(task: Task) -> str:
 
 def _streams_differ(task: Task) -> str:
     """Other streams and seeds give other environments, not correlated with these."""
-    draws = [
+    first, next_seed, stream = (
         _rows(task.environments(LOOKED_AT, stream, seed))
         for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
-    ]
-    first = draws[0]
+    )
     if np.all(first == first[0]):
         raise Broken("all environments are the same: does draw use the generator that it is given?")
     rows = {row.tobytes() for row in first}
     limit = 5 / np.sqrt(LOOKED_AT)
-    for other, what in ((draws[1], "the next seed"), (draws[2], "another stream")):
+    for other, what in ((next_seed, "the next seed"), (stream, "another stream")):
         shared = rows & {row.tobytes() for row in other}
         if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
             raise Broken(f"{what} draws some of the same environments")
@@ -211,6 +198,9 @@ def _correlation(first: NDArray, other: NDArray) -> float:
     return float(np.nanmax(np.abs(varied), initial=0.0))
 
 
+DRAWN = {"environments repeat": _environments_repeat, "streams look independent": _streams_differ}
+
+
 def _repeats(job: Job, table: Table, roll: Callable[[Job], Table] = table_of) -> str:
     """All rollouts repeat, also after the first ones may have left state behind."""
     _compare(roll(job), table, "when it was rolled out again")
@@ -219,11 +209,9 @@ def _repeats(job: Job, table: Table, roll: Callable[[Job], Table] = table_of) ->
 
 def _alone_as_together(job: Job, table: Table) -> str:
     """Each rollout alone costs the same, also in reverse order."""
-    rows, columns = job.shape
     alone = np.empty(job.shape)
-    for row in reversed(range(rows)):
-        for column in reversed(range(columns)):
-            alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0, 0]
+    for row, column in reversed([*np.ndindex(job.shape)]):
+        alone[row, column] = job.part(Piece(row, row + 1, column, column + 1)).run()[0][0, 0]
     _compare(alone, table, "alone")
     return f"{table.size} rollouts, each by itself and in the opposite order"
 
@@ -231,11 +219,10 @@ def _alone_as_together(job: Job, table: Table) -> str:
 def _own_as_shared(job: Job, table: Table) -> str:
     """Policies given for each environment, as a posterior is sampled, cost what they did."""
     assert isinstance(job.policies, np.ndarray)
-    own = np.repeat(job.policies[None], job.shape[0], axis=0)
     turns = np.zeros(job.shape[0], int) if job.noise else np.arange(job.shape[0])
-    own = np.stack([np.roll(rows, turn, axis=0) for rows, turn in zip(own, turns, strict=True)])
+    own = np.stack([np.roll(job.policies, turn, axis=0) for turn in turns])
     try:
-        costs = replace(job, policies=own).run()
+        costs, _ = replace(job, policies=own).run()
     except Exception as error:
         return f"none but a list for all environments: {type(error).__name__}, so finite lists only"
     back = [np.roll(row, -turn) for row, turn in zip(costs, turns, strict=True)]
@@ -258,38 +245,30 @@ def _leaves_global_state(job: Job, table: Table) -> str:
 
 
 @contextmanager
-def _global_states() -> Iterator[Callable[[], dict[str, Any]]]:
+def _global_states() -> Iterator[Callable[[], dict[str, bytes]]]:
     """A function that reads the states of the global generators, which are restored afterwards."""
-    torch = sys.modules.get("torch")
-
-    def states() -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "Python's random": random.getstate(),
-            "np.random": str(np.random.get_state(legacy=False)),  # noqa: NPY002
-        }
-        if torch is not None:
-            found["torch's generator"] = torch.get_rng_state().numpy().tobytes()
-        return found
-
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torchs = torch.get_rng_state() if torch is not None else None
+    generators: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+        "Python's random": (random.getstate, random.setstate),
+        "np.random": (np.random.get_state, np.random.set_state),
+    }
+    if torch := sys.modules.get("torch"):
+        generators["torch's generator"] = (
+            lambda: torch.get_rng_state().numpy(),  # a tensor itself is pickled by its address
+            lambda state: torch.set_rng_state(torch.from_numpy(state)),
+        )
+    before = [get() for get, _ in generators.values()]
     try:
-        yield states
+        yield lambda: {name: pickle.dumps(get()) for name, (get, _) in generators.items()}
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(torchs)
+        for (_, put), state in zip(generators.values(), before, strict=True):
+            put(state)
 
 
 def _elsewhere_the_same(job: Job, table: Table) -> str:
     """The task can be sent to another process, which gets the same environments and costs."""
     size = len(cloudpickle.dumps(job.task))
-    pool = ProcessPool(2)
-    try:
+    with ProcessPool(2) as pool:
         _compare(table_of(job, Execution(pool)), table, "in another process")
-    finally:
-        pool.shutdown()
     return f"two other processes agree; the task takes {size:,} bytes to send"
 
 
@@ -297,7 +276,7 @@ def _speed(job: Job, seconds: float) -> str:
     """Rollouts per second in this process."""
     rollouts, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
-        rollouts += job.run().size
+        rollouts += job.run()[0].size
     rate = rollouts / (time.perf_counter() - started)
     return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
 

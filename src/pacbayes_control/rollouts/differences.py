@@ -51,18 +51,21 @@ def environments_differ(
         roll: a function that rolls out a job
         each: whether values are also swapped one by one, to name those that make no difference
     """
-    few = _Look(job, STEPS, roll, costs)
-    if job.task.observed is None:
-        return _by_costs(few, each)
     here = job.environments
+    names = list(here.arrays())
+    few = _Look(job, roll, costs)
+    if job.task.observed is None:
+        return _by_costs(few, names, each)
     many = replace(job, environments=replace(here, stop=max(here.stop, here.start + MANY)))
-    return _by_observations((few, _Look(many, None, roll)), each)
+    begun = _Look(replace(job, task=_Observed(job.task, STEPS)), roll)
+    whole = _Look(replace(many, task=_Observed(job.task, None)), roll)
+    return _by_observations((begun, few, whole, _Look(many, roll)), names, each)
 
 
-def _by_observations(looks: Sequence[_Look], each: bool) -> str:
-    names, policies = looks[0].names, looks[0].job.shape[1]
+def _by_observations(looks: Sequence[_Look], names: list[str], each: bool) -> str:
     options = [name for name in names if name != SEED]
-    tried = f"{looks[-1].job.shape[0]} environments under {policies} policies"
+    environments, policies = looks[-1].job.shape
+    tried = f"{environments} environments under {policies} policies"
     if not any(look.varies for look in looks):
         raise Broken(
             f"nothing that is observed, and no cost, differs across {tried}: does reset use the "
@@ -85,13 +88,13 @@ def _by_observations(looks: Sequence[_Look], each: bool) -> str:
     return f"what is observed differs with {', '.join(names[:NAMES])}"
 
 
-def _by_costs(look: _Look, each: bool) -> str:
-    names, (environments, policies) = look.names, look.job.shape
+def _by_costs(look: _Look, names: list[str], each: bool) -> str:
+    environments, policies = look.job.shape
     if not each and look.varies and look.job.noise is None:
         return "costs differ"
     groups = [[name] for name in names[:NAMES]] if each else [names]
     reads = [group[0] for group in groups if look.shows(group)]
-    if equal := equal_costs(look.tables[-1]):
+    if equal := equal_costs(look.table):
         return Warned(equal)
     if not reads:
         return Warned(
@@ -107,63 +110,39 @@ def _by_costs(look: _Look, each: bool) -> str:
 
 @dataclass(frozen=True)
 class _Look:
-    """Rollouts to compare: observations, if the task provides them, and costs."""
+    """Rollouts to compare: their costs, or their observations as numbers."""
 
     job: Job
-    steps: int | None  # of an episode to observe, at most; None: all
     roll: Callable[[Job], NDArray]  # the costs of a job
-    costs: NDArray | None = None  # of the job, if they are known
+    known: NDArray | None = None  # the costs of this one, if they are known
 
     @cached_property
-    def names(self) -> list[str]:
-        """Names of the values that make an environment."""
-        return list(self.job.environments.arrays())
+    def table(self) -> NDArray:
+        """The costs as drawn, of shape (environments, policies)."""
+        return self.roll(self.job) if self.known is None else self.known
 
-    @cached_property
-    def tables(self) -> list[NDArray]:
-        """Observations (as numbers) and costs, as drawn; each of shape (environments, policies)."""
-        *shown, job = self._jobs(self.job)
-        known = self.costs if self.costs is not None else self.roll(job)
-        return [*(self.roll(each) for each in shown), known]
-
-    @cached_property
+    @property
     def varies(self) -> bool:
         """Whether any environment differs from the first, for any policy."""
-        return any(bool((table != table[:1]).any()) for table in self.tables)
+        return bool((self.table != self.table[:1]).any())
 
     def shows(self, names: Sequence[str]) -> bool:
         """Whether any rollout changes if these values are taken from other environments."""
-        other = replace(self.job, environments=swapped(self.job.environments, names))
-        before = self.tables
+        before = self.table
         try:
-            for job, table in zip(self._jobs(other), before, strict=True):
-                if not np.array_equal(self.roll(job), table):
-                    return True
+            other = replace(self.job, environments=swapped(self.job.environments, names))
+            return not np.array_equal(self.roll(other), before)
         except Exception:  # values that do not fit together: so the task reads them
             return True
-        return False
-
-    def _jobs(self, job: Job) -> list[Job]:
-        if job.task.observed is None:
-            return [job]
-        return [replace(job, task=_Observed(job.task, self.steps)), job]
 
 
-@dataclass(frozen=True)
 class _Observed(Task):
     """A task whose costs encode its observations: equal only if all observations are equal."""
 
-    task: Any
-    steps: int | None
-
     one_by_one = True
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.task.name
-
-    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
-        return self.task.environments(n, stream, seed)
+    def __init__(self, task: Any, steps: int | None) -> None:
+        self.name, self.task, self.steps = task.name, task, steps
 
     def costs(self, policies: NDArray, environments: Environments, *_: Any) -> NDArray:
         return self.task.observed(policies, environments, self.steps)

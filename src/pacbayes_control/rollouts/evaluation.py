@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution, Workers
+from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
-from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, pieces
+from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.workers import roll_out, roll_out_here
@@ -29,6 +29,7 @@ from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions
 HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
+Place = tuple[int, int]  # a rollout's row and column in its table
 NO_ENVIRONMENTS = "there are no environments to roll out in"
 
 
@@ -112,28 +113,39 @@ def mean_costs(
     noise = noise_of(task, environments, noise)
     if len(environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
-    total, done = np.zeros(len(policies)), 0
+    total, done, rollouts = np.zeros(len(policies)), 0, len(environments) * len(policies)
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
-            counted = here.counting_on(done * len(policies), len(environments) * len(policies))
-            part = table_of(Job(task, chunk, policies, noise, of.surrogate), counted)
+            job = Job(task, chunk, policies, noise, of.surrogate)
+            part = table_of(job, here, among=(done, rollouts))
             total += (of.function(part) if of.function else part).sum(axis=0, dtype=float)
-            done += len(chunk)
+            done += part.size
     return total / len(environments)
 
 
 def table_of(
-    job: Job, execution: Execution | None = None, origin: dict[str, object] | None = None
-) -> NDArray[np.float64 | np.uint8]:
+    job: Job,
+    execution: Execution | None = None,
+    origin: dict[str, object] | None = None,
+    *,
+    among: tuple[int, int] | None = None,
+) -> Table:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
-    origin: a record to which incidents are added, and the digest of the code of kept rollouts.
+    Args:
+        job: its rollouts
+        execution: where and how
+        origin: a record to which incidents are added, and the digest of the code of kept rollouts
+        among: where the job is one of several, and nothing is kept: rollouts before it, and of all
     """
-    if len(job.environments) == 0:
-        raise ValueError(NO_ENVIRONMENTS)
     execution = execution or Execution()
-    executor, store = execution.workers, execution.store
+    executor, store, retries = execution.workers, execution.store, execution.retries
+    shape = len(job.environments), job.policies.shape[-2]
+    if shape[0] == 0:
+        raise ValueError(NO_ENVIRONMENTS)
+    if type(retries) is not int or retries < 0:
+        raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
     pace: Pace | None = None
     if isinstance(job.task, SpreadTask):
         if executor is not None:
@@ -142,54 +154,44 @@ def table_of(
     elif executor is not None or store or job.task.one_by_one:
         pace = Pace(HERE if executor is None else ELSEWHERE)
     with open_workers(job.task, executor) as workers:
-        if store is None:
-            table, incidents = _table_in_memory(job, workers, pace, execution)
-        else:
+        if store is not None:
             with kept_costs(Path(store), job, execution) as kept:
-                _complete(job, kept, WorkerPool(workers), pace, execution)
-                table, incidents = kept.table(), kept.incidents
-                if origin is not None:
-                    origin["code"] = kept.code
+                _complete(kept, WorkerPool(workers), pace, execution)
+                table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
+        else:
+            table, incidents, code = np.empty(shape, np.uint8), Counter(), {}
+            done, (before, total) = 0, among or (0, table.size)
+            log = FailureLog(retries)
+            if pace is None:
+                rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
+            else:
+                pool = WorkerPool(workers)
+                todo = pieces(job, [(0, table.size)], pace, pool.limit)
+                rolled_out = roll_out(job, todo, pool, pace, log=log)
+            for (first_row, last_row, first, last), part, raised in rolled_out:
+                if part.dtype != np.uint8 and table.dtype == np.uint8:
+                    table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
+                table[first_row:last_row, first:last] = part
+                done += part.size
+                incidents["raised"] += raised
+                if execution.progress:
+                    execution.progress(Progress(execution.title, before + done, total))
+            incidents["retries"] = log.count if retries else 0
     if origin is not None:
-        before: Any = origin.get("incidents", {})
-        origin |= {"incidents": dict(found)} if (found := Counter(before) + incidents) else {}
+        earlier: Any = origin.get("incidents", {})
+        origin |= code
+        origin |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
     return table
 
 
-def _table_in_memory(
-    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
-) -> tuple[NDArray[np.float64 | np.uint8], Counter[str]]:
-    """The costs, and counts of retries and of errors declared to be failures."""
-    rows, columns = job.shape
-    total, done, log = rows * columns, 0, FailureLog(execution.retries)
-    if pace is None:
-        rolled_out = roll_out_here(job, pieces(job, [(0, total)]), log)
-    else:
-        pool = WorkerPool(executor)
-        todo = pieces(job, [(0, total)], pace, pool.limit)
-        rolled_out = roll_out(job, todo, pool, pace, log=log)
-    values, incidents = np.empty((rows, columns), np.uint8), Counter()
-    for (first_row, last_row, first, last), part, raised in rolled_out:
-        if part.dtype != np.uint8 and values.dtype == np.uint8:
-            values = values.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        values[first_row:last_row, first:last] = part
-        done += part.size
-        incidents["raised"] += raised
-        execution.tell(done, total)
-    incidents["retries"] = log.count if execution.retries else 0
-    return values, incidents
-
-
-def _complete(
-    job: Job, kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution
-) -> None:
+def _complete(kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution) -> None:
     """Roll out the rollouts that are not finished, and keep their costs."""
     execution.tell(kept.finished, kept.rollouts)
     if kept.finished:
-        _check_repeats(job, kept, pool)
-    todo = pieces(job, kept.gaps, pace, pool.limit)
+        _check_repeats(kept, pool)
+    todo = pieces(kept.job, kept.gaps, pace, pool.limit)
     try:
-        rolled_out = roll_out(job, todo, pool, pace, keep_going=True, log=kept.failures)
+        rolled_out = roll_out(kept.job, todo, pool, pace, keep_going=True, log=kept.failures)
         for piece, part, raised in rolled_out:
             kept.keep(piece, part, raised)
             execution.tell(kept.finished, kept.rollouts)
@@ -212,30 +214,33 @@ def _remedy(error: RolloutError | LostWorkers) -> str:
     return "do the same with retries=1 (--set retries=1)"
 
 
-def _check_repeats(job: Job, kept: KeptCosts, pool: WorkerPool) -> None:
+def _check_repeats(kept: KeptCosts, pool: WorkerPool) -> None:
     """Run some finished rollouts again; an error if a cost differs from the one that was kept.
 
     A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
     randomness, edited code, a machine that rounds differently.
     """
-    columns = job.shape[1]
-    until = time.monotonic() + PROBING
-    chosen = kept.some(PROBES)
-    places = (
-        divmod(rollout, columns)
-        for number, rollout in enumerate(chosen)
-        if number == 0 or time.monotonic() < until
-    )
-    todo = (Piece(row, row + 1, column, column + 1) for row, column in places)
-    for piece, part, _ in roll_out(job, todo, pool, log=FailureLog(kept.failures.allowed)):
-        before, now = kept.cost(piece.first_row * columns + piece.first_column), float(part[0, 0])
+    table = kept.table()
+    places = (divmod(rollout, table.shape[1]) for rollout in kept.some(PROBES))
+    todo = (Piece(row, row + 1, column, column + 1) for row, column in in_time(places, PROBING))
+    for piece, part, _ in roll_out(kept.job, todo, pool, log=FailureLog(kept.failures.retries)):
+        before, now = float(table[piece.first_row, piece.first_column]), float(part[0, 0])
         if before != now:
             raise ValueError(
                 f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "
-                f"environment {job.environments.start + piece.first_row} cost {before!r} when it "
+                f"environment {kept.job.environments.start + piece.first_row} cost {before!r} when it "
                 f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
                 "try pbc check on it, or delete the folder to begin again"
             )
+
+
+def in_time(places: Iterable[Place], seconds: float) -> Iterator[Place]:
+    """The first of some places, and the others until the time is over."""
+    until = time.monotonic() + seconds
+    for number, place in enumerate(places):
+        if number and time.monotonic() > until:
+            return
+        yield place
 
 
 def check_unseen(
@@ -279,21 +284,16 @@ def checked_policies(task: Task, policies: NDArray) -> NDArray:
 
 def origin_of(task: Task, environments: Environments, noise: Noise | None) -> dict[str, object]:
     """The origin of costs, for their record: environments, policies, task, versions, noise."""
-    origin = environments.origin
-    if task.policy_class is not None:
-        origin["policy_class"] = task.policy_class
-    if task.settings:
-        origin["settings"] = task.settings
-    for name, words in (("cost_rule", task.cost_rule), ("distribution", task.distribution)):
-        if words:
-            origin[name] = " ".join(printable(words).split())
-    if versions := versions_of(task):
-        origin["versions"] = versions
-    if task.data_used:
-        origin["data_used"] = [list(part) for part in task.data_used]
-    if noise is not None:
-        origin["noise"] = {"stream": noise.stream, "seed": noise.seed, "of": noise.kind}
-    return origin
+    facts = {
+        "policy_class": task.policy_class,
+        "settings": task.settings or None,
+        "cost_rule": " ".join(printable(task.cost_rule or "").split()) or None,
+        "distribution": " ".join(printable(task.distribution or "").split()) or None,
+        "versions": versions_of(task) or None,
+        "data_used": [list(part) for part in task.data_used or ()] or None,
+        "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
+    }
+    return environments.origin | {name: fact for name, fact in facts.items() if fact is not None}
 
 
 class SpreadTask(AdaptedTask):

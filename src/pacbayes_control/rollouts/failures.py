@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pacbayes_control.certify.files import check_record
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.jobs import Job, Span, merged, without
 
@@ -32,32 +33,36 @@ class Failed:
     left: list[Span]  # their rollouts that have not succeeded since
 
 
+@dataclass
 class FailureLog:
-    """The failures of a table's rollouts, and which of them have succeeded since.
+    """The failures of a table's rollouts, and which of them have succeeded since."""
 
-    Args:
-        retries: how often a rollout that failed may be run again
-        path: file to keep the log in, if any
-        code: digest of the task's code; failures of other code are ignored
-        done: rollouts that have succeeded already
-    """
+    retries: int = 0  # how often a rollout that failed may be run again
+    path: Path | None = None  # file to keep the log in, if any
+    code: str = ""  # digest of the task's code
+    _open: list[Failed] = field(default_factory=list)
+    _settled: list[Failed] = field(default_factory=list)  # those that succeeded later
 
-    def __init__(
-        self,
-        retries: int = 0,
-        path: Path | None = None,
-        code: str = "",
-        done: Sequence[Span] = (),
-    ) -> None:
-        if type(retries) is not int or retries < 0:
-            raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
-        self.allowed = retries  # how often a rollout that failed may be run again
-        self._path, self._code = path, code
-        self._settled: list[Failed] = []  # those that failed, and succeeded later
-        self._open: list[Failed] = []
-        if path:
-            self._open = [Failed(*known, without(known[0], done)) for known in _read(path, code)]
-            self._settle()
+    @classmethod
+    def read(cls, retries: int, path: Path, code: str, done: Sequence[Span]) -> FailureLog:
+        """The log that is kept in a file.
+
+        Failures of other code are ignored, and so are incomplete lines.
+
+        Args:
+            retries: how often a rollout that failed may be run again
+            path: the file; there need not be one
+            code: digest of the task's code
+            done: rollouts that have succeeded already
+        """
+        log = cls(retries, path, code)
+        kinds = {"rollouts": list[tuple[int, int]], "error": str, "code": str}
+        for record in read_lines(path, kinds):
+            spans = tuple((first, last) for first, last in record["rollouts"])
+            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
+                log._open.append(Failed(spans, printable(record["error"]), without(spans, done)))
+        log._settle()
+        return log
 
     @property
     def retried(self) -> list[Failed]:
@@ -81,7 +86,12 @@ class FailureLog:
     @property
     def refused(self) -> bool:
         """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
-        return bool(self._settled) and not self.allowed
+        return bool(self._settled) and not self.retries
+
+    def hopeless(self, failed: int, done: int) -> bool:
+        """Whether so many rollouts have failed that the others are given up too."""
+        count = failed + (self.count if self.refused else 0)
+        return count >= MOST_FAILURES and count > MOST_FAILING * done
 
     def add(self, spans: Iterable[Span], error: str) -> None:
         """Remember that pieces failed."""
@@ -89,8 +99,8 @@ class FailureLog:
         if not spans or any(failed.spans == spans for failed in self._open):
             return
         self._open.append(Failed(spans, error, merged(spans)))
-        if self._path:
-            append_line(self._path, {"rollouts": spans, "error": error, "code": self._code})
+        if self.path:
+            append_line(self.path, {"rollouts": spans, "error": error, "code": self.code})
 
     def covers(self, span: Span) -> bool:
         """Whether a piece is known to have failed, perhaps together with others."""
@@ -117,18 +127,20 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
 
 
-def _read(path: Path, code: str) -> list[tuple[tuple[Span, ...], str]]:
-    """The failures of this code that are listed in a file; incomplete lines are skipped."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-            spans = tuple((int(first), int(last)) for first, last in record["rollouts"])
-            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
-                found.append((spans, printable(str(record["error"]))))
-        except (ValueError, TypeError, KeyError):
-            continue
-    return found
+def read_lines(path: Path, kinds: dict[str, Any], **missing: Any) -> Iterator[dict[str, Any]]:
+    """The records of a JSON lines file that have fields of these types; other lines are skipped.
+
+    missing: values of fields that a record may leave out
+    """
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    record = missing | json.loads(line)
+                    check_record(record, kinds)
+                except (ValueError, TypeError):  # half-written
+                    continue
+                yield record
 
 
 @dataclass(frozen=True)
@@ -159,25 +171,16 @@ class RolloutError(ValueError):
         return RolloutError, (str(self), [replace(f, cause=None) for f in self.failures])
 
 
-def hopeless(failures: list[Failure], done: int, log: FailureLog) -> bool:
-    """Whether so many rollouts have failed that the others are given up too."""
-    count = len(failures) + (log.count if log.refused else 0)
-    return count >= MOST_FAILURES and count > MOST_FAILING * done
-
-
 def _flaky(job: Job, failed: Failed) -> Failure:
     """The failure of rollouts that failed at first and succeeded when they were run again."""
-    first, columns = min(failed.spans)[0], job.shape[1]
+    environments, columns = job.environments, job.shape[1]
     rollouts = sum(last - first for first, last in failed.spans)
-    row, column = divmod(first, columns)
+    row, column = divmod(min(failed.spans)[0], columns)
     last_row = (max(last for _, last in failed.spans) - 1) // columns
-    environments = job.environments
-    where = f"the rollout of policy {column} in environment {environments.start + row}"
+    first, last = environments.start + row, environments.start + last_row
+    where = f"the rollout of policy {column} in environment {first}"
     if rollouts > 1:
-        where = (
-            f"one of {rollouts:,} rollouts in environments {environments.start + row} to "
-            f"{environments.start + last_row}"
-        )
+        where = f"one of {rollouts:,} rollouts in environments {first} to {last}"
     words = (
         f"{where} of stream {environments.stream!r} (seed {environments.seed}) failed at first "
         f"({failed.error}), but not when it was run again: the task is not deterministic, or the "

@@ -18,6 +18,7 @@ from pacbayes_control.tasks.environments import generator
 CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
+Table = NDArray[np.float64 | np.uint8]  # of costs, (environments, policies)
 Span = tuple[int, int]  # rollouts, counted along the rows of a table: first, last (exclusive)
 
 
@@ -28,16 +29,6 @@ class Piece(NamedTuple):
     last_row: int  # exclusive
     first_column: int
     last_column: int  # exclusive
-
-    @property
-    def rows(self) -> slice:
-        """Its environments."""
-        return slice(self.first_row, self.last_row)
-
-    @property
-    def columns(self) -> slice:
-        """Its policies."""
-        return slice(self.first_column, self.last_column)
 
     @property
     def rollouts(self) -> int:
@@ -78,12 +69,27 @@ class FreshDraws:
     seed: int
     columns: tuple[int, int] | None = None  # first and last (exclusive) draw to use; None: all
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Draws in each environment × parameters."""
+        first, last = self.columns or (0, self.draws)
+        return last - first, len(self.posterior)
+
     def of(self, environments: Environments) -> NDArray[np.float64]:
         """Shape (environments, draws, parameters)."""
         numbers = range(environments.start, environments.stop)
         rngs = [generator(self.seed, self.stream, i, of="policies") for i in numbers]
         policies = np.stack([self.posterior.sample(rng, self.draws) for rng in rngs])
         return policies[:, slice(*self.columns)] if self.columns else policies
+
+
+def shared_draws(
+    posterior: DiagonalGaussian, draws: int, stream: str, seed: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Policies that all environments share, in parts that fit in memory, each with its start."""
+    width, rng = max(1, CELLS // len(posterior)), generator(seed, stream, of="policies")
+    for first in range(0, draws, width):
+        yield first, posterior.sample(rng, min(width, draws - first))
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,6 @@ class Job:
     @property
     def shape(self) -> tuple[int, int]:
         """Environments × policies."""
-        if isinstance(self.policies, FreshDraws):
-            first, last = self.policies.columns or (0, self.policies.draws)
-            return len(self.environments), last - first
         return len(self.environments), self.policies.shape[-2]
 
     def part(self, piece: Piece) -> Job:
@@ -121,14 +124,11 @@ class Job:
             first_column=self.first_column + first,
         )
 
-    def run(self) -> NDArray[np.float64 | np.uint8]:
-        """The checked costs; an error names a place by its row and column in the whole table."""
-        return self.run_counted()[0]
+    def run(self) -> tuple[Table, int]:
+        """The checked costs, and how many are 1 because of an error declared to be a failure.
 
-    def run_counted(self) -> tuple[NDArray[np.float64 | np.uint8], int]:
-        """The costs, and how many of them are 1 because of an error declared to be a failure.
-
-        The task gets a read-only view of the policies: those in the record must not change.
+        An error names a place by its row and column in the whole table. The task gets a read-only
+        view of the policies: those in the record must not change.
         """
         environments, policies = self.environments, self.policies
         policies = (
@@ -142,19 +142,16 @@ class Job:
             part = task.surrogate(*arguments)
         else:
             part, raised = task.costs_and_raised(*arguments)
-        if isinstance(part, np.ma.MaskedArray):
-            raise WrongCosts(f"task {self.task.name} returned costs that are masked")
-        part = np.asarray(part)
-        if part.dtype.kind not in "biuf":
-            raise WrongCosts(
-                f"task {self.task.name} returned costs that are not numbers (dtype {part.dtype})"
-            )
-        if part.shape != self.shape:
-            raise WrongCosts(
-                f"task {self.task.name} returned costs of shape {part.shape} for "
-                f"{self.shape[0]} environments × {self.shape[1]} policies"
-                + (" (policies of their own, a 3-d array)" if policies.ndim == 3 else "")
-            )
+        masked, part = isinstance(part, np.ma.MaskedArray), np.asarray(part)
+        rows, columns = len(environments), policies.shape[-2]
+        wrong = "that are masked" if masked else ""
+        if not wrong and part.dtype.kind not in "biuf":
+            wrong = f"that are not numbers (dtype {part.dtype})"
+        if not wrong and part.shape != (rows, columns):
+            own = " (policies of their own, a 3-d array)" if policies.ndim == 3 else ""
+            wrong = f"of shape {part.shape} for {rows} environments × {columns} policies{own}"
+        if wrong:
+            raise WrongCosts(f"task {self.task.name} returned costs {wrong}")
         try:
             return checked_costs(part, environments.start, self.first_column), int(np.sum(raised))
         except ValueError as error:
@@ -205,10 +202,10 @@ def pieces(
         sharers: how many pieces are in flight at a time; towards the end pieces get smaller, so
             that all workers finish together
     """
-    columns, start, block = job.shape[1], job.environments.start, job.environments.block
+    columns, start, block = job.policies.shape[-2], job.environments.start, job.environments.block
     most_rows = max(1, TABLE // columns)  # so that the arrays of a piece stay small
     if isinstance(job.policies, FreshDraws):
-        most_rows = max(1, CELLS // (job.policies.draws * len(job.policies.posterior)))
+        most_rows = max(1, CELLS // (columns * len(job.policies.posterior)))
     left = sum(last - first for first, last in gaps)
     for first, last in gaps:
         at = first

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,8 @@ from numpy.typing import NDArray
 import pacbayes_control
 from pacbayes_control.certify.files import json_bytes, read_json, sha256
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.failures import FailureLog, append_line, rollout_error
-from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, merged, without
+from pacbayes_control.rollouts.failures import FailureLog, append_line, read_lines, rollout_error
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, Table, merged, without
 from pacbayes_control.tasks.identity import code_digest, identity
 
 FORMAT = 2
@@ -39,7 +37,9 @@ WORDS = {  # for keys of a description, where those do not read well
     "version": "version of this library",
 }
 BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
+HEADER = 128  # bytes before the costs: NumPy's header of any such table, padded to a multiple of 64
 AT_A_TIME = 1 << 20  # costs that are read or hashed together
+FINISHED = {"first": int, "last": int, "sha256": str, "raised": int}  # lines of finished.jsonl
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
 
 
@@ -47,12 +47,16 @@ class KeptCosts:
     """A table of costs in a folder, some of them finished."""
 
     def __init__(self, folder: Path, job: Job) -> None:
-        self.folder, self.shape = folder, job.shape
+        self.folder, self.job, self.shape = folder, job, job.shape
         self.rollouts = self.shape[0] * self.shape[1]
         self.graded = (folder / FLOATS).exists()
         if self.graded:
             (folder / BYTES).unlink(missing_ok=True)
-        self._file, self._offset = self._open_table()
+        self.done: list[Span] = []
+        if not self._path.exists():
+            self._make_table(np.empty(0))
+        elif self._path.stat().st_size != HEADER + self.rollouts * self._dtype.itemsize:
+            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
         self.done, self.raised = self._read_finished()
         self.failures = FailureLog()
         self.code = ""  # digest of the task's code
@@ -73,27 +77,24 @@ class KeptCosts:
         """Counts of retries, declared failures, code changes and resumptions, over all calls."""
         return self._before + Counter(retries=self.failures.count, raised=self.raised)
 
-    def keep(self, piece: Piece, costs: NDArray[np.float64 | np.uint8], raised: int = 0) -> None:
+    def keep(self, piece: Piece, costs: Table, raised: int = 0) -> None:
         """Write the costs of a piece, and then its line in `finished.jsonl`."""
         first, last = piece.span(self.shape[1])
         line: dict[str, Any] = {"first": first, "last": last, "sha256": _digest(costs)}
         with self._telling_what_survives():
             if costs.dtype != np.uint8 and not self.graded:
                 self._turn_to_floats()
-            self._write(first, costs)
+            self._write(self._path, first, costs)
             line |= {"raised": raised} if raised else {}
             append_line(self.folder / "finished.jsonl", line)
         self.done = merged([*self.done, (first, last)])
         self.raised += raised
 
-    def take_up(
-        self, known: dict[str, Any], job: Job, now: dict[str, Any], execution: Execution
-    ) -> None:
+    def take_up(self, known: dict[str, Any], now: dict[str, Any], execution: Execution) -> None:
         """Continue the work of earlier calls; an error if their rollouts may not be used.
 
         Args:
             known: the description in the folder, empty if it is new
-            job: the job, for the error
             now: the description of this call
             execution: how often a rollout may be run again, and whether the code may have changed
         """
@@ -107,11 +108,11 @@ class KeptCosts:
                     "(allow_code_change=True, or --set allow_code_change=true), which the "
                     "certificate will tell; otherwise delete the folder"
                 )
-            earlier = FailureLog(retries, log, known.get("code", ""), self.done)
+            earlier = FailureLog.read(retries, log, known.get("code", ""), self.done)
             self._before += Counter({"retries": earlier.count, "code changes": 1})
-        self.failures, self.code = FailureLog(retries, log, code, self.done), code
+        self.failures, self.code = FailureLog.read(retries, log, code, self.done), code
         if self.failures.refused:
-            raise rollout_error(job, [], self.failures)
+            raise rollout_error(self.job, [], self.failures)
         if self._before["retries"] and not retries:
             raise ValueError(
                 f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "
@@ -124,10 +125,6 @@ class KeptCosts:
             with self._telling_what_survives():
                 _describe(self.folder, described)
 
-    def cost(self, rollout: int) -> float:
-        """The cost of a finished rollout."""
-        return float(self._read(rollout, rollout + 1)[0])
-
     def some(self, count: int) -> list[int]:
         """A few finished rollouts, from the first to the last."""
         first, last = np.array(self.done).T
@@ -136,13 +133,9 @@ class KeptCosts:
         part = np.searchsorted(ends, chosen, side="right")
         return (last[part] - (ends[part] - chosen)).tolist()
 
-    def table(self) -> NDArray[np.float64 | np.uint8]:
+    def table(self) -> Table:
         """All costs, mapped and read-only: they need not fit in memory."""
         return np.load(self._path, mmap_mode="r", allow_pickle=False)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
 
     @contextmanager
     def _telling_what_survives(self) -> Iterator[None]:
@@ -162,47 +155,32 @@ class KeptCosts:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.graded else np.uint8)
 
-    def _open_table(self, earlier: tuple[int, int] | None = None) -> tuple[int, int]:
-        """The file, and the offset of the table in it; `earlier`: a table of bytes to copy."""
+    def _costs(self) -> Table:
+        """The costs in the order of the rollouts, mapped and read-only."""
+        return np.memmap(self._path, self._dtype, "r", HEADER, (self.rollouts,))
+
+    def _write(self, path: Path, first: int, costs: NDArray) -> None:
+        """Write the costs of a rollout and those after it to the file of a table."""
+        with path.open("r+b") as file:
+            file.seek(HEADER + first * self._dtype.itemsize)
+            file.write(np.ascontiguousarray(costs, self._dtype).tobytes())
+
+    def _make_table(self, earlier: NDArray) -> None:
+        """Make the file of the table, with costs that are finished already."""
+        new = self._path.with_suffix(".new")
         kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        header = BytesIO()
-        write_array_header_1_0(header, kind)
-        offset = header.tell()
-        size = offset + self.rollouts * self._dtype.itemsize
-        if earlier or not self._path.exists():
-            new = self._path.with_suffix(".new")
-            with new.open("wb") as file:
-                file.write(header.getvalue())
-                file.truncate(size)  # sparse: takes no space yet
-                source, begin = earlier or (-1, 0)
-                for first, last in self.done if earlier else ():
-                    for at in range(first, last, AT_A_TIME):
-                        part = os.pread(source, min(AT_A_TIME, last - at), begin + at)
-                        file.seek(offset + 8 * at)
-                        file.write(np.frombuffer(part, np.uint8).astype(np.float64).tobytes())
-            new.replace(self._path)
-        elif self._path.stat().st_size != size:
-            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        return os.open(self._path, os.O_RDWR), offset
-
-    def _write(self, first: int, costs: NDArray) -> None:
-        view = memoryview(np.ascontiguousarray(costs, self._dtype).tobytes())
-        at = self._offset + first * self._dtype.itemsize
-        while view:
-            written = os.pwrite(self._file, view, at)
-            at, view = at + written, view[written:]
-
-    def _read(self, first: int, last: int) -> NDArray[np.float64 | np.uint8]:
-        size = self._dtype.itemsize
-        content = os.pread(self._file, (last - first) * size, self._offset + first * size)
-        return np.frombuffer(content, self._dtype)
+        with new.open("wb") as file:
+            write_array_header_1_0(file, kind)
+            file.truncate(HEADER + self.rollouts * self._dtype.itemsize)  # takes no space yet
+        for first, last in self.done:
+            for at in range(first, last, AT_A_TIME):
+                self._write(new, at, earlier[at : min(at + AT_A_TIME, last)])
+        new.replace(self._path)
 
     def _turn_to_floats(self) -> None:
         """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        earlier = self._file, self._offset
-        self.graded = True
-        self._file, self._offset = self._open_table(earlier)
-        os.close(earlier[0])
+        earlier, self.graded = self._costs(), True
+        self._make_table(earlier)
         (self.folder / BYTES).unlink()
 
     def _read_finished(self) -> tuple[list[Span], int]:
@@ -210,10 +188,12 @@ class KeptCosts:
 
         If a piece was rolled out twice, both lines may match: the later one counts.
         """
-        path, lines = self.folder / "finished.jsonl", []
-        if path.exists():
-            with path.open("rb") as file:
-                lines = [line for line in map(self._checked_line, file) if line]
+        costs, lines = self._costs(), []
+        for line in read_lines(self.folder / "finished.jsonl", FINISHED, raised=0):
+            first, last, raised = line["first"], line["last"], line["raised"]
+            right = 0 <= first < last <= self.rollouts and 0 <= raised <= last - first
+            if right and _digest(costs[first:last]) == line["sha256"]:
+                lines.append(((first, last), raised))
         done = merged(span for span, _ in lines)
         raised = sum(count for _, count in lines)
         if raised and sum(b - a for (a, b), _ in lines) > sum(b - a for a, b in done):
@@ -222,21 +202,6 @@ class KeptCosts:
                 raised += 0 if counted[first:last].all() else count
                 counted[first:last] = True
         return done, raised
-
-    def _checked_line(self, line: bytes) -> tuple[Span, int] | None:
-        try:
-            record = json.loads(line)
-            first, last, digest = record["first"], record["last"], record["sha256"]
-            raised = record.get("raised", 0)
-        except (ValueError, TypeError, KeyError, AttributeError):  # half-written
-            return None
-        if (
-            [type(value) for value in (first, last, raised)] != [int, int, int]
-            or not 0 <= first < last <= self.rollouts
-            or not 0 <= raised <= last - first
-        ):
-            return None
-        return ((first, last), raised) if _digest(self._read(first, last)) == digest else None
 
 
 @contextmanager
@@ -248,12 +213,11 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
     if "rollouts.json" not in names and not names <= {"lock", "rollouts.new"}:
         raise ValueError(f"{folder} holds other things than rollouts: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / "lock")
     try:
-        lock.acquire(blocking=False)
+        lock = filelock.FileLock(folder / "lock").acquire(blocking=False)
     except filelock.Timeout:
         raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
-    try:
+    with lock:
         try:
             now = described_job(job)
             known = known_job(folder / "rollouts.json", now)
@@ -262,13 +226,8 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             kept = KeptCosts(folder, job)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
-        try:
-            kept.take_up(known, job, now, execution)
-            yield kept
-        finally:
-            kept.close()
-    finally:
-        lock.release()
+        kept.take_up(known, now, execution)
+        yield kept
 
 
 def _describe(folder: Path, description: dict[str, Any]) -> None:

@@ -51,17 +51,15 @@ class ProcessPool(Executor):
 
     def __init__(self, processes: int) -> None:
         self._pools = [_single() for _ in range(processes)]
+        self._max_workers = processes  # as other executors call it
         self._in_flight: dict[Future[Any], int] = {}  # calls, and the numbers of their processes
-
-    def __len__(self) -> int:
-        return len(self._pools)
 
     def submit(
         self, fn: Callable[..., Any], /, *args: Any, avoid: int | None = None, **kwargs: Any
     ) -> Future[Any]:
         """Call a function in the least busy process, avoiding one if there are others."""
         busy = Counter(self._in_flight.values())
-        others = [i for i in range(len(self)) if i != avoid] or [0]
+        others = [i for i in range(len(self._pools)) if i != avoid] or [0]
         number = min(others, key=lambda i: busy[i])
         try:
             future = self._pools[number].submit(fn, *args, **kwargs)
@@ -131,7 +129,10 @@ class WorkerPool:
         self._client: Any = getattr(executor, "_client", None)  # Dask's, if the executor is Dask's
         self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
         self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
-        self.limit = 1 if executor is None else 2 * _size(executor)  # no worker ever waits
+        size = getattr(executor, "_max_workers", 0) or os.cpu_count() or 1  # as far as known
+        if self._client is not None:
+            size = max(1, sum(self._client.nthreads().values()))
+        self.limit = 1 if executor is None else 2 * size  # no worker ever waits
 
     def pickles(self, task: Task) -> bool:
         """Whether a task is copied: for other processes, and for threads unless they share it."""
@@ -240,8 +241,7 @@ def pool(task: Task, workers: int) -> Iterator[Executor | None]:
     if workers == 1:
         yield None
         return
-    threads = task.releases_gil
-    executor = ThreadPoolExecutor(workers) if threads else ProcessPool(workers)
+    executor = ThreadPoolExecutor(workers) if task.releases_gil else ProcessPool(workers)
     try:
         yield executor
     finally:
@@ -289,12 +289,3 @@ def _check_answers(address: str) -> None:
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError("write tcp://HOST:PORT")
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
-def _size(executor: Executor) -> int:
-    """How many calls an executor runs at once, as far as known."""
-    if isinstance(executor, ProcessPool):
-        return len(executor)
-    if hasattr(executor, "_client"):  # Dask's
-        return max(1, sum(executor._client.nthreads().values()))  # type: ignore[attr-defined]
-    return getattr(executor, "_max_workers", 0) or os.cpu_count() or 1

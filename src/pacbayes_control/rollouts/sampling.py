@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
-from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.evaluation import check_unseen, mean_costs, origin_of, table_of
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job
+from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, shared_draws
 from pacbayes_control.rollouts.pools import open_workers
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import KEPT_STREAMS, generator
@@ -88,20 +86,10 @@ def _sample(
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for first, policies in shared_draws(posterior, count, stream, seed):
-            shifted = noise.shifted(first) if noise else None
-            counted = here.counting_on(len(environments) * first, len(environments) * count)
-            job = Job(task, environments, policies, shifted)
-            parts.append(table_of(job, counted, origin))
+            job = Job(task, environments, policies, noise.shifted(first) if noise else None)
+            among = len(environments) * first, len(environments) * count
+            parts.append(table_of(job, here, origin, among=among))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
-
-
-def shared_draws(
-    posterior: DiagonalGaussian, draws: int, stream: str, seed: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Policies that all environments share, in parts that fit in memory, each with its start."""
-    width, rng = max(1, jobs.CELLS // len(posterior)), generator(seed, stream, of="policies")
-    for first in range(0, draws, width):
-        yield first, posterior.sample(rng, min(width, draws - first))
 
 
 def sampled_mean(
@@ -130,16 +118,16 @@ def sampled_mean(
     if len(environments) == 0 or draws < 1:
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
-    total, done = 0.0, 0
+    total, done, rollouts = 0.0, 0, len(environments) * draws
     with open_workers(task, execution.workers) as executor:
         here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)
-            table = table_of(job, here.counting_on(done * draws, len(environments) * draws))
+            table = table_of(job, here, among=(done, rollouts))
             total += float(table.sum(dtype=float))
-            done += len(chunk)
-    return total / (len(environments) * draws)
+            done += table.size
+    return total / rollouts
 
 
 def estimate_true_cost(

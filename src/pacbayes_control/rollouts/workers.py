@@ -21,22 +21,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
-import numpy as np
-from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.failures import (
-    Failure,
-    FailureLog,
-    RolloutError,
-    hopeless,
-    rollout_error,
-)
-from pacbayes_control.rollouts.jobs import Job, Pace, Piece, WrongCost, WrongCosts
+from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
+from pacbayes_control.rollouts.jobs import Job, Pace, Piece, Table, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.user_task import RolloutFailed
 
-Costs = NDArray[np.float64 | np.uint8]
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
 WORKER_DIED = "its worker died"
 
@@ -55,7 +46,7 @@ class Attempt:
 class Done:
     """The costs of a piece."""
 
-    costs: Costs
+    costs: Table
     raised: int  # costs that are 1 because of an error declared to be a failure
     seconds: float
 
@@ -72,7 +63,7 @@ def roll_out(
     keep_going: bool = False,
     log: FailureLog | None = None,
     in_flight: dict[Future[Outcome], Attempt] | None = None,
-) -> Iterator[tuple[Piece, Costs, int]]:
+) -> Iterator[tuple[Piece, Table, int]]:
     """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
 
     Pieces that are in flight when the caller stops are given up.
@@ -94,7 +85,7 @@ def roll_out(
     send = _sender(job, pool)
     try:
         while True:
-            while not hopeless(failures, done, log) and _room(pool, waiting, in_flight):
+            while not log.hopeless(len(failures), done) and _room(pool, waiting, in_flight):
                 attempt = waiting.popleft() if waiting else next(attempts, None)
                 if attempt is None:
                     break
@@ -105,7 +96,7 @@ def roll_out(
                 if isinstance(outcome, Failure):
                     if outcome.wrong and not keep_going:
                         raise rollout_error(job, [outcome])
-                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.allowed))
+                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.retries))
                     waiting.extendleft(reversed(again))
                     failures += failed
                     if failed and (not keep_going or failed[0].final):
@@ -128,11 +119,11 @@ def roll_out(
 
 def roll_out_here(
     job: Job, todo: Iterator[Piece], log: FailureLog
-) -> Iterator[tuple[Piece, Costs, int]]:
+) -> Iterator[tuple[Piece, Table, int]]:
     """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
     for piece in todo:
         try:
-            costs, raised = job.part(piece).run_counted()
+            costs, raised = job.part(piece).run()
         except (Exception, SystemExit) as error:
             failure = _failure(error, piece, here=True)
         else:
@@ -245,7 +236,7 @@ def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
     """Costs of a piece, or the failure to get them."""
     started = time.perf_counter()
     try:
-        costs, raised = job.run_counted()
+        costs, raised = job.run()
     except (Exception, SystemExit) as error:
         return _failure(error, piece, here)
     return Done(costs, raised, time.perf_counter() - started)
@@ -261,16 +252,11 @@ def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
     elif piece.rollouts == 1 and not final:
         row, column = piece.first_row, piece.first_column
     ours = wrong or final  # raised by this package: the message says all
-    words, trace = (str(error), "") if ours else (in_a_line(error), _trace(error))
+    words, trace = str(error) if ours else in_a_line(error), ""
+    with suppress(Exception):  # of an error that cannot be formatted
+        trace = "" if ours else "".join(traceback.format_exception(error))
     cause = error if here else None
     return Failure(words, _worker_name(), row, column, trace, final, wrong, cause=cause)
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # the error itself cannot be formatted
-        return ""
 
 
 def _worker_name() -> str:
@@ -316,16 +302,11 @@ def _retries_after(
         return [replace(attempt, suspect=True)], []
     if failure.final:
         return [], [failure]
-    piece = attempt.piece
-    if piece.rollouts == 1:
-        row, column = piece.first_row, piece.first_column
-    elif failure.row is not None and failure.column is not None:
-        row, column = failure.row, failure.column
-    else:  # it is not known which rollout failed: halve the piece until it is
-        return [replace(attempt, piece=half) for half in piece.halves()], []
-    failure = replace(failure, row=row, column=column)
-    rest = [Attempt(part) for part in piece.around(row, column)]
+    blamed = _blamed(attempt.piece, failure)
+    if blamed.rollouts > 1:  # it is not known which rollout failed: halve the piece until it is
+        return [replace(attempt, piece=half) for half in attempt.piece.halves()], []
+    row, _, column, _ = blamed
+    rest = [Attempt(part) for part in attempt.piece.around(row, column)]
     if attempt.tries >= tries or failure.wrong:
-        return rest, [failure]
-    single = Piece(row, row + 1, column, column + 1)
-    return [Attempt(single, attempt.tries + 1, worker, attempt.suspect), *rest], []
+        return rest, [replace(failure, row=row, column=column)]
+    return [Attempt(blamed, attempt.tries + 1, worker, attempt.suspect), *rest], []
