@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution, Progress, Workers
+from pacbayes_control.rollouts.execution import Execution, Workers
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
@@ -141,8 +141,7 @@ def table_of(
     """
     execution = execution or Execution()
     executor, store, retries = execution.workers, execution.store, execution.retries
-    shape = len(job.environments), job.policies.shape[-2]
-    if shape[0] == 0:
+    if len(job.environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
     if type(retries) is not int or retries < 0:
         raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
@@ -159,29 +158,41 @@ def table_of(
                 _complete(kept, WorkerPool(workers), pace, execution)
                 table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
         else:
-            table, incidents, code = np.empty(shape, np.uint8), Counter(), {}
-            done, (before, total) = 0, among or (0, table.size)
-            log = FailureLog(retries)
-            if pace is None:
-                rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
-            else:
-                pool = WorkerPool(workers)
-                todo = pieces(job, [(0, table.size)], pace, pool.limit)
-                rolled_out = roll_out(job, todo, pool, pace, log=log)
-            for (first_row, last_row, first, last), part, raised in rolled_out:
-                if part.dtype != np.uint8 and table.dtype == np.uint8:
-                    table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-                table[first_row:last_row, first:last] = part
-                done += part.size
-                incidents["raised"] += raised
-                if execution.progress:
-                    execution.progress(Progress(execution.title, before + done, total))
-            incidents["retries"] = log.count if retries else 0
+            table, incidents = _in_memory(job, workers, pace, execution, among)
+            code = {}
     if origin is not None:
         earlier: Any = origin.get("incidents", {})
         origin |= code
         origin |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
     return table
+
+
+def _in_memory(
+    job: Job,
+    executor: Executor | None,
+    pace: Pace | None,
+    execution: Execution,
+    among: tuple[int, int] | None,
+) -> tuple[Table, Counter[str]]:
+    """The costs, and counts of retries and of errors declared to be failures."""
+    table: Table = np.empty((len(job.environments), job.policies.shape[-2]), np.uint8)
+    incidents, log, done = Counter(), FailureLog(execution.retries), 0
+    before, total = among or (0, table.size)
+    if pace is None:
+        rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
+    else:
+        pool = WorkerPool(executor)
+        todo = pieces(job, [(0, table.size)], pace, pool.limit)
+        rolled_out = roll_out(job, todo, pool, pace, log=log)
+    for (first_row, last_row, first, last), part, raised in rolled_out:
+        if part.dtype != np.uint8 and table.dtype == np.uint8:
+            table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
+        table[first_row:last_row, first:last] = part
+        done += part.size
+        incidents["raised"] += raised
+        execution.tell(before + done, total)
+    incidents["retries"] = log.count if execution.retries else 0
+    return table, incidents
 
 
 def _complete(kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution) -> None:
@@ -228,8 +239,8 @@ def _check_repeats(kept: KeptCosts, pool: WorkerPool) -> None:
         if before != now:
             raise ValueError(
                 f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "
-                f"environment {kept.job.environments.start + piece.first_row} cost {before!r} when it "
-                f"was kept and {now!r} now, so the task is not deterministic, or not the same; "
+                f"environment {kept.job.environments.start + piece.first_row} cost {before!r} when "
+                f"it was kept and {now!r} now, so the task is not deterministic, or not the same; "
                 "try pbc check on it, or delete the folder to begin again"
             )
 
