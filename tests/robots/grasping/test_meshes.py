@@ -19,7 +19,7 @@ from pacbayes_control.robots.grasping import meshes
 from pacbayes_control.robots.grasping.decomposition import read_hulls
 from pacbayes_control.robots.grasping.extras import cache_folder
 from pacbayes_control.robots.grasping.meshes import MeshFolder, remembered_hulls
-from pacbayes_control.robots.grasping.shapes import Hull, bounding_box
+from pacbayes_control.robots.grasping.models import Hull, bounding_box
 from sizes import sized
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"

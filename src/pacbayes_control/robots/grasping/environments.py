@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.camera import Camera
-from pacbayes_control.robots.grasping.models import Body, build, data_at
+from pacbayes_control.robots.grasping.models import Body, Floats, build, data_at
 from pacbayes_control.robots.grasping.objects import Objects, Procedural
-from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.robots.grasping.simulator import Drop
 from pacbayes_control.tasks.environments import Arrays
 

@@ -33,7 +33,7 @@ from pacbayes_control.robots.grasping import Compact, Grasping, GraspNetwork, Gr
 from pacbayes_control.robots.grasping.environments import minor_axis
 from pacbayes_control.robots.grasping.labels import descend
 from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.robots.grasping.task import GraspingOptions
 from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import table_of

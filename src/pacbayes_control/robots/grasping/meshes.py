@@ -27,7 +27,7 @@ from pacbayes_control.robots.grasping.decomposition import (
     read_hulls,
 )
 from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
-from pacbayes_control.robots.grasping.shapes import Floats, Hull, Part
+from pacbayes_control.robots.grasping.models import Floats, Hull, Part
 from pacbayes_control.tasks.environments import Arrays
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")

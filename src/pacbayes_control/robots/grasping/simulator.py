@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.grasping import models
 from pacbayes_control.robots.grasping.extras import digest_of
-from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco
-from pacbayes_control.robots.grasping.robots import Gripper, Hand
-from pacbayes_control.robots.grasping.shapes import Floats, corners, rotation
+from pacbayes_control.robots.grasping.models import STEP, Body, Floats, build, mujoco
+from pacbayes_control.robots.grasping.robots import Gripper, Robot
 
 PHASES = ("approach", "close", "lift")
 REACH = 0.5  # m from the middle of the table: farther off, there is nothing to grasp
@@ -30,35 +29,6 @@ ENDINGS = {
     DROPPED: "the object was lost, or not held clear of the table",
     FLUNG: "the object was still moving",
 }
-
-
-class Robot(Protocol):
-    """A hand and the machine that moves it. Its `repr` must tell it from every other robot."""
-
-    @property
-    def hand(self) -> Hand:
-        """Fingers and palm."""
-        ...
-
-    @property
-    def world(self) -> str:
-        """MJCF of the robot and the table, to which an object is added."""
-        ...
-
-    def start(self, model: Any, rest: Floats, grasps: Floats, tips: Floats) -> Floats:
-        """States to begin with, (grasps, state).
-
-        Args:
-            model: MuJoCo's model of the robot and the object.
-            rest: (7,), where the object lies, as place in m and quaternion.
-            grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
-            tips: (grasps,), the height above the table of the fingers' tips, in m.
-        """
-        ...
-
-    def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
-        """The drives' set points in a phase of the motion, (grasps, steps, drives)."""
-        ...
 
 
 def physics(robot: Robot | None = None) -> str:
@@ -97,7 +67,7 @@ class Drop:
         mj = mujoco()
         data = mj.MjData(model)
         joint = data.joint("object")
-        points = np.concatenate([corners(part) for part in body.parts]) @ rotation(turn).T
+        points = np.concatenate([models.corners(p) for p in body.parts]) @ models.rotation(turn).T
         joint.qpos[:] = [0, 0, self.height - points[:, 2].min(), *turn]
         still, every = 0, 25  # steps between looks
         for _ in range(int(self.seconds / STEP / every)):

@@ -19,10 +19,10 @@ from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.meshes import MeshFolder
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
-from pacbayes_control.robots.grasping.robots import Arm, Gripper
-from pacbayes_control.robots.grasping.shapes import Floats
-from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
+from pacbayes_control.robots.grasping.robots import Arm, Gripper, Robot
+from pacbayes_control.robots.grasping.simulator import LIFTED, Simulator, physics
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
