@@ -65,7 +65,7 @@ def identify(
     found = identify_swing([read_log(file) for file in logs], sure)
     _show(found)
     if plot:
-        from pacbayes_control.robots.swing.identification_pictures import draw_identified
+        from pacbayes_control.robots.swing.pictures import draw_identified
 
         draw_identified(found, plot)
         say(f"Picture: {plot}")

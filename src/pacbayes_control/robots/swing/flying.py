@@ -84,9 +84,8 @@ def fly(asked: FlyOptions) -> None:
 
     Example: pbc swing fly runs/swing --flights 5 --virtual
     """
-    from pacbayes_control.robots.swing.fitted import recorded_swing
     from pacbayes_control.robots.swing.flight import session
-    from pacbayes_control.robots.swing.flight.limits import check_flyable
+    from pacbayes_control.robots.swing.flight.limits import check_flyable, recorded_swing
 
     run, draw, json_file = options.run_folder(asked.run), asked.draw, asked.json_file
     options.check_json(json_file, run)
