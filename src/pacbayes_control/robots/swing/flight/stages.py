@@ -218,7 +218,7 @@ def virtual_stage(setup: WorldSetup) -> Stage:
     """A simulated world in this process, in which time passes as fast as it is computed."""
     world = World(setup)
     clock = simulated.VirtualClock(world.advance)
-    drone = simulated.SimulatedDrone(simulated.VirtualLink(world, clock))
+    drone = simulated.SimulatedDrone(world, clock)
     tracker = simulated.VirtualTracker(world, clock)
     return Stage(tracker, _rehearsed(drone, setup.faults, clock), clock, world)
 
