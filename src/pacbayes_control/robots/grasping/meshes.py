@@ -17,15 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from pacbayes_control.robots.grasping.decomposition import (
-    SEED,
-    HullSettings,
-    Mesh,
-    content_digest,
-    decompose,
-    new_process,
-    read_hulls,
-)
+from pacbayes_control.robots.grasping import decomposition
+from pacbayes_control.robots.grasping.decomposition import SEED, Mesh, read_hulls
 from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
 from pacbayes_control.robots.grasping.models import Floats, Hull, Part
 from pacbayes_control.tasks.environments import Arrays
@@ -142,8 +135,8 @@ class MeshFolder:
             raise ImportError(f"a folder of meshes needs trimesh and coacd: {INSTALL}")
 
     @property
-    def _settings(self) -> HullSettings:
-        return HullSettings(self.concavity, self.most_parts, self.most_corners)
+    def _settings(self) -> decomposition.HullSettings:
+        return decomposition.HullSettings(self.concavity, self.most_parts, self.most_corners)
 
     def _find(self) -> list[Mesh]:
         paths, shapenet = _mesh_files(self.folder)
@@ -153,7 +146,7 @@ class MeshFolder:
         for path in paths:
             file = self.folder / path
             up = self.up or ("y" if path in shapenet or file.suffix.lower() in Y_UP else "z")
-            content = content_digest(file)
+            content = decomposition.content_digest(file)
             key = digest_of([LAYOUT, SEED, version("coacd"), self._settings, content, up])
             found.append(Mesh(path, content, up, key))
         return found
@@ -176,13 +169,15 @@ class MeshFolder:
     def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
         """Each mesh as soon as it is decomposed, with its defect in words, or ""."""
         waiting, running = meshes[::-1], {}
-        free = [new_process() for _ in range(min(self.workers, len(meshes)))]
+        free = [decomposition.new_process() for _ in range(min(self.workers, len(meshes)))]
         try:
             while waiting or running:
                 while waiting and free:
                     mesh, pool = waiting.pop(), free.pop()
                     file = self._kept(mesh)
-                    job = pool.submit(decompose, self.folder, mesh, file, self._settings)
+                    job = pool.submit(
+                        decomposition.decompose, self.folder, mesh, file, self._settings
+                    )
                     running[job] = mesh, pool
                 for job in wait(running, return_when=FIRST_COMPLETED).done:
                     mesh, pool = running[job]
@@ -191,7 +186,7 @@ class MeshFolder:
                     except BrokenExecutor:
                         defect = "makes CoACD crash, or run out of memory"
                         pool.shutdown(kill_workers=True)
-                        pool = new_process()
+                        pool = decomposition.new_process()
                     del running[job]
                     free.append(pool)
                     yield mesh, defect
