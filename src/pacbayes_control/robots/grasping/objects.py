@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -14,18 +13,6 @@ from pacbayes_control.tasks.environments import Arrays
 
 MOST_PARTS = 16  # of an object
 SEGMENTS = 12  # boxes in the wall of a bowl or mug
-
-
-class Objects(Protocol):
-    """A distribution over the shapes of objects. Its `repr` must tell it from every other."""
-
-    def draw(self, rng: np.random.Generator) -> Arrays:
-        """One shape, as arrays that are equally large for every shape."""
-        ...
-
-    def parts(self, shape: Arrays) -> list[Part]:
-        """The convex parts of a shape."""
-        ...
 
 
 @dataclass(frozen=True)

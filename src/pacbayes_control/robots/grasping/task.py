@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -281,15 +282,7 @@ class Grasping(Task):
 
     def features(self, environments: Environments) -> NDArray[np.float32]:
         """Features of each object by the extractor; (environments, features)."""
-        network: Any = self.controller
-        key = (network.extractor.digest, environments.task, environments.range)
-        found = _known.get(key)
-        if found is None:
-            parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
-            found = np.array([network.features(image) for part in parts for image in part])
-            _known.clear()  # a search asks for the same again and again
-            _known[key] = found
-        return found
+        return _features(self._network(), environments)
 
     def trainable(self) -> tuple[GraspNetwork, Labels]:
         """The network and the labels to train it with; an error if one of them is missing."""
@@ -304,7 +297,10 @@ class Grasping(Task):
         return self.controller
 
 
-_known: dict[tuple[Any, ...], NDArray[np.float32]] = {}
+@lru_cache(maxsize=1)  # a search asks for the same again and again
+def _features(network: GraspNetwork, environments: Environments) -> NDArray[np.float32]:
+    parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
+    return np.array([network.features(image) for part in parts for image in part])
 
 
 def _mesh_folder(folder: Path, skip_broken: bool) -> MeshFolder:

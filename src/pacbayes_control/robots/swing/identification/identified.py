@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -113,8 +114,6 @@ class IdentifiedModel:
             if not good:
                 raise ValueError(problem)
         matrix = np.array(self.covariance, float)
-        if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
-            raise ValueError("covariance must be two rows of two finite numbers")
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
         slack = 1e-9 * float(np.abs(matrix).max())
         if abs(matrix[0, 1] - matrix[1, 0]) > slack or lowest < -slack:
@@ -124,8 +123,7 @@ class IdentifiedModel:
         """Plain values, for JSON, without the residuals."""
         record = asdict(replace(self, responses=()))
         del record["responses"]
-        covariance = [list(row) for row in self.covariance]
-        return record | {"covariance": covariance, "remarks": list(self.remarks)}
+        return json.loads(json.dumps(record))  # with lists, as it will be read
 
     @classmethod
     def from_record(cls, record: Any) -> IdentifiedModel:
