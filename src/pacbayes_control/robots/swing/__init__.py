@@ -3,7 +3,7 @@
 simulator, gains   the task
 experiment         the paper's experiment
 pictures           of flights, and of a fit
-commands, flying   `pbc swing`
+commands           `pbc swing`
 flight             a certified policy flown, simulated or real
 identification     the drone's model from logs of flights
 

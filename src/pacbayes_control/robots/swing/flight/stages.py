@@ -8,7 +8,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,24 +114,6 @@ def read_obstacles(path: Path, task: Swing) -> Floats:
         if np.hypot(x - x0, y - y0) - radius <= task.robot_radius:
             start = f"x = {x0:g}, y = {y0:g}"
             raise ValueError(f"{where}: the cylinder stands where the drone starts, {start}")
-    return found
-
-
-def read_obstacle_files(files: list[Path], task: Swing, certified: bool) -> list[Floats]:
-    """Cylinders from a file for each flight; an error where two are the same.
-
-    certified: whether the certified distribution must be able to draw them.
-    """
-    found = [read_obstacles(file, task) for file in files]
-    named = list(zip(files, found, strict=True))
-    for file, cylinders in named if certified else ():
-        check_certified(cylinders, task, file.name)
-    for (first, one), (second, other) in combinations(named, 2):
-        if same_obstacles(one, other):
-            raise ValueError(
-                f"{second.name} has the obstacles of {first.name}: every flight needs its own "
-                "environment"
-            )
     return found
 
 
