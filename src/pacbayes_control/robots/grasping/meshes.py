@@ -63,7 +63,7 @@ class MeshFolder:
     most_corners: int = 64  # of a part
     cache: Path = field(default_factory=lambda: cache_folder() / "hulls")
     workers: int = 1  # processes that decompose
-    progress: Progress | None = None  # called by the constructor
+    progress: Progress | None = None  # called by the constructor, and forgotten then
     meshes: tuple[Mesh, ...] = field(init=False)
     skipped: tuple[tuple[str, str], ...] = field(init=False)  # paths, each with its defect
     digest: str = field(init=False)  # SHA-256 of the distribution
@@ -79,12 +79,13 @@ class MeshFolder:
         )
         self._check()
         found = self._find()
-        broken = self._decompose(found, self.progress)
+        broken = self._decompose(found)
         if broken and (not self.skip_broken or len(broken) == len(found)):
             raise ValueError(_describe(broken, len(found), self.skip_broken))
         meshes = tuple(mesh for mesh in found if mesh.path not in broken)
         digest = digest_of([self.longest, [(mesh.path, mesh.key) for mesh in meshes]])
         vars(self).update(meshes=meshes, skipped=tuple(broken.items()), digest=digest)
+        vars(self).update(progress=None)  # which may not be picklable
 
     def __repr__(self) -> str:
         count = f"{len(self.meshes)} mesh{'es' * (len(self.meshes) > 1)}"
@@ -95,9 +96,6 @@ class MeshFolder:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "progress": None}  # which may not be picklable
 
     def draw(self, rng: np.random.Generator) -> Arrays:
         """`mesh`, its number, and `scale`, the longest side in m."""
@@ -154,16 +152,14 @@ class MeshFolder:
     def _kept(self, mesh: Mesh) -> Path:
         return self.cache / f"{mesh.key}.npz"
 
-    def _decompose(
-        self, meshes: Sequence[Mesh], progress: Progress | None = None
-    ) -> dict[str, str]:
+    def _decompose(self, meshes: Sequence[Mesh]) -> dict[str, str]:
         """Decompose the meshes that the cache lacks; returns the defects of broken ones by path."""
         missing = {m.key: m for m in meshes if read_hulls(self._kept(m)) is None}
         outcomes, before = {}, len(meshes) - len(missing)
         for mesh, defect in self._outcomes(list(missing.values())):
             outcomes[mesh.key] = defect
-            if progress:
-                progress(before + len(outcomes), len(meshes))
+            if self.progress:
+                self.progress(before + len(outcomes), len(meshes))
         return {mesh.path: outcomes[mesh.key] for mesh in meshes if outcomes.get(mesh.key)}
 
     def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
