@@ -15,12 +15,9 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.report.console import say
 from pacbayes_control.report.terminal import show_report
 from pacbayes_control.robots.swing.commands import SIMULATED, FlyOptions
-from pacbayes_control.robots.swing.flight import parrot, stages
+from pacbayes_control.robots.swing.flight import parrot, stages, tracking, world
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.flight.stages import Floats
-from pacbayes_control.robots.swing.flight.tracking import parse_address
-from pacbayes_control.robots.swing.flight.world import PROCESS_FAULTS, Fault
 from pacbayes_control.robots.swing.simulator import Swing
 
 ADDRESS = re.compile(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
@@ -38,7 +35,7 @@ def check_flights(asked: FlyOptions) -> None:
             )
         if asked.tracker == SIMULATED:
             raise ValueError("a real drone needs a real tracker: give --tracker udp://HOST:PORT")
-        parse_address(asked.tracker)
+        tracking.parse_address(asked.tracker)
         if not asked.obstacles:
             raise ValueError(
                 "a real flight needs the obstacles as they stand: give --obstacles FILE"
@@ -49,12 +46,12 @@ def check_flights(asked: FlyOptions) -> None:
             "needs its own environment, so give --obstacles once for each"
         )
     for text in asked.fault or ():
-        name = Fault.parse(text).name
-        if asked.virtual and name in PROCESS_FAULTS:
+        name = world.Fault.parse(text).name
+        if asked.virtual and name in world.PROCESS_FAULTS:
             raise ValueError(f"fault {name!r} needs real processes: leave out --virtual")
 
 
-def _environments(asked: FlyOptions, campaign: FlightCampaign, task: Swing) -> list[Floats]:
+def _environments(asked: FlyOptions, campaign: FlightCampaign, task: Swing) -> list[stages.Floats]:
     """The obstacles of each flight: from its file, checked and each new, or drawn."""
     files, first = asked.obstacles or [], campaign.next
     if not files:
@@ -106,13 +103,13 @@ def _fly(
 
 
 def _stage(
-    asked: FlyOptions, campaign: FlightCampaign, task: Swing, obstacles: Floats
+    asked: FlyOptions, campaign: FlightCampaign, task: Swing, obstacles: stages.Floats
 ) -> AbstractContextManager[stages.Stage]:
     """Where the next flight takes place."""
     if asked.real:
-        return stages.real_stage(parse_address(asked.tracker), asked.real_drone)
+        return stages.real_stage(tracking.parse_address(asked.tracker), asked.real_drone)
     number = campaign.next
-    faults = tuple(Fault.parse(text) for text in asked.fault or ())
+    faults = tuple(world.Fault.parse(text) for text in asked.fault or ())
     seed = stages.flight_seed(asked.seed or 0, number)
     setup = stages.world_setup(task, obstacles, seed, faults)
     if asked.virtual:
