@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bullet import pybullet
-from pacbayes_control.robots.grasping import shapes, simulator
+from pacbayes_control.robots.grasping import models, simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.models import DRAG, STEP, Body, build
+from pacbayes_control.robots.grasping.models import DRAG, STEP, Body, Floats, Part, build
 from pacbayes_control.robots.grasping.robots import PALM, Hand, seen_from
-from pacbayes_control.robots.grasping.shapes import Floats, Part
 from pacbayes_control.tasks.environments import Arrays
 
 HEIGHT, LEFT, RIGHT = 0, 1, 2  # the hand's joints, and the links that they move
@@ -135,7 +134,7 @@ class _World:
 
     def _grasp(self, placed: _Object, pose: Floats, tip: float) -> int:
         bullet, number = self.bullet, placed.number
-        place = pose[:3] + shapes.rotation(pose[3:]) @ placed.centre
+        place = pose[:3] + models.rotation(pose[3:]) @ placed.centre
         zero = [0, 0, 0]
         _, turn = bullet.multiplyTransforms(zero, _w_last(pose[3:]), zero, placed.axes)
         bullet.resetBasePositionAndOrientation(number, place, turn)
@@ -245,28 +244,28 @@ def _w_last(turn: Floats) -> list[float]:
 
 def _shape(bullet: Any, parts: list[Part], file: Path) -> int:
     """A compound of boxes and cylinders, and of hulls, which PyBullet reads from a file only."""
-    types = {shapes.BOX: bullet.GEOM_BOX, shapes.CYLINDER: bullet.GEOM_CYLINDER}
+    types = {models.BOX: bullet.GEOM_BOX, models.CYLINDER: bullet.GEOM_CYLINDER}
     rows: list[Floats] = []
     hulls: list[Floats] = []
     for part in parts:
-        if isinstance(part, shapes.Hull) or part[shapes.KIND] not in types:
-            hulls.append(shapes.corners(part))
+        if isinstance(part, models.Hull) or part[models.KIND] not in types:
+            hulls.append(models.corners(part))
         else:
             rows.append(part)
-    kinds = [types[int(row[shapes.KIND])] for row in rows]
+    kinds = [types[int(row[models.KIND])] for row in rows]
     if hulls:
         _write_hulls(hulls, file)
         kinds.append(bullet.GEOM_MESH)
-        rows.append(shapes.primitive(shapes.BOX, (1.0, 1.0, 1.0)))  # for place and turn
+        rows.append(models.primitive(models.BOX, (1.0, 1.0, 1.0)))  # for place and turn
     shape = bullet.createCollisionShapeArray(
         shapeTypes=kinds,
-        halfExtents=[row[shapes.SIZE].tolist() for row in rows],
-        radii=[float(row[shapes.SIZE][0]) for row in rows],
-        lengths=[2 * float(row[shapes.SIZE][1]) for row in rows],
+        halfExtents=[row[models.SIZE].tolist() for row in rows],
+        radii=[float(row[models.SIZE][0]) for row in rows],
+        lengths=[2 * float(row[models.SIZE][1]) for row in rows],
         fileNames=[str(file)] * len(kinds),
         meshScales=[[1, 1, 1]] * len(kinds),
-        collisionFramePositions=[row[shapes.PLACE].tolist() for row in rows],
-        collisionFrameOrientations=[_w_last(row[shapes.TURN]) for row in rows],
+        collisionFramePositions=[row[models.PLACE].tolist() for row in rows],
+        collisionFrameOrientations=[_w_last(row[models.TURN]) for row in rows],
     )
     if shape < 0:
         raise ValueError(f"PyBullet cannot make an object of {len(parts)} parts: give fewer")

@@ -8,8 +8,7 @@ import pytest
 
 from loading import load
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.robots import Hand
-from pacbayes_control.robots.grasping.shapes import (
+from pacbayes_control.robots.grasping.models import (
     BOX,
     CYLINDER,
     ELLIPSOID,
@@ -18,6 +17,7 @@ from pacbayes_control.robots.grasping.shapes import (
     Part,
     corners,
 )
+from pacbayes_control.robots.grasping.robots import Hand
 from pacbayes_control.robots.grasping.simulator import COLLIDED, LIFTED, MISSED, RISE, Simulator
 from pacbayes_control.tasks.environments import Arrays
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.models import Body, build, mujoco
-from pacbayes_control.robots.grasping.shapes import BOX, Part, corners
+from pacbayes_control.robots.grasping.models import BOX, Body, Part, build, corners, mujoco
 
 Numbers = Sequence[float] | NDArray[np.float64]
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)

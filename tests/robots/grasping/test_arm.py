@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from pacbayes_control.robots.grasping.environments import Tabletop, minor_axis
-from pacbayes_control.robots.grasping.models import Body, build, mujoco
+from pacbayes_control.robots.grasping.models import BOX, Body, build, mujoco
 from pacbayes_control.robots.grasping.robots import Arm, Gripper, Hand
-from pacbayes_control.robots.grasping.shapes import BOX
 from pacbayes_control.robots.grasping.simulator import LIFTED, PHASES, Simulator
 from pacbayes_control.tasks.environments import generator
 

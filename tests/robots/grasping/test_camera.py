@@ -8,9 +8,8 @@ from hand_made import BRICK, alone, at, body, part, pose
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.camera import Camera, View
-from pacbayes_control.robots.grasping.models import build
+from pacbayes_control.robots.grasping.models import ELLIPSOID, build
 from pacbayes_control.robots.grasping.robots import Gripper
-from pacbayes_control.robots.grasping.shapes import ELLIPSOID
 
 WHOLE = Camera(crop=96)  # the image of an object in the middle is not cut
 

@@ -17,8 +17,7 @@ from scipy.stats import kstest
 from pacbayes_control.robots.grasping import environments
 from pacbayes_control.robots.grasping.camera import Camera
 from pacbayes_control.robots.grasping.environments import ATTEMPTS, BLOCK, Tabletop, minor_axis
-from pacbayes_control.robots.grasping.models import STEP, Body, mujoco
-from pacbayes_control.robots.grasping.shapes import Part
+from pacbayes_control.robots.grasping.models import STEP, Body, Part, mujoco
 from pacbayes_control.robots.grasping.simulator import Drop
 from pacbayes_control.robots.grasping.task import Grasping
 from pacbayes_control.tasks.environments import Arrays, generator

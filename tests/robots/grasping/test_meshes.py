@@ -19,11 +19,11 @@ from pacbayes_control.robots.grasping import meshes
 from pacbayes_control.robots.grasping.decomposition import read_hulls
 from pacbayes_control.robots.grasping.extras import cache_folder
 from pacbayes_control.robots.grasping.meshes import MeshFolder, remembered_hulls
-from pacbayes_control.robots.grasping.shapes import Hull, bounding_box
+from pacbayes_control.robots.grasping.models import Hull, bounding_box
 from sizes import sized
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"
-PROCESS = meshes.new_process
+PROCESS = meshes.decomposition.new_process
 TALL = (1.0, 2.0, 4.0)  # a box: its sides tell the axes apart
 
 
@@ -72,7 +72,7 @@ def holds(corners: np.ndarray, point: tuple[float, float, float]) -> bool:
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshes, "new_process", Here)
+    monkeypatch.setattr(meshes.decomposition, "new_process", Here)
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("nothing was to be decomposed")
 
-    monkeypatch.setattr(meshes, "new_process", fail)
+    monkeypatch.setattr(meshes.decomposition, "new_process", fail)
 
 
 @pytest.mark.slow
@@ -474,8 +474,8 @@ def test_where_everything_is_broken_skipping_is_an_error_too(tmp_path):
 
 @pytest.mark.slow
 def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, monkeypatch):
-    decompose = meshes.decompose
-    monkeypatch.setattr(meshes, "new_process", PROCESS)
+    decompose = meshes.decomposition.decompose
+    monkeypatch.setattr(meshes.decomposition, "new_process", PROCESS)
     for name in ("a.obj", "z.obj"):
         write(box(1, 1, 1 + ord(name[0]) / 1000), folder / name)
 
@@ -484,7 +484,7 @@ def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, 
             os._exit(1)
         return decompose(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(meshes, "decompose", crash)
+    monkeypatch.setattr(meshes.decomposition, "decompose", crash)
     objects = MeshFolder(folder, skip_broken=True, cache=cache)
     assert objects.skipped == (("a.obj", "makes CoACD crash, or run out of memory"),)
     assert [mesh.path for mesh in objects.meshes] == ["tall.obj", "z.obj"]

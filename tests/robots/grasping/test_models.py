@@ -14,17 +14,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
-from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco, world
-from pacbayes_control.robots.grasping.objects import Procedural
-from pacbayes_control.robots.grasping.robots import Gripper, Hand
-from pacbayes_control.robots.grasping.shapes import (
+from pacbayes_control.robots.grasping.models import (
     BOX,
     CYLINDER,
     ELLIPSOID,
+    STEP,
     SUPERQUADRIC,
+    Body,
     Hull,
+    build,
+    mujoco,
     superquadric,
+    world,
 )
+from pacbayes_control.robots.grasping.objects import Procedural
+from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import Simulator
 
 mj = mujoco()

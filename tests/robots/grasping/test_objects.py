@@ -15,8 +15,7 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 from scipy.stats import chisquare, kstest
 
-from pacbayes_control.robots.grasping.objects import FAMILIES, MOST_PARTS, Procedural
-from pacbayes_control.robots.grasping.shapes import (
+from pacbayes_control.robots.grasping.models import (
     BOX,
     CYLINDER,
     ELLIPSOID,
@@ -33,6 +32,7 @@ from pacbayes_control.robots.grasping.shapes import (
     rotation,
     superquadric,
 )
+from pacbayes_control.robots.grasping.objects import FAMILIES, MOST_PARTS, Procedural
 from pacbayes_control.tasks.environments import Arrays
 
 Points = NDArray[np.float64]

@@ -19,9 +19,8 @@ from scipy.spatial.transform import Rotation
 
 from pacbayes_control.robots.grasping import simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
-from pacbayes_control.robots.grasping.models import Body, build, mujoco
+from pacbayes_control.robots.grasping.models import CYLINDER, ELLIPSOID, Body, build, mujoco
 from pacbayes_control.robots.grasping.robots import Gripper, Hand, seen_from
-from pacbayes_control.robots.grasping.shapes import CYLINDER, ELLIPSOID
 from pacbayes_control.robots.grasping.simulator import (
     COLLIDED,
     DROPPED,

@@ -18,7 +18,7 @@ from pacbayes_control.robots.swing.identification.identified import IdentifiedMo
 from pacbayes_control.robots.swing.identification.logs import FlightLog, read_log, write_log
 from pacbayes_control.robots.swing.identification.swing import identify_swing
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone, excitation
-from pacbayes_control.robots.swing.identification_pictures import draw_identified
+from pacbayes_control.robots.swing.pictures import draw_identified
 
 Result = subprocess.CompletedProcess[str]
 Pbc = Callable[..., Result]

@@ -15,7 +15,7 @@ from commands import complaint, files
 from pacbayes_control.certify.run import Run
 from pacbayes_control.robots import Swing
 from pacbayes_control.robots.swing import DrawnGains, WorstGains
-from pacbayes_control.robots.swing.fitted import recorded_swing
+from pacbayes_control.robots.swing.flight.limits import recorded_swing
 from pages import draw_only
 from sizes import sized
 

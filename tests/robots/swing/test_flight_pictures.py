@@ -10,7 +10,7 @@ from matplotlib.colors import same_color
 
 from pacbayes_control.report.pictures import BLUE, ORANGE
 from pacbayes_control.robots import Swing
-from pacbayes_control.robots.swing.flight_pictures import ACROSS, flights_figure
+from pacbayes_control.robots.swing.pictures import ACROSS, flights_figure
 
 
 def test_each_flight_has_a_field_of_its_own_and_says_how_it_failed():

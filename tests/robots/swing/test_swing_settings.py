@@ -18,7 +18,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import CommonRadius, ObstacleField
 from pacbayes_control.robots.swing import DrawnGains, Net, WorstGains
-from pacbayes_control.robots.swing.fitted import recorded_swing
+from pacbayes_control.robots.swing.flight.limits import recorded_swing
 from pacbayes_control.tasks import FunctionTask
 from pacbayes_control.tasks.registry import recorded_environments, recorded_task
 

@@ -1,8 +1,9 @@
 """The paper's arm that grasps objects it has never seen (Section 7.2).
 
-shapes, objects               convex parts; objects drawn from families
+models                        convex parts of objects, and MuJoCo models of an object on a table
+objects                       objects drawn from families
 meshes, decomposition         objects from a folder of meshes, cut into convex parts
-models, robots                MuJoCo models: an object on a table, and two robots with one hand
+robots                        two robots with one hand
 simulator, environments       grasps and their endings; objects that have come to rest
 camera                        depth images for policies, and shaded pictures
 policy, extractors, weights   from an image to a grasp: layers over a frozen network from a file

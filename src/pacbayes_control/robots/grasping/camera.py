@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.robots.grasping.models import mujoco
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import Floats, mujoco
 
 FAR = 10.0  # m, beyond which a ray meets nothing
 

@@ -22,7 +22,7 @@ from scipy.spatial import ConvexHull, QhullError
 
 from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.rollouts.pools import ShieldedPool, shielded
 from pacbayes_control.tasks.environments import in_a_line
 

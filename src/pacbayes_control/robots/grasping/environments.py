@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.grasping.camera import Camera
-from pacbayes_control.robots.grasping.models import Body, build, data_at
-from pacbayes_control.robots.grasping.objects import Objects, Procedural
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.meshes import MeshFolder
+from pacbayes_control.robots.grasping.models import Body, Floats, build, data_at
+from pacbayes_control.robots.grasping.objects import Procedural
 from pacbayes_control.robots.grasping.simulator import Drop
 from pacbayes_control.tasks.environments import Arrays
 
@@ -38,7 +38,9 @@ class Tabletop:
     here these are factors of the shape's own moments. It does not give the friction.
     """
 
-    objects: Objects = field(default_factory=Procedural)
+    # The shapes: each `draw` gives arrays that are equally large for every shape, of which `parts`
+    # makes convex parts; its `repr` must tell a distribution from every other.
+    objects: Procedural | MeshFolder = field(default_factory=Procedural)
     mass: tuple[float, float] = (0.05, 0.15)  # kg
     inertia: tuple[float, float] = (0.75, 1.25)  # factors
     friction: tuple[float, float] = (0.4, 0.8)

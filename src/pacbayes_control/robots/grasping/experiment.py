@@ -33,7 +33,7 @@ from pacbayes_control.robots.grasping import Compact, Grasping, GraspNetwork, Gr
 from pacbayes_control.robots.grasping.environments import minor_axis
 from pacbayes_control.robots.grasping.labels import descend
 from pacbayes_control.robots.grasping.learning import SEARCH, labelled, prior_named
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.robots.grasping.task import GraspingOptions
 from pacbayes_control.rollouts import Draws, Execution, Workers, evaluate, sample_costs
 from pacbayes_control.rollouts.evaluation import table_of
@@ -210,14 +210,12 @@ def _difference(better: NDArray[np.bool_], worse: NDArray[np.bool_]) -> Interval
 
 def to_dict(result: Grasped) -> dict[str, Any]:
     """Plain values for JSON: ours first, beside the paper's."""
+    sizes = ("environments", "test_environments")
+    figures = (*sizes, "narrow_side_success", "any_angle_success", "grasps_per_second")
     return {
         **{name: getattr(result.rows[0], name) for name in PAPER},
         **{f"paper_{name}": value for name, value in PAPER.items()},
-        "environments": result.environments,
-        "test_environments": result.test_environments,
-        "narrow_side_success": result.narrow_side_success,
-        "any_angle_success": result.any_angle_success,
-        "grasps_per_second": result.grasps_per_second,
+        **{name: getattr(result, name) for name in figures},
         "rows": [asdict(row) for row in result.rows],
     }
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.files import sha256
 from pacbayes_control.robots.grasping.extras import needed, one_thread
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.robots.grasping.policy import GraspNetwork, forward
-from pacbayes_control.robots.grasping.shapes import Floats
 from pacbayes_control.tasks.environments import Environments
 
 Goal = Callable[[Any, Any], Any]  # from places (objects, 2) and directions to costs (objects,)

@@ -17,17 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from pacbayes_control.robots.grasping.decomposition import (
-    SEED,
-    HullSettings,
-    Mesh,
-    content_digest,
-    decompose,
-    new_process,
-    read_hulls,
-)
+from pacbayes_control.robots.grasping import decomposition
+from pacbayes_control.robots.grasping.decomposition import SEED, Mesh, read_hulls
 from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
-from pacbayes_control.robots.grasping.shapes import Floats, Hull, Part
+from pacbayes_control.robots.grasping.models import Floats, Hull, Part
 from pacbayes_control.tasks.environments import Arrays
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
@@ -70,7 +63,7 @@ class MeshFolder:
     most_corners: int = 64  # of a part
     cache: Path = field(default_factory=lambda: cache_folder() / "hulls")
     workers: int = 1  # processes that decompose
-    progress: Progress | None = None  # called by the constructor
+    progress: Progress | None = None  # called by the constructor, and forgotten then
     meshes: tuple[Mesh, ...] = field(init=False)
     skipped: tuple[tuple[str, str], ...] = field(init=False)  # paths, each with its defect
     digest: str = field(init=False)  # SHA-256 of the distribution
@@ -86,12 +79,13 @@ class MeshFolder:
         )
         self._check()
         found = self._find()
-        broken = self._decompose(found, self.progress)
+        broken = self._decompose(found)
         if broken and (not self.skip_broken or len(broken) == len(found)):
             raise ValueError(_describe(broken, len(found), self.skip_broken))
         meshes = tuple(mesh for mesh in found if mesh.path not in broken)
         digest = digest_of([self.longest, [(mesh.path, mesh.key) for mesh in meshes]])
         vars(self).update(meshes=meshes, skipped=tuple(broken.items()), digest=digest)
+        vars(self).update(progress=None)  # which may not be picklable
 
     def __repr__(self) -> str:
         count = f"{len(self.meshes)} mesh{'es' * (len(self.meshes) > 1)}"
@@ -102,9 +96,6 @@ class MeshFolder:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "progress": None}  # which may not be picklable
 
     def draw(self, rng: np.random.Generator) -> Arrays:
         """`mesh`, its number, and `scale`, the longest side in m."""
@@ -142,8 +133,8 @@ class MeshFolder:
             raise ImportError(f"a folder of meshes needs trimesh and coacd: {INSTALL}")
 
     @property
-    def _settings(self) -> HullSettings:
-        return HullSettings(self.concavity, self.most_parts, self.most_corners)
+    def _settings(self) -> decomposition.HullSettings:
+        return decomposition.HullSettings(self.concavity, self.most_parts, self.most_corners)
 
     def _find(self) -> list[Mesh]:
         paths, shapenet = _mesh_files(self.folder)
@@ -153,7 +144,7 @@ class MeshFolder:
         for path in paths:
             file = self.folder / path
             up = self.up or ("y" if path in shapenet or file.suffix.lower() in Y_UP else "z")
-            content = content_digest(file)
+            content = decomposition.content_digest(file)
             key = digest_of([LAYOUT, SEED, version("coacd"), self._settings, content, up])
             found.append(Mesh(path, content, up, key))
         return found
@@ -161,28 +152,28 @@ class MeshFolder:
     def _kept(self, mesh: Mesh) -> Path:
         return self.cache / f"{mesh.key}.npz"
 
-    def _decompose(
-        self, meshes: Sequence[Mesh], progress: Progress | None = None
-    ) -> dict[str, str]:
+    def _decompose(self, meshes: Sequence[Mesh]) -> dict[str, str]:
         """Decompose the meshes that the cache lacks; returns the defects of broken ones by path."""
         missing = {m.key: m for m in meshes if read_hulls(self._kept(m)) is None}
         outcomes, before = {}, len(meshes) - len(missing)
         for mesh, defect in self._outcomes(list(missing.values())):
             outcomes[mesh.key] = defect
-            if progress:
-                progress(before + len(outcomes), len(meshes))
+            if self.progress:
+                self.progress(before + len(outcomes), len(meshes))
         return {mesh.path: outcomes[mesh.key] for mesh in meshes if outcomes.get(mesh.key)}
 
     def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
         """Each mesh as soon as it is decomposed, with its defect in words, or ""."""
         waiting, running = meshes[::-1], {}
-        free = [new_process() for _ in range(min(self.workers, len(meshes)))]
+        free = [decomposition.new_process() for _ in range(min(self.workers, len(meshes)))]
         try:
             while waiting or running:
                 while waiting and free:
                     mesh, pool = waiting.pop(), free.pop()
                     file = self._kept(mesh)
-                    job = pool.submit(decompose, self.folder, mesh, file, self._settings)
+                    job = pool.submit(
+                        decomposition.decompose, self.folder, mesh, file, self._settings
+                    )
                     running[job] = mesh, pool
                 for job in wait(running, return_when=FIRST_COMPLETED).done:
                     mesh, pool = running[job]
@@ -191,7 +182,7 @@ class MeshFolder:
                     except BrokenExecutor:
                         defect = "makes CoACD crash, or run out of memory"
                         pool.shutdown(kill_workers=True)
-                        pool = new_process()
+                        pool = decomposition.new_process()
                     del running[job]
                     free.append(pool)
                     yield mesh, defect

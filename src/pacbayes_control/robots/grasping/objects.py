@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from pacbayes_control.robots.grasping import shapes
-from pacbayes_control.robots.grasping.shapes import BOX, CYLINDER, Floats, Part, primitive
+from pacbayes_control.robots.grasping import models
+from pacbayes_control.robots.grasping.models import BOX, CYLINDER, Floats, Part, primitive
 from pacbayes_control.tasks.environments import Arrays
 
 MOST_PARTS = 16  # of an object
 SEGMENTS = 12  # boxes in the wall of a bowl or mug
-
-
-class Objects(Protocol):
-    """A distribution over the shapes of objects. Its `repr` must tell it from every other."""
-
-    def draw(self, rng: np.random.Generator) -> Arrays:
-        """One shape, as arrays that are equally large for every shape."""
-        ...
-
-    def parts(self, shape: Arrays) -> list[Part]:
-        """The convex parts of a shape."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class Procedural:
 
     >>> shape = Procedural().draw(np.random.default_rng(0))
     >>> parts = Procedural().parts(shape)
-    >>> low, high = shapes.bounding_box(parts)
+    >>> low, high = models.bounding_box(parts)
     >>> bool(0.07 <= (high - low).max() <= 0.1)
     True
     """
@@ -45,12 +32,12 @@ class Procedural:
         """`parts` (MOST_PARTS, 13), of which the first `count` count, and the `family`'s number."""
         family = int(rng.integers(len(FAMILIES)))
         rows = np.array(list(FAMILIES.values())[family](rng))
-        low, high = shapes.bounding_box(list(rows))
+        low, high = models.bounding_box(list(rows))
         scale = rng.uniform(*self.longest) / (high - low).max()
-        rows[:, shapes.PLACE] -= (low + high) / 2
-        rows[:, shapes.SIZE] *= scale
-        rows[:, shapes.PLACE] *= scale
-        parts = np.zeros((MOST_PARTS, shapes.WIDTH))
+        rows[:, models.PLACE] -= (low + high) / 2
+        rows[:, models.SIZE] *= scale
+        rows[:, models.PLACE] *= scale
+        parts = np.zeros((MOST_PARTS, models.WIDTH))
         parts[: len(rows)] = rows
         return {"parts": parts, "count": np.array(len(rows)), "family": np.array(family)}
 
@@ -73,7 +60,7 @@ def _superquadric(rng: np.random.Generator) -> list[Floats]:
     sides = (1.0, rng.uniform(0.3, 0.8), rng.uniform(0.25, 0.7))
     exponents = (rng.uniform(0.2, 1.6), rng.uniform(0.2, 1.6))
     turn = _about(2, rng.uniform(0, np.pi))
-    return [primitive(shapes.SUPERQUADRIC, sides, turn=turn, exponents=exponents)]
+    return [primitive(models.SUPERQUADRIC, sides, turn=turn, exponents=exponents)]
 
 
 def _box(rng: np.random.Generator) -> list[Floats]:
@@ -84,7 +71,7 @@ def _box(rng: np.random.Generator) -> list[Floats]:
 def _cylinder(rng: np.random.Generator) -> list[Floats]:
     radius = rng.uniform(0.25, 0.6)
     standing = rng.random() < 0.5
-    turn = shapes.UPRIGHT if standing else _lying(rng.uniform(0, np.pi))
+    turn = models.UPRIGHT if standing else _lying(rng.uniform(0, np.pi))
     return [primitive(CYLINDER, (radius, 1.0, 0.0), turn=turn)]
 
 
@@ -155,9 +142,9 @@ def _turned(parts: list[Floats], yaw: float) -> list[Floats]:
     """The same parts, turned about the vertical axis."""
     c, s, turn = np.cos(yaw), np.sin(yaw), _about(2, yaw)
     for part in parts:
-        x, y, z = part[shapes.PLACE].tolist()
-        part[shapes.PLACE] = c * x - s * y, s * x + c * y, z
-        part[shapes.TURN] = _product(turn, part[shapes.TURN])
+        x, y, z = part[models.PLACE].tolist()
+        part[models.PLACE] = c * x - s * y, s * x + c * y, z
+        part[models.TURN] = _product(turn, part[models.TURN])
     return parts
 
 
@@ -215,7 +202,7 @@ def _bottle(rng: np.random.Generator) -> list[Floats]:
 
 def _pair(rng: np.random.Generator) -> list[Floats]:
     """An ellipsoid and a box that overlap."""
-    first = primitive(shapes.ELLIPSOID, (0.8, rng.uniform(0.3, 0.6), rng.uniform(0.3, 0.5)))
+    first = primitive(models.ELLIPSOID, (0.8, rng.uniform(0.3, 0.6), rng.uniform(0.3, 0.5)))
     size = (rng.uniform(0.25, 0.5), rng.uniform(0.25, 0.5), rng.uniform(0.25, 0.4))
     place = (rng.uniform(0.4, 0.9), rng.uniform(-0.3, 0.3), 0.0)
     second = primitive(BOX, size, place, _about(2, rng.uniform(0, np.pi)))

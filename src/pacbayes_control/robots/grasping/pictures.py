@@ -23,10 +23,10 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.report.pictures import DARK, GREEN, GREY
 from pacbayes_control.robots.grasping import Arm, Camera, Grasping, Hand
 from pacbayes_control.robots.grasping.camera import shaded
-from pacbayes_control.robots.grasping.models import build, data_at
+from pacbayes_control.robots.grasping.models import Floats, build, data_at
 from pacbayes_control.robots.grasping.policy import jet
-from pacbayes_control.robots.grasping.shapes import Floats
-from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Playback, Robot, play
+from pacbayes_control.robots.grasping.robots import Robot
+from pacbayes_control.robots.grasping.simulator import ENDINGS, LIFTED, Playback, play
 from pacbayes_control.tasks.environments import Arrays, Environments, generator
 
 Box = tuple[int, int, int, int]  # left, top, width and height, in pixels of the sheet

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.robots.grasping.extractors import FileExtractor
 from pacbayes_control.robots.grasping.extras import needed
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.tasks.environments import generator
 
 Head = Literal["circle", "paper"]
@@ -32,19 +32,6 @@ Head = Literal["circle", "paper"]
 HEADS: dict[str, int] = {"circle": 4, "paper": 3}  # outputs
 TALLEST = 0.1  # m, the height of the last colour
 REMEMBERED = 1 << 28  # bytes of features that a process keeps in memory
-
-
-class GraspController(Protocol):
-    """A class of policies. Its `repr` must tell it from every other."""
-
-    @property
-    def parameters(self) -> int:
-        """The number of parameters of a policy."""
-        ...
-
-    def offsets(self, policies: NDArray, heights: NDArray) -> Floats:
-        """(policies, 3), Δx and Δy in m and θ, of each policy for one image of heights."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -162,6 +149,8 @@ class GraspNetwork:
         mean = rng.normal(0, 0.001, self.parameters)
         return DiagonalGaussian(mean, 0.01, "prior", self.extractor.seen)
 
+
+GraspController = Offsets | GraspNetwork  # whose `repr` tells it from every other
 
 _remembered: OrderedDict[tuple[str, bytes], NDArray[np.float32]] = OrderedDict()
 _lock = Lock()

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.robots.grasping.models import STEP, states_with, world
-from pacbayes_control.robots.grasping.shapes import Floats
+from pacbayes_control.robots.grasping.models import STEP, Floats, states_with, world
 
 PALM = 0.024  # m, the palm's thickness
 
@@ -130,6 +129,12 @@ class Gripper:
 
         The fingers are prisms that end above the object: they meet it on their way straight down
         if they overlap it at the end, so the way itself need not be simulated.
+
+        Args:
+            model: MuJoCo's model of the robot and the object.
+            rest: (7,), where the object lies, as place in m and quaternion.
+            grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
+            tips: (grasps,), the height above the table of the fingers' tips, in m.
         """
         states = states_with(model, seen_from(grasps, rest))
         states[:, 1 + model.joint("height").qposadr[0]] = tips
@@ -269,6 +274,9 @@ class Arm:
         controls[..., :7] = self.joints(_poses(grasps[:, None], tips[:, None] + rise))
         controls[..., 7:] = fingers[:, None]
         return controls
+
+
+Robot = Gripper | Arm  # a hand and its machine, whose `repr` tells it from every other
 
 
 def _poses(grasps: Floats, heights: Floats) -> Floats:

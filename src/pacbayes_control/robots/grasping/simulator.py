@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.grasping import models
 from pacbayes_control.robots.grasping.extras import digest_of
-from pacbayes_control.robots.grasping.models import STEP, Body, build, mujoco
-from pacbayes_control.robots.grasping.robots import Gripper, Hand
-from pacbayes_control.robots.grasping.shapes import Floats, corners, rotation
+from pacbayes_control.robots.grasping.models import STEP, Body, Floats, build, mujoco
+from pacbayes_control.robots.grasping.robots import Gripper, Robot, seen_from
 
 PHASES = ("approach", "close", "lift")
 REACH = 0.5  # m from the middle of the table: farther off, there is nothing to grasp
@@ -30,35 +29,6 @@ ENDINGS = {
     DROPPED: "the object was lost, or not held clear of the table",
     FLUNG: "the object was still moving",
 }
-
-
-class Robot(Protocol):
-    """A hand and the machine that moves it. Its `repr` must tell it from every other robot."""
-
-    @property
-    def hand(self) -> Hand:
-        """Fingers and palm."""
-        ...
-
-    @property
-    def world(self) -> str:
-        """MJCF of the robot and the table, to which an object is added."""
-        ...
-
-    def start(self, model: Any, rest: Floats, grasps: Floats, tips: Floats) -> Floats:
-        """States to begin with, (grasps, state).
-
-        Args:
-            model: MuJoCo's model of the robot and the object.
-            rest: (7,), where the object lies, as place in m and quaternion.
-            grasps: (grasps, 3), as x, y in m and the angle of closing in rad.
-            tips: (grasps,), the height above the table of the fingers' tips, in m.
-        """
-        ...
-
-    def controls(self, phase: str, grasps: Floats, tips: Floats) -> Floats:
-        """The drives' set points in a phase of the motion, (grasps, steps, drives)."""
-        ...
 
 
 def physics(robot: Robot | None = None) -> str:
@@ -97,7 +67,7 @@ class Drop:
         mj = mujoco()
         data = mj.MjData(model)
         joint = data.joint("object")
-        points = np.concatenate([corners(part) for part in body.parts]) @ rotation(turn).T
+        points = np.concatenate([models.corners(p) for p in body.parts]) @ models.rotation(turn).T
         joint.qpos[:] = [0, 0, self.height - points[:, 2].min(), *turn]
         still, every = 0, 25  # steps between looks
         for _ in range(int(self.seconds / STEP / every)):
@@ -187,7 +157,7 @@ class Playback:
     """A grasp up to the moment that decided it."""
 
     model: Any
-    rest: Floats  # (7,), the object's pose on the table
+    frame: Floats  # (3,), the model's on the table: x, y in m, and its angle
     states: Floats  # (moments, state); the first is before the motion
     phases: list[tuple[str, int, int]]  # each with its first and its last moment
     ending: int  # of simulator.ENDINGS
@@ -206,16 +176,7 @@ class Playback:
 
     def place(self, point: ArrayLike) -> Floats:
         """A point over the table, (3,), in the model's frame, which the robot chooses."""
-        mj = mujoco()
-        where = 1 + self.model.joint("object").qposadr[0]
-        begun, back, turn = self.states[0, where : where + 7], np.empty(4), np.empty(4)
-        mj.mju_negQuat(back, self.rest[3:])
-        mj.mju_mulQuat(turn, begun[3:], back)
-        angle = 2 * np.arctan2(turn[3], turn[0])
-        c, s = np.cos(angle), np.sin(angle)
-        shift = begun[:2] - np.array([[c, -s], [s, c]]) @ self.rest[:2]
-        x, y, z = np.asarray(point, float)
-        return np.array([c * x - s * y + shift[0], s * x + c * y + shift[1], z])
+        return seen_from(self.frame[None], np.append(point, models.UPRIGHT))[0, :3]
 
 
 def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> Playback:
@@ -233,4 +194,5 @@ def play(robot: Robot, body: Body, rest: Floats, top: float, grasp: Floats) -> P
     names, parts = [phase for phase, _ in seen[1:]], [states[0] for _, states in seen]
     ends = (np.cumsum([len(part) for part in parts]) - 1).tolist()
     phases = list(zip(names, ends[:-1], ends[1:], strict=True))
-    return Playback(model, np.asarray(rest), np.concatenate(parts), phases, ending)
+    frame = grasp if isinstance(robot, Gripper) else np.zeros(3)  # the gripper stands still
+    return Playback(model, frame, np.concatenate(parts), phases, ending)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,10 +20,10 @@ from pacbayes_control.robots.grasping.extractors import Compact, Vgg16
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.meshes import MeshFolder
+from pacbayes_control.robots.grasping.models import Floats
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
-from pacbayes_control.robots.grasping.robots import Arm, Gripper
-from pacbayes_control.robots.grasping.shapes import Floats
-from pacbayes_control.robots.grasping.simulator import LIFTED, Robot, Simulator, physics
+from pacbayes_control.robots.grasping.robots import Arm, Gripper, Robot
+from pacbayes_control.robots.grasping.simulator import LIFTED, Simulator, physics
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import Environments, first_environments
@@ -281,15 +282,7 @@ class Grasping(Task):
 
     def features(self, environments: Environments) -> NDArray[np.float32]:
         """Features of each object by the extractor; (environments, features)."""
-        network: Any = self.controller
-        key = (network.extractor.digest, environments.task, environments.range)
-        found = _known.get(key)
-        if found is None:
-            parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
-            found = np.array([network.features(image) for part in parts for image in part])
-            _known.clear()  # a search asks for the same again and again
-            _known[key] = found
-        return found
+        return _features(self._network(), environments)
 
     def trainable(self) -> tuple[GraspNetwork, Labels]:
         """The network and the labels to train it with; an error if one of them is missing."""
@@ -304,7 +297,10 @@ class Grasping(Task):
         return self.controller
 
 
-_known: dict[tuple[Any, ...], NDArray[np.float32]] = {}
+@lru_cache(maxsize=1)  # a search asks for the same again and again
+def _features(network: GraspNetwork, environments: Environments) -> NDArray[np.float32]:
+    parts = (part.arrays()["heights"] for part in environments.chunks(BLOCK))
+    return np.array([network.features(image) for part in parts for image in part])
 
 
 def _mesh_folder(folder: Path, skip_broken: bool) -> MeshFolder:

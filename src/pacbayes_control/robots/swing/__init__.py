@@ -1,9 +1,9 @@
 """The paper's Swing drone in a netted area (Section 8).
 
 simulator, gains   the task
-fitted             the task from a model that was fitted
 experiment         the paper's experiment
-commands, flying   `pbc swing`
+pictures           of flights, and of a fit
+commands           `pbc swing`
 flight             a certified policy flown, simulated or real
 identification     the drone's model from logs of flights
 

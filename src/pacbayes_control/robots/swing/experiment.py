@@ -24,11 +24,10 @@ from pacbayes_control.learn import repeated
 from pacbayes_control.report.console import print_table, progress_bars, say
 from pacbayes_control.report.page import write_page
 from pacbayes_control.robots.swing import Swing
-from pacbayes_control.robots.swing.fitted import fitted_swing
 from pacbayes_control.robots.swing.flight import stages
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.identification.identified import IdentifiedModel
+from pacbayes_control.robots.swing.identification.identified import IdentifiedModel, fitted_swing
 from pacbayes_control.robots.swing.identification.swing import identify_swing
 from pacbayes_control.robots.swing.identification.synthetic import SyntheticDrone
 from pacbayes_control.robots.vehicle.table1 import METHODS
@@ -200,7 +199,7 @@ def reproduce_swing(
 
     Example: pbc reproduce swing --draws 10 --json swing.json
     """
-    from pacbayes_control.robots.swing.flight_pictures import attachments
+    from pacbayes_control.robots.swing.pictures import attachments
 
     run, flights = folder / "swing", folder / "flights"
     with progress_bars() as tell:

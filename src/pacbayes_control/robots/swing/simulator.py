@@ -200,7 +200,7 @@ class Swing(Planar):
     @classmethod
     def from_options(cls, options: SwingOptions) -> Swing:  # type: ignore[override]
         """The drone, with a model that was fitted where one is given."""
-        from pacbayes_control.robots.swing.fitted import fitted_swing, read_model
+        from pacbayes_control.robots.swing.identification.identified import fitted_swing, read_model
 
         model = read_model(options.model) if options.model else None
         return replace(fitted_swing(model, options.gains), range_noise=options.range_noise)

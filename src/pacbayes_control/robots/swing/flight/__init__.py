@@ -3,7 +3,7 @@
 loop        one flight, from the checks before take-off to the landing
 checks      before take-off, of each tracked frame (lost tracking, a jump, a contact, the fence), of
             the speed and of the deadlines
-limits      the limits of a flight, in one place
+limits      the limits of a flight, in one place, and the drone of a run
 log         the files of a flight: a row for each step, and a summary
 campaign    flights in a folder, their outcomes, and the monitor of these
 session     the flights of one command

@@ -73,9 +73,10 @@ def open_drone(spec: Mapping[str, Any]) -> Drone:
 
         return ParrotSwing(**options)
     if spec["kind"] == "simulated":
-        from pacbayes_control.robots.swing.flight.simulated import SimulatedDrone, UdpLink
+        from pacbayes_control.robots.swing.flight import simulated
 
-        return SimulatedDrone(UdpLink(**options))
+        world = simulated.RemoteWorld(**options)
+        return simulated.SimulatedDrone(world, simulated.RealClock())
     raise ValueError(f"there is no drone of kind {spec['kind']!r}: choose swing or simulated")
 
 

@@ -1,11 +1,14 @@
-"""The limits of a flight, in one place."""
+"""The limits of a flight, in one place, and the drone that a run certifies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+from pacbayes_control.certify.run import Run
 from pacbayes_control.robots.swing.simulator import Swing
+from pacbayes_control.tasks.registry import recorded_task
 
 LARGEST_NET = 100.0  # m from the origin to which a real net may reach
 LONGEST = 60.0  # s of control in a real flight
@@ -82,3 +85,20 @@ def check_flyable(task: Swing, real: bool) -> None:
         raise ValueError(f"the net reaches {reach:g} m, and real ones at most {LARGEST_NET:g} m")
     if real and not seconds <= LONGEST:
         raise ValueError(f"flights take {seconds:g} s, and real ones at most {LONGEST:g} s")
+
+
+def recorded_swing(run: Run[Any]) -> Swing:
+    """The drone that `pbc learn swing` made a run with; an error where the run is of another task.
+
+    A run is a stranger's: the drone must draw the environments that the run says it counts.
+    """
+    origin: Any = run.costs.origin
+    words = str(origin.get("task", ""))
+    if not words.startswith("swing "):
+        of = f"of the task {words.split()[0]}" if words.strip() else "of a table of costs"
+        raise ValueError(f"the run is {of}, and not of the Swing")
+    if "settings" not in origin:
+        raise ValueError("the run is of a Swing that its record does not describe")
+    task = recorded_task(run.costs)
+    assert isinstance(task, Swing)
+    return task

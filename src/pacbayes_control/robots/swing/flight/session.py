@@ -2,102 +2,135 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
 from pacbayes_control.report.console import say
 from pacbayes_control.report.terminal import show_report
-from pacbayes_control.robots.swing.flight import parrot, stages
+from pacbayes_control.robots.swing.commands import SIMULATED, FlyOptions
+from pacbayes_control.robots.swing.flight import parrot, stages, tracking, world
 from pacbayes_control.robots.swing.flight.campaign import FlightCampaign
 from pacbayes_control.robots.swing.flight.log import FlightRecord
-from pacbayes_control.robots.swing.flight.tracking import parse_address
-from pacbayes_control.robots.swing.flight.world import Fault
-from pacbayes_control.robots.swing.flying import FlyOptions
 from pacbayes_control.robots.swing.simulator import Swing
 
+ADDRESS = re.compile(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
 
-@dataclass(frozen=True)
-class FlightSession:
-    """Flights of one command, in the folder of a campaign."""
 
-    asked: FlyOptions
-    campaign: FlightCampaign
-    task: Swing
-    seed: int | None  # of simulated flights
-
-    def environments(self) -> list[NDArray[np.float64]]:
-        """The obstacles of each flight: from its file, or drawn."""
-        files, first = self.asked.obstacles or [], self.campaign.next
-        if not files:
-            numbers = range(first, first + self.asked.flights)
-            return [stages.drawn_obstacles(self.task, self.seed or 0, n) for n in numbers]
-        found = stages.read_obstacle_files(files, self.task, certified=self.asked.real)
-        for file, obstacles in zip(files, found, strict=True):
-            self.campaign.check_new(obstacles, file.name)
-        return found
-
-    def fly(self) -> list[FlightRecord]:
-        """Fly once in each; the last flight is one that was terminated, or a real one's fault."""
-        environments, real, drone = self.environments(), self.asked.real, self.asked.real_drone
-        if real:
-            parrot.pyparrot_swing()  # an error that says how to install it, before the question
-        flown: list[FlightRecord] = []
-        for i, obstacles in enumerate(environments):
-            number = self.campaign.next
-            if real and not self.asked.yes:
-                name = f"Flight {number} ({i + 1} of {len(environments)})"
-                self._ask_operator(name, len(obstacles))
-            with self._stage(obstacles) as stage:
-                flight = self.campaign.fly(
-                    self.task,
-                    obstacles,
-                    stage,
-                    self.seed,
-                    rehearsed=self.asked.fault or (),
-                    hardware={"tracker": self.asked.tracker, **drone} if real else {},
-                )
-            flown.append(flight)
-            say(f"Flight {number}: {flight.sentence(self.campaign.summaries[number])}")
-            if flight.end == "terminated" or (real and flight.fault):
-                break
-        if left := len(environments) - len(flown):
-            say(f"{left} more {'was' if left == 1 else 'were'} requested and not flown.")
-        return flown
-
-    def _stage(self, obstacles: NDArray[np.float64]) -> AbstractContextManager[stages.Stage]:
-        """Where the next flight takes place."""
-        if self.asked.real:
-            return stages.real_stage(parse_address(self.asked.tracker), self.asked.real_drone)
-        number = self.campaign.next
-        faults = tuple(Fault.parse(text) for text in self.asked.fault or ())
-        seed = stages.flight_seed(self.seed or 0, number)
-        setup = stages.world_setup(self.task, obstacles, seed, faults)
-        if self.asked.virtual:
-            return nullcontext(stages.virtual_stage(setup))
-        return stages.simulated_stage(setup, self.campaign.stem(number).with_suffix(".world"))
-
-    def _ask_operator(self, flight: str, cylinders: int) -> None:
-        """Wait for the operator's confirmation; an error without a terminal."""
-        if not sys.stdin.isatty():
-            raise ValueError("a real flight waits for an operator: use a terminal, or give --yes")
-        task, arena = self.task, self.task.arena
-        typer.confirm(
-            f"{flight} of {self.asked.drone} among {cylinders} cylinders, as in the file: "
-            f"{task.steps} commands in {task.steps * task.time_step:g} s at {task.speed:g} m/s, "
-            f"with a pitch of {self.asked.pitch} %. It lands if it leaves "
-            f"x = ±{arena.half_width:g}, y = 0 to {arena.length:g} m: does the net stand there, "
-            "is the drone at the start, the area clear, and everyone behind the net?",
-            abort=True,
-            err=True,
+def check_flights(asked: FlyOptions) -> None:
+    """An error for hardware, obstacles or faults that do not go together."""
+    if asked.real:
+        if asked.drone == SIMULATED:
+            raise ValueError("a real tracker does not see a simulated drone: give --drone too")
+        if not ADDRESS.fullmatch(asked.drone):
+            raise ValueError(
+                f"{asked.drone!r} is not a Bluetooth address: give six pairs of digits, as "
+                "e0:14:d0:63:3d:d0"
+            )
+        if asked.tracker == SIMULATED:
+            raise ValueError("a real drone needs a real tracker: give --tracker udp://HOST:PORT")
+        tracking.parse_address(asked.tracker)
+        if not asked.obstacles:
+            raise ValueError(
+                "a real flight needs the obstacles as they stand: give --obstacles FILE"
+            )
+    if asked.obstacles and len(asked.obstacles) != asked.flights:
+        raise ValueError(
+            f"{asked.flights} flights and {len(asked.obstacles)} files of obstacles: every flight "
+            "needs its own environment, so give --obstacles once for each"
         )
+    for text in asked.fault or ():
+        name = world.Fault.parse(text).name
+        if asked.virtual and name in world.PROCESS_FAULTS:
+            raise ValueError(f"fault {name!r} needs real processes: leave out --virtual")
+
+
+def _environments(asked: FlyOptions, campaign: FlightCampaign, task: Swing) -> list[stages.Floats]:
+    """The obstacles of each flight: from its file, checked and each new, or drawn."""
+    files, first = asked.obstacles or [], campaign.next
+    if not files:
+        numbers = range(first, first + asked.flights)
+        return [stages.drawn_obstacles(task, asked.seed or 0, n) for n in numbers]
+    found = [stages.read_obstacles(file, task) for file in files]
+    for i, (file, obstacles) in enumerate(zip(files, found, strict=True)):
+        if asked.real:
+            stages.check_certified(obstacles, task, file.name)
+        for other, earlier in zip(files[:i], found[:i], strict=True):
+            if stages.same_obstacles(earlier, obstacles):
+                raise ValueError(
+                    f"{file.name} has the obstacles of {other.name}: every flight needs its own "
+                    "environment"
+                )
+        campaign.check_new(obstacles, file.name)
+    return found
+
+
+def _fly(
+    asked: FlyOptions, campaign: FlightCampaign, task: Swing, seed: int | None
+) -> list[FlightRecord]:
+    """Fly once in each; the last flight is one that was terminated, or a real one's fault."""
+    environments, real, drone = _environments(asked, campaign, task), asked.real, asked.real_drone
+    if real:
+        parrot.pyparrot_swing()  # an error that says how to install it, before the question
+    flown: list[FlightRecord] = []
+    for i, obstacles in enumerate(environments):
+        number = campaign.next
+        if real and not asked.yes:
+            name = f"Flight {number} ({i + 1} of {len(environments)})"
+            _ask_operator(asked, task, name, len(obstacles))
+        with _stage(asked, campaign, task, obstacles) as stage:
+            flight = campaign.fly(
+                task,
+                obstacles,
+                stage,
+                seed,
+                rehearsed=asked.fault or (),
+                hardware={"tracker": asked.tracker, **drone} if real else {},
+            )
+        flown.append(flight)
+        say(f"Flight {number}: {flight.sentence(campaign.summaries[number])}")
+        if flight.end == "terminated" or (real and flight.fault):
+            break
+    if left := len(environments) - len(flown):
+        say(f"{left} more {'was' if left == 1 else 'were'} requested and not flown.")
+    return flown
+
+
+def _stage(
+    asked: FlyOptions, campaign: FlightCampaign, task: Swing, obstacles: stages.Floats
+) -> AbstractContextManager[stages.Stage]:
+    """Where the next flight takes place."""
+    if asked.real:
+        return stages.real_stage(tracking.parse_address(asked.tracker), asked.real_drone)
+    number = campaign.next
+    faults = tuple(world.Fault.parse(text) for text in asked.fault or ())
+    seed = stages.flight_seed(asked.seed or 0, number)
+    setup = stages.world_setup(task, obstacles, seed, faults)
+    if asked.virtual:
+        return nullcontext(stages.virtual_stage(setup))
+    return stages.simulated_stage(setup, campaign.stem(number).with_suffix(".world"))
+
+
+def _ask_operator(asked: FlyOptions, task: Swing, flight: str, cylinders: int) -> None:
+    """Wait for the operator's confirmation; an error without a terminal."""
+    if not sys.stdin.isatty():
+        raise ValueError("a real flight waits for an operator: use a terminal, or give --yes")
+    arena = task.arena
+    typer.confirm(
+        f"{flight} of {asked.drone} among {cylinders} cylinders, as in the file: "
+        f"{task.steps} commands in {task.steps * task.time_step:g} s at {task.speed:g} m/s, "
+        f"with a pitch of {asked.pitch} %. It lands if it leaves "
+        f"x = ±{arena.half_width:g}, y = 0 to {arena.length:g} m: does the net stand there, "
+        "is the drone at the start, the area clear, and everyone behind the net?",
+        abort=True,
+        err=True,
+    )
 
 
 def fly_all(asked: FlyOptions, folder: Path, run: Run[Any], task: Swing) -> dict[str, Any]:
@@ -106,7 +139,7 @@ def fly_all(asked: FlyOptions, folder: Path, run: Run[Any], task: Swing) -> dict
     with FlightCampaign(folder, run, simulated=not asked.real) as campaign:
         for number in campaign.lost:
             say(f"Flight {number} is a failure: its process ended in flight.")
-        flown = FlightSession(asked, campaign, task, seed).fly()
+        flown = _fly(asked, campaign, task, seed)
         report = campaign.report()
         say("")
         if asked.fault:

@@ -24,6 +24,8 @@ from pacbayes_control.robots.swing.flight.tracking import FrameReader, Pose
 from pacbayes_control.robots.swing.flight.world import STEP, World, WorldSetup
 
 ANSWER = 0.45  # s to wait for the answer to a command
+HANGING = 0.5  # s of a call that hangs in virtual time, as long as a keeper would wait
+KILLED = 1e6  # s of one in real time: until the process is killed
 ON_THE_GROUND = 3.0  # s that a world runs on after its parent process, with the drone on the ground
 IN_THE_AIR = 120.0  # s that it runs on in any case
 
@@ -73,8 +75,8 @@ Clock = RealClock | VirtualClock  # a time that never goes back, in s from an ar
 class SimulatedDrone:
     """The simulated Swing: each command is acknowledged, or fails."""
 
-    def __init__(self, link: VirtualLink | UdpLink) -> None:
-        self.link = link
+    def __init__(self, world: World | RemoteWorld, clock: Clock) -> None:
+        self.world, self.clock = world, clock
         self.session = ""
         self._percent = 0.0
         self._steered = 0
@@ -101,7 +103,7 @@ class SimulatedDrone:
     def steer(self, yaw_percent: float) -> None:
         """Steer."""
         self._command("steer", yaw_percent)
-        self._sent.append((self._steered, self.link.clock.now()))
+        self._sent.append((self._steered, self.clock.now()))
         self._steered += 1
 
     def sent(self) -> list[tuple[int, float]]:
@@ -118,37 +120,21 @@ class SimulatedDrone:
         """End the session."""
         with suppress(DroneError):
             self._command("disconnect")
-        self.link.close()
+        if isinstance(self.world, RemoteWorld):
+            self.world.socket.close()
 
     def _command(self, what: str, value: float | None = None) -> None:
-        reply = self.link.exchange({"session": self.session, "do": what, "value": value})
+        """Send a command; in virtual time, a drone out of reach takes the time of a timeout."""
+        reply = self.world.answer({"session": self.session, "do": what, "value": value})
         if reply is None:
+            self.clock.sleep(0.0 if self.clock.real else ANSWER)
             raise DroneError("the drone does not answer")
         if reply.get("hang"):
-            self.link.clock.sleep(self.link.hang)
+            self.clock.sleep(KILLED if self.clock.real else HANGING)
             raise DroneError("the driver hangs")
         if "error" in reply:
             raise DroneError(reply["error"])
         self._percent = reply["battery"]
-
-
-class VirtualLink:
-    """Commands to a world in this process, under a virtual clock."""
-
-    hang = 0.5  # s, as long as a keeper would wait
-
-    def __init__(self, world: World, clock: VirtualClock) -> None:
-        self.world, self.clock = world, clock
-
-    def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Send the world a command; a drone out of reach takes the time of a timeout."""
-        reply = self.world.answer(request)
-        if reply is None:
-            self.clock.sleep(ANSWER)
-        return reply
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 class VirtualTracker(FrameReader):
@@ -173,19 +159,16 @@ class VirtualTracker(FrameReader):
         self.clock.sleep(seconds)
 
 
-class UdpLink:
-    """Commands to a world in another process."""
-
-    hang = 1e6  # s: until the process is killed
+class RemoteWorld:
+    """A world in another process, by UDP."""
 
     def __init__(self, port: int) -> None:
-        self.clock = RealClock()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(ANSWER)
         self.socket.connect(("127.0.0.1", port))
         self.number = 0
 
-    def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Send a command, and wait for its answer: within a machine no datagram gets lost."""
         self.number += 1
         try:
@@ -196,10 +179,6 @@ class UdpLink:
                     return reply
         except OSError:  # it takes too long, or no process listens there
             return None
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.socket.close()
 
 
 class WorldProcess:

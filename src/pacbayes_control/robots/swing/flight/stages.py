@@ -8,7 +8,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,24 +117,6 @@ def read_obstacles(path: Path, task: Swing) -> Floats:
     return found
 
 
-def read_obstacle_files(files: list[Path], task: Swing, certified: bool) -> list[Floats]:
-    """Cylinders from a file for each flight; an error where two are the same.
-
-    certified: whether the certified distribution must be able to draw them.
-    """
-    found = [read_obstacles(file, task) for file in files]
-    named = list(zip(files, found, strict=True))
-    for file, cylinders in named if certified else ():
-        check_certified(cylinders, task, file.name)
-    for (first, one), (second, other) in combinations(named, 2):
-        if same_obstacles(one, other):
-            raise ValueError(
-                f"{second.name} has the obstacles of {first.name}: every flight needs its own "
-                "environment"
-            )
-    return found
-
-
 def check_certified(found: NDArray, task: Swing, what: str) -> None:
     """An error for obstacles that the certified distribution never draws: nothing holds for them.
 
@@ -218,7 +199,7 @@ def virtual_stage(setup: WorldSetup) -> Stage:
     """A simulated world in this process, in which time passes as fast as it is computed."""
     world = World(setup)
     clock = simulated.VirtualClock(world.advance)
-    drone = simulated.SimulatedDrone(simulated.VirtualLink(world, clock))
+    drone = simulated.SimulatedDrone(world, clock)
     tracker = simulated.VirtualTracker(world, clock)
     return Stage(tracker, _rehearsed(drone, setup.faults, clock), clock, world)
 

@@ -1,7 +1,7 @@
 """The model of the Swing, fitted to logs of its flights.
 
 swing          the fit of gains, latency and speed: assumptions, and the tests of the model
-identified     its result, with intervals
+identified     its result, with intervals, and the task with gains as they were fitted
 speed          the speed, from positions
 logs           logs of flights: read, checked and written
 synthetic      logs of a simulated drone whose model is known

@@ -1,16 +1,21 @@
-"""The model as identified: gains with their intervals, and whether the model fits."""
+"""The model as identified: gains with their intervals, whether it fits, and the Swing of them."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import scipy
 
-from pacbayes_control.certify.files import has_type
+from pacbayes_control.certify.files import has_type, read_json
 from pacbayes_control.certify.text import shortened
+from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
 from pacbayes_control.robots.swing.identification.logs import Floats
+from pacbayes_control.robots.swing.simulator import Swing
 
 ESTIMATES = ("k_u", "k_p", "speed", "latency")
 FORMAT = "give a file of pbc swing identify --json"
@@ -109,8 +114,6 @@ class IdentifiedModel:
             if not good:
                 raise ValueError(problem)
         matrix = np.array(self.covariance, float)
-        if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
-            raise ValueError("covariance must be two rows of two finite numbers")
         lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
         slack = 1e-9 * float(np.abs(matrix).max())
         if abs(matrix[0, 1] - matrix[1, 0]) > slack or lowest < -slack:
@@ -120,8 +123,7 @@ class IdentifiedModel:
         """Plain values, for JSON, without the residuals."""
         record = asdict(replace(self, responses=()))
         del record["responses"]
-        covariance = [list(row) for row in self.covariance]
-        return record | {"covariance": covariance, "remarks": list(self.remarks)}
+        return json.loads(json.dumps(record))  # with lists, as it will be read
 
     @classmethod
     def from_record(cls, record: Any) -> IdentifiedModel:
@@ -141,3 +143,50 @@ class IdentifiedModel:
         values["covariance"] = tuple(map(tuple, record["covariance"]))
         values["remarks"] = tuple(record["remarks"])
         return cls(**values)
+
+
+def fitted_swing(
+    model: IdentifiedModel | None = None, gains: Literal["fixed", "drawn", "worst"] = "fixed"
+) -> Swing:
+    """The drone with gains and speed as they were fitted, and what to make of their uncertainty.
+
+    fixed: as if they were exact · drawn: each rollout draws its own from the fit's normal
+    distribution · worst: a rollout costs what it costs the worst of the corners of the intervals.
+    """
+    if model is None:
+        if gains != "fixed":
+            raise ValueError(f"{gains} gains need a model that was fitted: give --model FILE")
+        return Swing()
+    if not model.fits:
+        raise ValueError(
+            "the model does not fit its logs, so neither gains nor intervals mean anything: "
+            f"{' '.join(model.remarks)}"
+        )
+    task = Swing(k_u=model.k_u.value, k_p=model.k_p.value, speed=model.speed.value)
+    if gains == "fixed":
+        return task
+    estimates = {"k_u": model.k_u, "k_p": model.k_p, "speed": model.speed}
+    for name, estimate in estimates.items():
+        if estimate.low <= 0:
+            few = f"{name} may be as small as {estimate.low:g}"
+            raise ValueError(f"{few}: it is not known well enough, fly longer")
+    if gains == "worst":
+        k_u, k_p, speed = ((each.low, each.high) for each in estimates.values())
+        return replace(task, uncertainty=WorstGains(k_u, k_p, speed, confidence=model.confidence))
+    (k_u_variance, both), (_, k_p_variance) = model.covariance
+    k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
+    correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
+    speed_sd = model.speed.margin / float(scipy.stats.norm.ppf((1 + model.confidence) / 2))
+    drawn = DrawnGains(k_u_sd, k_p_sd, min(max(correlation, -1.0), 1.0), speed_sd)
+    return replace(task, uncertainty=drawn)
+
+
+def read_model(file: str | Path) -> IdentifiedModel:
+    """Read a file that `pbc swing identify --json FILE` wrote."""
+    path = Path(file)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model at {path}: make one with pbc swing identify")
+    try:
+        return IdentifiedModel.from_record(read_json(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -45,12 +45,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from pacbayes_control.robots.swing.identification import identified
 from pacbayes_control.robots.swing.identification.fitting import LATENCIES, RATES, Fit, FlightData
-from pacbayes_control.robots.swing.identification.identified import (
-    Estimate,
-    IdentifiedModel,
-    YawResponse,
-)
+from pacbayes_control.robots.swing.identification.identified import Estimate, IdentifiedModel
 from pacbayes_control.robots.swing.identification.logs import LARGEST_YAW, RADIANS, FlightLog
 from pacbayes_control.robots.swing.identification.noises import whiteness_p_value
 from pacbayes_control.robots.swing.identification.speed import estimate_speed
@@ -92,7 +89,7 @@ def identify_swing(logs: Sequence[FlightLog], confidence: float = 0.95) -> Ident
         fits=not failures,
         remarks=(*failures, *_notes(found, latency)),
         responses=tuple(
-            YawResponse(flight.time, flight.yaw, flight.yaw - residuals)
+            identified.YawResponse(flight.time, flight.yaw, flight.yaw - residuals)
             for flight, residuals in zip(flights, fit.residuals, strict=True)
         ),
     )
