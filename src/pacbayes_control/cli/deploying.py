@@ -70,6 +70,7 @@ def shift(asked: ShiftOptions) -> None:
     from pacbayes_control.certify.shift import curve, under_shift
     from pacbayes_control.report.console import say
     from pacbayes_control.report.terminal import show_certificate, show_curve
+    from pacbayes_control.tasks.registry import recorded_words
 
     ball = _ball(asked)
     run, out, plot = options.run_folder(asked.run), asked.out_folder, asked.plot
@@ -81,7 +82,7 @@ def shift(asked: ShiftOptions) -> None:
     robust = under_shift(source, ball) if ball else None
     show_curve(result)
     if robust:
-        show_certificate(robust)
+        show_certificate(robust, recorded_words(robust.costs))
         record["certificate"] = robust.certificate.to_dict()
         if out:
             picture = run / "picture.svg"

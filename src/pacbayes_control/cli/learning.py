@@ -224,7 +224,7 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     )
     run.save(folder, where.force, task.pictures(run, shown))
     remove_store(store)  # not needed once the run is saved
-    show_certificate(run)
+    show_certificate(run, task.words)
     certificate, installed = run.certificate, name in installed_tasks()
     result = {**certificate.to_dict(), "run": str(folder)}
     if not installed and certificate.policy is not None and run.costs.parameters is not None:
