@@ -240,16 +240,20 @@ class Swing(Planar):
         plain = replace(self, uncertainty=None, largest_command=self.largest_control)
         return [replace(plain, k_u=k_u, k_p=k_p, speed=speed) for k_u, k_p, speed in members]
 
-    def _roll_out(self, *rollouts: Any, **how: Any) -> tuple[NDArray[np.uint8], NDArray]:
+    def costs(
+        self, *rollouts: Any, closest: NDArray | None = None, **how: Any
+    ) -> NDArray[np.uint8]:
         """As for one drone; of several, the largest costs and the smallest distances."""
         if not self._drones:
-            return super()._roll_out(*rollouts, **how)
-        collided, closest = self._drones[0]._roll_out(*rollouts, **how)
-        for drone in self._drones[1:]:
-            found = drone._roll_out(*rollouts, **how)
-            np.maximum(collided, found[0], out=collided)
-            np.minimum(closest, found[1], out=closest)
-        return collided, closest
+            return super().costs(*rollouts, closest=closest, **how)
+        each = [None if closest is None else np.empty_like(closest) for _ in self._drones]
+        found = [
+            drone.costs(*rollouts, closest=own, **how)
+            for drone, own in zip(self._drones, each, strict=True)
+        ]
+        if closest is not None:
+            np.min(each, axis=0, out=closest)
+        return np.max(found, axis=0)
 
     def trajectories(
         self, policy: NDArray, environments: Environments, noise: Noise | None = None
