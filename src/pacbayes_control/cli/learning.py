@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,11 +49,8 @@ class RunOptions:
     force: options.Force = False
     json_file: options.JsonFile = None
 
-    def folder(self, task: str) -> Path:
-        """The folder of the run."""
-        place = task.rpartition(":")[0] or task
-        name = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-        return self.out_folder or Path("runs") / name
+
+RUN_PARAMETERS = options.parameters_of(RunOptions)
 
 
 class Tasks(TyperGroup):
@@ -75,7 +73,6 @@ class Tasks(TyperGroup):
         """The command that learns for a task, with the common options and the task's own."""
         from pacbayes_control.cli.executing import ExecutionOptions
         from pacbayes_control.learn import Plan, SearchSettings
-        from pacbayes_control.learn.planned import usual_search
 
         target = found(cmd_name)  # a class of tasks with options, or a task
         own = cmd_name not in installed_tasks()
@@ -90,27 +87,6 @@ class Tasks(TyperGroup):
             "Search": {n: replace(each, default=None) for n, each in searched.items()},
             "Execution": how,
         }
-        known = {n: each for group in groups.values() for n, each in group.items()}
-        rare = {n: each for n, each in known.items() if each.rare}
-
-        def call(**values: Any) -> None:
-            asked = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
-            if asked.fields:
-                _show_fields(rare)
-                return
-            given = _given(known, values, asked.set_fields or [])
-            chosen, planned, search, execution = (
-                {n: given[n] for n in group if n in given} for group in groups.values()
-            )
-            plan = from_values(Plan, planned)
-            where = from_values(ExecutionOptions, execution)
-            task = with_options(target, cmd_name, chosen)
-            if chosen:
-                chosen = plain(from_values(target.Options, chosen))
-            if search:
-                plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
-            _learn(task, replace(plan, task=cmd_name, options=chosen), where, asked)
-
         chooses = (
             "It chooses from the task's `policies`, or --policies; where there are none, it learns "
             "from the task's `prior`, or --prior.\n\n"
@@ -121,18 +97,18 @@ class Tasks(TyperGroup):
             "FIELD=VALUE, listed by --fields.\n\n"
             f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
         )
+        each_option = [(title, each) for title, group in groups.items() for each in group.values()]
         parameters = [
             options.parameter(each.name, each.kind, each.default, each.facts, title)
-            for title, group in groups.items()
-            for each in group.values()
+            for title, each in each_option
             if not each.rare
         ]
-        command = options.as_command(
-            cmd_name, call, [*parameters, *options.parameters_of(RunOptions)], words
-        )
+        call = partial(_call, target, cmd_name, [*groups.values()])
+        command = options.as_command(cmd_name, call, [*parameters, *RUN_PARAMETERS], words)
         command.moved = {
-            n: f"write --set {n}={'true' if each.kind is bool else 'VALUE'}"
-            for n, each in rare.items()
+            each.name: f"write --set {each.name}={'true' if each.kind is bool else 'VALUE'}"
+            for _, each in each_option
+            if each.rare
         }
         return command
 
@@ -170,25 +146,41 @@ def learn(
     _learn(task, chosen, ExecutionOptions(workers=workers), asked, plan)
 
 
-def _given(
-    known: Mapping[str, Option], values: Mapping[str, Any], pairs: list[str]
-) -> dict[str, Any]:
-    """The values that differ from the defaults, from options and from --set."""
-    given = {}
-    for name, value in values.items():
-        listed = isinstance(known[name].default, tuple) and isinstance(value, str)
-        given[name] = known[name].read(value) if listed else value
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name not in known:
-            rare = ", ".join(name for name, each in known.items() if each.rare)
-            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {rare}")
-        given[name] = known[name].read(value)
-    return {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != known[name].default
-    }
+def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: Any) -> None:
+    """Learn with the values of a task's options.
+
+    Args:
+        target: as `found` has found it
+        name: of the task
+        groups: the options of the task, of the plan, of the search and of the execution
+        values: of all options of the command, by name
+    """
+    from pacbayes_control.cli.executing import ExecutionOptions
+    from pacbayes_control.learn import Plan
+    from pacbayes_control.learn.planned import usual_search
+
+    where = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
+    known = {n: each for group in groups for n, each in group.items()}
+    rare = {n: each for n, each in known.items() if each.rare}
+    if where.fields:
+        return _show_fields(rare)
+    for n, value in values.items():
+        if isinstance(known[n].default, tuple) and isinstance(value, str):
+            values[n] = known[n].read(value)
+    for pair in where.set_fields or []:
+        n, equals, value = pair.partition("=")
+        if not equals or n not in known:
+            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {', '.join(rare)}")
+        values[n] = known[n].read(value)
+    given = {n: v for n, v in values.items() if v is not None and v != known[n].default}
+    chosen, planned, search, how = ({n: given[n] for n in group if n in given} for group in groups)
+    plan, execution = from_values(Plan, planned), from_values(ExecutionOptions, how)
+    task = with_options(target, name, chosen)
+    if chosen:
+        chosen = plain(from_values(target.Options, chosen))
+    if search:
+        plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
+    return _learn(task, replace(plan, task=name, options=chosen), execution, where)
 
 
 def _show_fields(rare: Mapping[str, Option]) -> None:
@@ -212,7 +204,9 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     from pacbayes_control.rollouts.evaluation import equal_costs
 
     name = plan.task or task.name
-    folder = where.folder(name)
+    place = name.rpartition(":")[0] or name
+    usual = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+    folder = where.out_folder or Path("runs") / usual
     check_free(folder, where.force)
     options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")

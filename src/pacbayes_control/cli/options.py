@@ -73,7 +73,8 @@ def check_json(json_file: Path | None, *inputs: Path) -> None:
     from pacbayes_control.report.console import out
 
     out.stderr = str(json_file) == "-"
-    check_writable(json_file, *inputs)
+    if json_file is not None:
+        check_writable(json_file, *inputs)
 
 
 def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -> None:
