@@ -105,7 +105,7 @@ class Tasks(TyperGroup):
         ]
         call = partial(_call, target, cmd_name, [*groups.values()])
         command = options.as_command(cmd_name, call, [*parameters, *RUN_PARAMETERS], words)
-        command.moved = {
+        command.moved = {  # what to write instead of an option that is now a field
             each.name: f"write --set {each.name}={'true' if each.kind is bool else 'VALUE'}"
             for _, each in each_option
             if each.rare
@@ -220,16 +220,17 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     remove_store(store)  # not needed once the run is saved
     show_certificate(run, task.words)
     certificate, installed = run.certificate, name in installed_tasks()
-    result = {**certificate.to_dict(), "run": str(folder)}
     if not installed and certificate.policy is not None and run.costs.parameters is not None:
         say(f"Its parameters: {run.costs.parameters[certificate.policy].tolist()}")
-    if certificate.test_estimate is not None:
-        result["true_cost"] = certificate.test_estimate.cost
-        result["test_environments"] = certificate.test_estimate.environments
     if warning := equal_costs(run.costs.values):
         warn(warning)
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
     say(f"To look at: pbc report {folder}" + ("" if installed else f" --task {name}"))
-    options.write_json(where.json_file, result)
+    if where.json_file:
+        test, known = certificate.test_estimate, {}
+        if test is not None:
+            known = {"true_cost": test.cost, "test_environments": test.environments}
+        record = {**certificate.to_dict(), "run": str(folder), **known}
+        options.write_json(where.json_file, record)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
@@ -156,22 +155,6 @@ def not_verified(
 # ---- commands whose options are the fields of records -------------------------------------------
 
 
-class Command(TyperCommand):
-    """A command whose error for an option that is now a field says what to write."""
-
-    moved: Mapping[str, str] = {}  # what to write instead, by the name of a field
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments; an error for an option that is set by --set."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # NoSuchOption, of Click or of Typer's copy of Click
-            name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-            if name in self.moved:
-                raise ValueError(f"--{name.replace('_', '-')}: {self.moved[name]}") from None
-            raise
-
-
 def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str) -> Any:
     """A command that calls a function with the values of its options, by name.
 
@@ -184,7 +167,7 @@ def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str
     by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
     call.__signature__, call.__annotations__ = Signature(by_keyword), {}
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name, cls=Command, help=words)(call)
+    alone.command(name, help=words)(call)
     return typer.main.get_command(alone)
 
 
