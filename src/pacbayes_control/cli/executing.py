@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pacbayes_control.rollouts import Execution, cluster, pool
+from pacbayes_control.report.console import progress_bars, warn
 from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.options import option
+
+if TYPE_CHECKING:
+    from pacbayes_control.rollouts import Execution
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def executing(
     """An execution on a cluster, or with a number of workers, by default one for each core."""
     from loky import cpu_count
 
-    from pacbayes_control.report.console import progress_bars, warn
+    from pacbayes_control.rollouts import Execution, cluster, pool
 
     options = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
     if options.workers and options.scheduler:

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import check_free
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.cli.executing import ExecutionOptions, executing, remove_store
+from pacbayes_control.report.console import say, show, warn
+from pacbayes_control.report.terminal import show_certificate
+from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
 from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
 
 if TYPE_CHECKING:
-    from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
-    from pacbayes_control.tasks import Task
 
 HELP = f"""Learn a policy for a task and certify it: pbc learn TASK.
 
@@ -71,7 +75,6 @@ class Tasks(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
         """The command that learns for a task, with the common options and the task's own."""
-        from pacbayes_control.cli.executing import ExecutionOptions
         from pacbayes_control.learn import Plan, SearchSettings
 
         target = found(cmd_name)  # a class of tasks with options, or a task
@@ -134,8 +137,6 @@ def learn(
         return
     if plan is None:
         raise ValueError("name the task to learn for, or give --plan FILE: see pbc learn --help")
-    from pacbayes_control.certify.files import read_json
-    from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
 
     chosen = Plan.from_dict(read_json(plan))
@@ -155,7 +156,6 @@ def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: 
         groups: the options of the task, of the plan, of the search and of the execution
         values: of all options of the command, by name
     """
-    from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
     from pacbayes_control.learn.planned import usual_search
 
@@ -186,8 +186,6 @@ def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: 
 def _show_fields(rare: Mapping[str, Option]) -> None:
     from rich.table import Table
 
-    from pacbayes_control.report.console import show
-
     table = Table("field", "type", "default", "")
     for name, each in rare.items():
         table.add_row(name, each.kind_words, str(each.default), each.facts["help"])
@@ -196,11 +194,7 @@ def _show_fields(rare: Mapping[str, Option]) -> None:
 
 def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *inputs: Path) -> None:
     """Carry out a plan; save and show the run. It must not replace one of the inputs."""
-    from pacbayes_control.certify.run import check_free
-    from pacbayes_control.cli.executing import executing, remove_store
     from pacbayes_control.learn import learn_task
-    from pacbayes_control.report.console import say, warn
-    from pacbayes_control.report.terminal import show_certificate
     from pacbayes_control.rollouts.evaluation import equal_costs
 
     name = plan.task or task.name

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
-
-if TYPE_CHECKING:
-    from pacbayes_control.certify.run import Run
+from pacbayes_control.report.console import out, working
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 JsonFile = Annotated[
@@ -69,8 +68,6 @@ def check_writable(file: Path | None, *inputs: Path) -> None:
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
     """As `check_writable`; if JSON goes to standard output, all other text goes to stderr."""
-    from pacbayes_control.report.console import out
-
     out.stderr = str(json_file) == "-"
     if json_file is not None:
         check_writable(json_file, *inputs)
@@ -127,9 +124,7 @@ def verified(
 
     known: the fingerprint of a run that was verified before; its bound is not recomputed.
     """
-    from pacbayes_control.certify.run import AlteredRun, Run
     from pacbayes_control.deploy.monitor.state import fingerprint
-    from pacbayes_control.report.console import working
     from pacbayes_control.verify import InvalidCertificate, verify
 
     try:
