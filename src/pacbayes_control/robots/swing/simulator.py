@@ -246,14 +246,13 @@ class Swing(Planar):
         """As for one drone; of several, the largest costs and the smallest distances."""
         if not self._drones:
             return super().costs(*rollouts, closest=closest, **how)
-        each = [None if closest is None else np.empty_like(closest) for _ in self._drones]
-        found = [
-            drone.costs(*rollouts, closest=own, **how)
-            for drone, own in zip(self._drones, each, strict=True)
-        ]
-        if closest is not None:
-            np.min(each, axis=0, out=closest)
-        return np.max(found, axis=0)
+        collided = self._drones[0].costs(*rollouts, closest=closest, **how)
+        own = None if closest is None else np.empty_like(closest)
+        for drone in self._drones[1:]:
+            np.maximum(collided, drone.costs(*rollouts, closest=own, **how), out=collided)
+            if closest is not None and own is not None:
+                np.minimum(closest, own, out=closest)
+        return collided
 
     def trajectories(
         self, policy: NDArray, environments: Environments, noise: Noise | None = None
