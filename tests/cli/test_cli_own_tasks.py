@@ -17,8 +17,8 @@ import pytest
 
 from commands import complaint, files
 from pacbayes_control.certify.tables.campaigns import read_policies
-from pacbayes_control.cli.executing import ExecutionOptions
 from pacbayes_control.cli.learning import RunOptions, _learn
+from pacbayes_control.cli.options import ExecutionOptions
 from pacbayes_control.learn import Plan
 from pacbayes_control.rollouts import conformance
 from pacbayes_control.tasks.demo import Stopping

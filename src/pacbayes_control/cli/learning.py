@@ -15,7 +15,6 @@ from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import check_free
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.executing import ExecutionOptions, executing, remove_store
 from pacbayes_control.report.console import say, show, warn
 from pacbayes_control.report.terminal import show_certificate
 from pacbayes_control.tasks import Task
@@ -81,7 +80,7 @@ class Tasks(TyperGroup):
         own = cmd_name not in installed_tasks()
         shown = {None, *target.learns, *(("own",) if own else ())}
         searched = options_of(SearchSettings) if "continuous" in target.learns else {}
-        how = dict(options_of(ExecutionOptions))
+        how = dict(options_of(options.ExecutionOptions))
         if target.uses_all_cores:
             del how["workers"]
         groups = {
@@ -144,7 +143,7 @@ def learn(
         raise ValueError(f"{plan} names no task: the run was made in Python")
     asked = RunOptions(out_folder=out_folder, force=force, json_file=json_file)
     task = load_task(chosen.task, chosen.options)
-    _learn(task, chosen, ExecutionOptions(workers=workers), asked, plan)
+    _learn(task, chosen, options.ExecutionOptions(workers=workers), asked, plan)
 
 
 def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: Any) -> None:
@@ -174,7 +173,7 @@ def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: 
         values[n] = known[n].read(value)
     given = {n: v for n, v in values.items() if v is not None and v != known[n].default}
     chosen, planned, search, how = ({n: given[n] for n in group if n in given} for group in groups)
-    plan, execution = from_values(Plan, planned), from_values(ExecutionOptions, how)
+    plan, execution = from_values(Plan, planned), from_values(options.ExecutionOptions, how)
     task = with_options(target, name, chosen)
     if chosen:
         chosen = plain(from_values(target.Options, chosen))
@@ -192,7 +191,9 @@ def _show_fields(rare: Mapping[str, Option]) -> None:
     show(table)
 
 
-def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *inputs: Path) -> None:
+def _learn(
+    task: Task, plan: Plan, how: options.ExecutionOptions, where: RunOptions, *inputs: Path
+) -> None:
     """Carry out a plan; save and show the run. It must not replace one of the inputs."""
     from pacbayes_control.learn import learn_task
     from pacbayes_control.rollouts.evaluation import equal_costs
@@ -204,14 +205,14 @@ def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *in
     check_free(folder, where.force)
     options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
-    with executing(task, how, store) as execution:
+    with options.executing(task, how, store) as execution:
         store.parent.mkdir(parents=True, exist_ok=True)
         run = learn_task(task, plan, execution)
     shown = task.environments(
         max(3, (run.plan or {}).get("test_environments", 0)), "test", plan.seed
     )
     run.save(folder, where.force, task.pictures(run, shown))
-    remove_store(store)  # not needed once the run is saved
+    options.remove_store(store)  # not needed once the run is saved
     show_certificate(run, task.words)
     certificate, installed = run.certificate, name in installed_tasks()
     if not installed and certificate.policy is not None and run.costs.parameters is not None:

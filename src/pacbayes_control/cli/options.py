@@ -1,22 +1,29 @@
-"""Options that several commands share, checks of them, JSON output, and commands from records."""
+"""Options that several commands share, their checks and effects, and commands from records."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
-from pacbayes_control.report.console import out, working
+from pacbayes_control.report.console import out, progress_bars, warn, working
+from pacbayes_control.tasks import Task
+from pacbayes_control.tasks.options import option
+
+if TYPE_CHECKING:
+    from pacbayes_control.rollouts import Execution
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 JsonFile = Annotated[
@@ -145,6 +152,70 @@ def not_verified(
     write_json(json_file, {**(record or {}), "verified": False, "reason": str(reason)})
     complain(f"NOT VERIFIED: {reason}")
     return typer.Exit(1)
+
+
+# ---- where rollouts run --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The options of an execution."""
+
+    workers: int | None = option(
+        None, "Processes to roll out in; default all cores.", least=1, most=4096
+    )
+    scheduler: str | None = option(
+        None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
+    )
+    retries: int = option(
+        0,
+        "How often a rollout that failed may be run again and still count, where machines fail and "
+        "not the task: the certificate tells how many did.",
+        rare=True,
+        least=0,
+    )
+    allow_code_change: bool = option(
+        False,
+        "Go on although the task's code has changed: finished rollouts are kept, and the "
+        "certificate tells it.",
+        rare=True,
+    )
+
+
+@contextmanager
+def executing(
+    task: Task, how: ExecutionOptions | int | None = None, store: Path | None = None
+) -> Iterator[Execution]:
+    """An execution on a cluster, or with a number of workers, by default one for each core."""
+    from loky import cpu_count
+
+    from pacbayes_control.rollouts import Execution, cluster, pool
+
+    asked = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
+    if asked.workers and asked.scheduler:
+        raise ValueError("give --workers or a scheduler, not both")
+    if asked.scheduler:
+        workers = cluster(asked.scheduler)
+    elif asked.workers is None and task.uses_all_cores:
+        workers = nullcontext()
+    else:
+        workers = pool(task, asked.workers or cpu_count())
+    with workers as executor, progress_bars() as tell:
+        yield Execution(
+            executor,
+            store,
+            progress=tell,
+            warning=warn,
+            retries=asked.retries,
+            allow_code_change=asked.allow_code_change,
+        )
+
+
+def remove_store(store: Path) -> None:
+    """Delete the checkpoint files of a run that is complete."""
+    for path in store.parent.iterdir():
+        if path.name.startswith(f"{store.name}."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 # ---- commands whose options are the fields of records -------------------------------------------
