@@ -17,8 +17,11 @@ import pytest
 
 from commands import complaint, files
 from pacbayes_control.certify.tables.campaigns import read_policies
-from pacbayes_control.cli.learning import RunOptions
+from pacbayes_control.cli.learning import RunOptions, _learn
+from pacbayes_control.cli.options import ExecutionOptions
+from pacbayes_control.learn import Plan
 from pacbayes_control.rollouts import conformance
+from pacbayes_control.tasks.demo import Stopping
 from pacbayes_control.tasks.registry import load_task
 from polling import wait_until, wait_until_gone
 
@@ -304,8 +307,15 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: An
     ("text", "name"),
     [("vehicle", "vehicle"), ("a/b/arm.py:task", "arm"), ("robots.arm:task", "arm"), ("x:y", "x")],
 )
-def test_a_run_is_named_after_its_module(text: str, name: str):
-    assert RunOptions().folder(text) == Path("runs") / name
+def test_a_run_is_named_after_its_module(
+    text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    taken = Path("runs") / name
+    taken.mkdir(parents=True)
+    (taken / "mine.txt").touch()
+    with pytest.raises(ValueError, match=f"^{taken} is not empty"):
+        _learn(Stopping(), Plan(task=text), ExecutionOptions(), RunOptions())
 
 
 # ---- policies from a file -----------------------------------------------------------------------

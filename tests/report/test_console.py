@@ -82,7 +82,7 @@ FLOWN: Any = SimpleNamespace(
     rows=[row()], model=FOUND, flights=[0] * 100, successes=87, report=watched().report()
 )
 SHOWS: dict[str, Callable[[], None]] = {
-    "certificate": lambda: terminal.show_certificate(robust()),
+    "certificate": lambda: terminal.show_certificate(robust(), ""),
     "comparison": lambda: terminal.show_comparison(compare(COSTS, 0.05), "kl"),
     "best": lambda: terminal.show_comparison(compare(COSTS, 0.05, method="best"), "best"),
     "curve": lambda: terminal.show_curve(curve(robust().certificate)),

@@ -92,7 +92,7 @@ def main() -> None:
     except typer.Exit as stop:
         code = stop.exit_code
     except USAGE_ERRORS as error:
-        code = complain(error.format_message())
+        code = complain(_usage_words(error))
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
@@ -107,6 +107,14 @@ def main() -> None:
         complain("interrupted")
         interruption.told = True
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_words(error: Any) -> str:
+    """The message of an error of Click's; for an option that is now a field, what to write."""
+    name = str(getattr(error, "option_name", "")).lstrip("-")
+    moved = getattr(error.ctx.command, "moved", {}) if getattr(error, "ctx", None) else {}
+    words = moved.get(name.replace("-", "_"))
+    return f"--{name}: {words}" if words else error.format_message()
 
 
 def _show_warning(*warning: Any) -> None:

@@ -8,9 +8,16 @@ from typing import Annotated, Literal
 
 import typer
 
+from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.run import check_free
+from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.report.console import say
+from pacbayes_control.report.summary import hardest_records
+from pacbayes_control.report.terminal import show_checks, show_comparison
 from pacbayes_control.tasks.options import option
+from pacbayes_control.tasks.registry import load_task
 
 Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
 
@@ -75,14 +82,8 @@ def certify(asked: CertifyOptions) -> None:
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.certify.balls import Ball
-    from pacbayes_control.certify.run import check_free
-    from pacbayes_control.certify.tables.campaigns import read_campaign, read_prior
     from pacbayes_control.learn import compare
     from pacbayes_control.learn.relative_entropy import at_least_on, at_most_on
-    from pacbayes_control.report.console import say
-    from pacbayes_control.report.summary import hardest_records
-    from pacbayes_control.report.terminal import show_comparison
 
     file, out = asked.costs_file, asked.out_folder
     options.check_json(asked.json_file, file)
@@ -146,11 +147,7 @@ def check(asked: CheckOptions) -> None:
 
     Example: pbc check examples/cartpole.py:task
     """
-    from pacbayes_control.certify.tables.campaigns import read_policies
-    from pacbayes_control.report.console import say
-    from pacbayes_control.report.terminal import show_checks
     from pacbayes_control.rollouts.conformance import check_task, passed
-    from pacbayes_control.tasks.registry import load_task
 
     policies, json_file = asked.policies, asked.json_file
     options.check_json(json_file, *([policies] if policies else []))

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.certify.balls import Ball, ball_of_samples
+from pacbayes_control.certify.run import check_free
+from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.certify.tables import columns
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.report.console import say
+from pacbayes_control.report.terminal import show_certificate, show_curve, show_report
 from pacbayes_control.tasks.options import option
+from pacbayes_control.tasks.registry import recorded_words
 
 if TYPE_CHECKING:
-    from pacbayes_control.certify.balls import Ball
     from pacbayes_control.deploy.monitor import Monitor
 
 Column = Annotated[
@@ -67,10 +73,6 @@ def shift(asked: ShiftOptions) -> None:
 
     Example: pbc shift runs/braking --ball kl:0.08 --out runs/braking-robust
     """
-    from pacbayes_control.certify.shift import curve, under_shift
-    from pacbayes_control.report.console import say
-    from pacbayes_control.report.terminal import show_certificate, show_curve
-
     ball = _ball(asked)
     run, out, plot = options.run_folder(asked.run), asked.out_folder, asked.plot
     source = options.verified(run, asked.json_file)
@@ -81,7 +83,7 @@ def shift(asked: ShiftOptions) -> None:
     robust = under_shift(source, ball) if ball else None
     show_curve(result)
     if robust:
-        show_certificate(robust)
+        show_certificate(robust, recorded_words(robust.costs))
         record["certificate"] = robust.certificate.to_dict()
         if out:
             picture = run / "picture.svg"
@@ -99,9 +101,6 @@ def shift(asked: ShiftOptions) -> None:
 
 def _ball(asked: ShiftOptions) -> Ball | None:
     """The given ball, or one estimated from two files; an error for options that do not fit."""
-    from pacbayes_control.certify.balls import Ball
-    from pacbayes_control.certify.run import check_free
-
     run, out = options.run_folder(asked.run), asked.out_folder
     sampled = asked.shifted is not None or asked.training is not None
     if asked.ball is not None and sampled:
@@ -128,9 +127,6 @@ def _ball(asked: ShiftOptions) -> Ball | None:
 
 def _estimated(asked: ShiftOptions) -> Ball:
     """A ball estimated from two files with values of a feature."""
-    from pacbayes_control.certify.balls import ball_of_samples
-    from pacbayes_control.certify.tables.columns import numbers, read_feature
-
     cells, edges, column = asked.cells, asked.edges, asked.column
     if asked.shifted is None or asked.training is None:
         raise ValueError("an estimate needs both samples: --shifted and --training")
@@ -140,10 +136,10 @@ def _estimated(asked: ShiftOptions) -> Ball:
         raise ValueError(
             f"{asked.shifted} cannot be both samples: they are of different environments"
         )
-    cuts = numbers(edges.split(","), "--edges") if edges is not None else None
+    cuts = columns.numbers(edges.split(","), "--edges") if edges is not None else None
     names = [name.strip() for name in cells.split(",")] if cells is not None else None
     files = (asked.shifted, asked.training)
-    there, here = (read_feature(file, column, edges is not None) for file in files)
+    there, here = (columns.read_feature(file, column, edges is not None) for file in files)
     for first in (there[0], here[0]):
         if names and str(first) not in names and column is None:
             raise ValueError(
@@ -243,8 +239,6 @@ def monitor(asked: MonitorOptions) -> None:
     """
     from pacbayes_control.deploy.monitor import Monitor, Promise
     from pacbayes_control.deploy.monitor.state import fingerprint, read_state
-    from pacbayes_control.report.console import say
-    from pacbayes_control.report.terminal import show_report
 
     run, plot, state = asked.folder, asked.plot, asked.state
     inputs = [path for path in (run, asked.file) if path]
@@ -280,14 +274,12 @@ def monitor(asked: MonitorOptions) -> None:
 
 def _observe(watched: Monitor, asked: MonitorOptions) -> None:
     """Add the given outcomes; an error if there are none at all."""
-    from pacbayes_control.certify.tables.columns import checked_outcomes, read_outcomes
-
     if asked.file:
-        costs = read_outcomes(asked.file, asked.column)
+        costs = columns.read_outcomes(asked.file, asked.column)
         repeated = "again" if asked.again else "grown" if asked.grown else None
         watched.observe_file(asked.file.name, costs, repeated)
     if asked.outcome:
-        watched.observe(checked_outcomes(asked.outcome, "--outcome"))
+        watched.observe(columns.checked_outcomes(asked.outcome, "--outcome"))
     if asked.failures is not None and asked.trials is not None:
         watched.observe_counts(asked.failures, asked.trials)
     if watched.trials == 0:

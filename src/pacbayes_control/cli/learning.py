@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import check_free
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.report.console import say, show, warn
+from pacbayes_control.report.terminal import show_certificate
+from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
 from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
 
 if TYPE_CHECKING:
-    from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
-    from pacbayes_control.tasks import Task
 
 HELP = f"""Learn a policy for a task and certify it: pbc learn TASK.
 
@@ -48,11 +52,8 @@ class RunOptions:
     force: options.Force = False
     json_file: options.JsonFile = None
 
-    def folder(self, task: str) -> Path:
-        """The folder of the run."""
-        place = task.rpartition(":")[0] or task
-        name = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-        return self.out_folder or Path("runs") / name
+
+RUN_PARAMETERS = options.parameters_of(RunOptions)
 
 
 class Tasks(TyperGroup):
@@ -73,15 +74,13 @@ class Tasks(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
         """The command that learns for a task, with the common options and the task's own."""
-        from pacbayes_control.cli.executing import ExecutionOptions
         from pacbayes_control.learn import Plan, SearchSettings
-        from pacbayes_control.learn.planned import usual_search
 
         target = found(cmd_name)  # a class of tasks with options, or a task
         own = cmd_name not in installed_tasks()
         shown = {None, *target.learns, *(("own",) if own else ())}
         searched = options_of(SearchSettings) if "continuous" in target.learns else {}
-        how = dict(options_of(ExecutionOptions))
+        how = dict(options_of(options.ExecutionOptions))
         if target.uses_all_cores:
             del how["workers"]
         groups = {
@@ -90,27 +89,6 @@ class Tasks(TyperGroup):
             "Search": {n: replace(each, default=None) for n, each in searched.items()},
             "Execution": how,
         }
-        known = {n: each for group in groups.values() for n, each in group.items()}
-        rare = {n: each for n, each in known.items() if each.rare}
-
-        def call(**values: Any) -> None:
-            asked = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
-            if asked.fields:
-                _show_fields(rare)
-                return
-            given = _given(known, values, asked.set_fields or [])
-            chosen, planned, search, execution = (
-                {n: given[n] for n in group if n in given} for group in groups.values()
-            )
-            plan = from_values(Plan, planned)
-            where = from_values(ExecutionOptions, execution)
-            task = with_options(target, cmd_name, chosen)
-            if chosen:
-                chosen = plain(from_values(target.Options, chosen))
-            if search:
-                plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
-            _learn(task, replace(plan, task=cmd_name, options=chosen), where, asked)
-
         chooses = (
             "It chooses from the task's `policies`, or --policies; where there are none, it learns "
             "from the task's `prior`, or --prior.\n\n"
@@ -121,18 +99,18 @@ class Tasks(TyperGroup):
             "FIELD=VALUE, listed by --fields.\n\n"
             f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
         )
+        each_option = [(title, each) for title, group in groups.items() for each in group.values()]
         parameters = [
             options.parameter(each.name, each.kind, each.default, each.facts, title)
-            for title, group in groups.items()
-            for each in group.values()
+            for title, each in each_option
             if not each.rare
         ]
-        command = options.as_command(
-            cmd_name, call, [*parameters, *options.parameters_of(RunOptions)], words
-        )
-        command.moved = {
-            n: f"write --set {n}={'true' if each.kind is bool else 'VALUE'}"
-            for n, each in rare.items()
+        call = partial(_call, target, cmd_name, [*groups.values()])
+        command = options.as_command(cmd_name, call, [*parameters, *RUN_PARAMETERS], words)
+        command.moved = {  # what to write instead of an option that is now a field
+            each.name: f"write --set {each.name}={'true' if each.kind is bool else 'VALUE'}"
+            for _, each in each_option
+            if each.rare
         }
         return command
 
@@ -158,8 +136,6 @@ def learn(
         return
     if plan is None:
         raise ValueError("name the task to learn for, or give --plan FILE: see pbc learn --help")
-    from pacbayes_control.certify.files import read_json
-    from pacbayes_control.cli.executing import ExecutionOptions
     from pacbayes_control.learn import Plan
 
     chosen = Plan.from_dict(read_json(plan))
@@ -167,34 +143,47 @@ def learn(
         raise ValueError(f"{plan} names no task: the run was made in Python")
     asked = RunOptions(out_folder=out_folder, force=force, json_file=json_file)
     task = load_task(chosen.task, chosen.options)
-    _learn(task, chosen, ExecutionOptions(workers=workers), asked, plan)
+    _learn(task, chosen, options.ExecutionOptions(workers=workers), asked, plan)
 
 
-def _given(
-    known: Mapping[str, Option], values: Mapping[str, Any], pairs: list[str]
-) -> dict[str, Any]:
-    """The values that differ from the defaults, from options and from --set."""
-    given = {}
-    for name, value in values.items():
-        listed = isinstance(known[name].default, tuple) and isinstance(value, str)
-        given[name] = known[name].read(value) if listed else value
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name not in known:
-            rare = ", ".join(name for name, each in known.items() if each.rare)
-            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {rare}")
-        given[name] = known[name].read(value)
-    return {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != known[name].default
-    }
+def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: Any) -> None:
+    """Learn with the values of a task's options.
+
+    Args:
+        target: as `found` has found it
+        name: of the task
+        groups: the options of the task, of the plan, of the search and of the execution
+        values: of all options of the command, by name
+    """
+    from pacbayes_control.learn import Plan
+    from pacbayes_control.learn.planned import usual_search
+
+    where = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
+    known = {n: each for group in groups for n, each in group.items()}
+    rare = {n: each for n, each in known.items() if each.rare}
+    if where.fields:
+        return _show_fields(rare)
+    for n, value in values.items():
+        if isinstance(known[n].default, tuple) and isinstance(value, str):
+            values[n] = known[n].read(value)
+    for pair in where.set_fields or []:
+        n, equals, value = pair.partition("=")
+        if not equals or n not in known:
+            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {', '.join(rare)}")
+        values[n] = known[n].read(value)
+    given = {n: v for n, v in values.items() if v is not None and v != known[n].default}
+    chosen, planned, search, how = ({n: given[n] for n in group if n in given} for group in groups)
+    plan, execution = from_values(Plan, planned), from_values(options.ExecutionOptions, how)
+    task = with_options(target, name, chosen)
+    if chosen:
+        chosen = plain(from_values(target.Options, chosen))
+    if search:
+        plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
+    return _learn(task, replace(plan, task=name, options=chosen), execution, where)
 
 
 def _show_fields(rare: Mapping[str, Option]) -> None:
     from rich.table import Table
-
-    from pacbayes_control.report.console import show
 
     table = Table("field", "type", "default", "")
     for name, each in rare.items():
@@ -202,40 +191,41 @@ def _show_fields(rare: Mapping[str, Option]) -> None:
     show(table)
 
 
-def _learn(task: Task, plan: Plan, how: ExecutionOptions, where: RunOptions, *inputs: Path) -> None:
+def _learn(
+    task: Task, plan: Plan, how: options.ExecutionOptions, where: RunOptions, *inputs: Path
+) -> None:
     """Carry out a plan; save and show the run. It must not replace one of the inputs."""
-    from pacbayes_control.certify.run import check_free
-    from pacbayes_control.cli.executing import executing, remove_store
     from pacbayes_control.learn import learn_task
-    from pacbayes_control.report.console import say, warn
-    from pacbayes_control.report.terminal import show_certificate
     from pacbayes_control.rollouts.evaluation import equal_costs
 
     name = plan.task or task.name
-    folder = where.folder(name)
+    place = name.rpartition(":")[0] or name
+    usual = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+    folder = where.out_folder or Path("runs") / usual
     check_free(folder, where.force)
     options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
-    with executing(task, how, store) as execution:
+    with options.executing(task, how, store) as execution:
         store.parent.mkdir(parents=True, exist_ok=True)
         run = learn_task(task, plan, execution)
     shown = task.environments(
         max(3, (run.plan or {}).get("test_environments", 0)), "test", plan.seed
     )
     run.save(folder, where.force, task.pictures(run, shown))
-    remove_store(store)  # not needed once the run is saved
-    show_certificate(run)
+    options.remove_store(store)  # not needed once the run is saved
+    show_certificate(run, task.words)
     certificate, installed = run.certificate, name in installed_tasks()
-    result = {**certificate.to_dict(), "run": str(folder)}
     if not installed and certificate.policy is not None and run.costs.parameters is not None:
         say(f"Its parameters: {run.costs.parameters[certificate.policy].tolist()}")
-    if certificate.test_estimate is not None:
-        result["true_cost"] = certificate.test_estimate.cost
-        result["test_environments"] = certificate.test_estimate.environments
     if warning := equal_costs(run.costs.values):
         warn(warning)
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")
     say(f"To look at: pbc report {folder}" + ("" if installed else f" --task {name}"))
-    options.write_json(where.json_file, result)
+    if where.json_file:
+        test, known = certificate.test_estimate, {}
+        if test is not None:
+            known = {"true_cost": test.cost, "test_environments": test.environments}
+        record = {**certificate.to_dict(), "run": str(folder), **known}
+        options.write_json(where.json_file, record)

@@ -1,24 +1,29 @@
-"""Options that several commands share, checks of them, JSON output, and commands from records."""
+"""Options that several commands share, their checks and effects, and commands from records."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
+from pacbayes_control.report.console import out, progress_bars, warn, working
+from pacbayes_control.tasks import Task
+from pacbayes_control.tasks.options import option
 
 if TYPE_CHECKING:
-    from pacbayes_control.certify.run import Run
+    from pacbayes_control.rollouts import Execution
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 JsonFile = Annotated[
@@ -70,10 +75,9 @@ def check_writable(file: Path | None, *inputs: Path) -> None:
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:
     """As `check_writable`; if JSON goes to standard output, all other text goes to stderr."""
-    from pacbayes_control.report.console import out
-
     out.stderr = str(json_file) == "-"
-    check_writable(json_file, *inputs)
+    if json_file is not None:
+        check_writable(json_file, *inputs)
 
 
 def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -> None:
@@ -127,9 +131,7 @@ def verified(
 
     known: the fingerprint of a run that was verified before; its bound is not recomputed.
     """
-    from pacbayes_control.certify.run import AlteredRun, Run
     from pacbayes_control.deploy.monitor.state import fingerprint
-    from pacbayes_control.report.console import working
     from pacbayes_control.verify import InvalidCertificate, verify
 
     try:
@@ -152,23 +154,71 @@ def not_verified(
     return typer.Exit(1)
 
 
+# ---- where rollouts run --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The options of an execution."""
+
+    workers: int | None = option(
+        None, "Processes to roll out in; default all cores.", least=1, most=4096
+    )
+    scheduler: str | None = option(
+        None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
+    )
+    retries: int = option(
+        0,
+        "How often a rollout that failed may be run again and still count, where machines fail and "
+        "not the task: the certificate tells how many did.",
+        rare=True,
+        least=0,
+    )
+    allow_code_change: bool = option(
+        False,
+        "Go on although the task's code has changed: finished rollouts are kept, and the "
+        "certificate tells it.",
+        rare=True,
+    )
+
+
+@contextmanager
+def executing(
+    task: Task, how: ExecutionOptions | int | None = None, store: Path | None = None
+) -> Iterator[Execution]:
+    """An execution on a cluster, or with a number of workers, by default one for each core."""
+    from loky import cpu_count
+
+    from pacbayes_control.rollouts import Execution, cluster, pool
+
+    asked = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
+    if asked.workers and asked.scheduler:
+        raise ValueError("give --workers or a scheduler, not both")
+    if asked.scheduler:
+        workers = cluster(asked.scheduler)
+    elif asked.workers is None and task.uses_all_cores:
+        workers = nullcontext()
+    else:
+        workers = pool(task, asked.workers or cpu_count())
+    with workers as executor, progress_bars() as tell:
+        yield Execution(
+            executor,
+            store,
+            progress=tell,
+            warning=warn,
+            retries=asked.retries,
+            allow_code_change=asked.allow_code_change,
+        )
+
+
+def remove_store(store: Path) -> None:
+    """Delete the checkpoint files of a run that is complete."""
+    for path in store.parent.iterdir():
+        if path.name.startswith(f"{store.name}."):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 # ---- commands whose options are the fields of records -------------------------------------------
-
-
-class Command(TyperCommand):
-    """A command whose error for an option that is now a field says what to write."""
-
-    moved: Mapping[str, str] = {}  # what to write instead, by the name of a field
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments; an error for an option that is set by --set."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # NoSuchOption, of Click or of Typer's copy of Click
-            name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-            if name in self.moved:
-                raise ValueError(f"--{name.replace('_', '-')}: {self.moved[name]}") from None
-            raise
 
 
 def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str) -> Any:
@@ -183,7 +233,7 @@ def as_command(name: str, call: Any, parameters: Iterable[Parameter], words: str
     by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
     call.__signature__, call.__annotations__ = Signature(by_keyword), {}
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name, cls=Command, help=words)(call)
+    alone.command(name, help=words)(call)
     return typer.main.get_command(alone)
 
 

@@ -6,9 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from pacbayes_control.certify.run import read_manifest
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.report.console import say, working
+from pacbayes_control.report.summary import hardest_records, not_reproduced
 from pacbayes_control.tasks.options import option
+from pacbayes_control.tasks.registry import load_task, recorded_environments
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,6 @@ def report(asked: ReportOptions) -> None:
 
     Example: pbc report runs/braking --out braking.html
     """
-    from pacbayes_control.report.console import say, working
-
     folder, json_file, plots = options.run_folder(asked.run), asked.json_file, asked.plots
     options.check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
@@ -53,8 +55,6 @@ def report(asked: ReportOptions) -> None:
 
     from pacbayes_control.report.page import write_page
     from pacbayes_control.report.plots import PlotFormat, write_plots
-    from pacbayes_control.report.summary import hardest_records, not_reproduced
-    from pacbayes_control.tasks.registry import load_task, recorded_environments
 
     own = load_task(asked.task) if asked.task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None
@@ -83,7 +83,6 @@ def report(asked: ReportOptions) -> None:
 
 def _pictures(folder: Path) -> dict[str, bytes]:
     """The pictures among the files that the run's manifest lists."""
-    from pacbayes_control.certify.run import read_manifest
     from pacbayes_control.report.page import LARGEST_PICTURE, MOST_PICTURES
 
     files = [folder / name for name in read_manifest(folder)["files"] if name.endswith(".png")]

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacbayes_control.certify.files import hash_file
+from pacbayes_control.certify.run import SIGNATURE, AlteredRun, Run
+from pacbayes_control.certify.tables.campaigns import read_campaign
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
+from pacbayes_control.report.console import say, working
 from pacbayes_control.tasks.options import option
+from pacbayes_control.tasks.registry import load_task, recorded_environments, recorded_task
 
 if TYPE_CHECKING:
-    from pacbayes_control.certify.run import Run
     from pacbayes_control.rollouts.again import Again
 
 
@@ -37,7 +41,6 @@ def sign(
 
     Example: pbc sign runs/braking --key ~/.ssh/id_ed25519
     """
-    from pacbayes_control.report.console import say
     from pacbayes_control.verify.signing import needs_touch
     from pacbayes_control.verify.signing import sign as sign_run
 
@@ -96,8 +99,6 @@ def verify(asked: VerifyOptions) -> None:
 
     Example: pbc verify runs/campaign --costs examples/campaign.csv
     """
-    from pacbayes_control.certify.run import AlteredRun
-    from pacbayes_control.report.console import say, working
     from pacbayes_control.verify import InvalidCertificate
     from pacbayes_control.verify import verify as verify_run
 
@@ -142,7 +143,6 @@ def _signature(
     folder: Path, key: Path | None, signer: str | None
 ) -> tuple[str | None, dict[str, Any] | None]:
     """The signature of a run, in words and for JSON, or None; an error if it is not by the key."""
-    from pacbayes_control.certify.run import SIGNATURE
     from pacbayes_control.verify.signing import check_signature
 
     if key is not None:
@@ -159,7 +159,6 @@ def _signature(
 def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
     """Some of a run's rollouts, run again with the given task or the recorded one."""
     from pacbayes_control.rollouts.again import roll_out_again
-    from pacbayes_control.tasks.registry import load_task, recorded_environments, recorded_task
 
     if place is not None:
         task = load_task(place)
@@ -178,8 +177,6 @@ def _check_table(run: Run[Any], file: Path) -> str:
     """Raise InvalidCertificate unless a run rests on this table: bytes, costs and names."""
     import numpy as np
 
-    from pacbayes_control.certify.files import hash_file
-    from pacbayes_control.certify.tables.campaigns import read_campaign
     from pacbayes_control.verify import InvalidCertificate
 
     costs, recorded = run.costs, run.costs.origin.get("sha256")

@@ -14,7 +14,6 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
 from pacbayes_control.report.console import key_values, say, show
 from pacbayes_control.report.summary import PRIOR_KEPT, hardest, policy_words, shift_words
-from pacbayes_control.tasks.registry import recorded_words
 
 if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
     from pacbayes_control.certify.run import Run
@@ -37,18 +36,21 @@ def show_checks(checks: Sequence[Check]) -> None:
     show(key_values(rows))
 
 
-def show_certificate(run: Run[Any]) -> None:
-    """The promise, and the numbers and words that it rests on."""
+def show_certificate(run: Run[Any], robot: str | None) -> None:
+    """The promise, and the numbers and words that it rests on.
+
+    robot: the task's words about it, or empty; None where the run's record does not describe it.
+    """
     c = run.certificate
     say("")
     say(c.sentence, style="bold")
     say("")
-    show(key_values(_certificate_rows(run)))
+    show(key_values(_certificate_rows(run, robot)))
     if c.parameters is not None and c.policy is None and c.kl == 0:
         say(PRIOR_KEPT)
 
 
-def _certificate_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
+def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, str]]:
     """The bound, its costs, and the environments, distributions and robot that it is about."""
     c = run.certificate
     yield "bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})"
@@ -73,7 +75,6 @@ def _certificate_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
     yield ratio, f"{c.kl:.3f} nats"
     if c.noise:
         yield "noise", f"{c.noise}; drawn apart: KL counts the policy alone"
-    robot = recorded_words(run.costs) if "settings" in run.costs.origin else ""
     if robot != "":
         yield "for", robot or "a robot that its record does not describe"
     yield "prior", c.prior

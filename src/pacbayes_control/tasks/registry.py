@@ -145,9 +145,9 @@ def recorded_task(costs: Costs) -> Task:
 
 
 def recorded_words(costs: Costs) -> str | None:
-    """Which robot a certificate from these costs is about; None if the record does not say."""
+    """Which robot a certificate from these costs is about; None if its settings do not say."""
     try:
-        return recorded_task(costs).words
+        return recorded_task(costs).words if "settings" in costs.origin else ""
     except ValueError:
         return None
 

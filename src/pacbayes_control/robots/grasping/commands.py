@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from pacbayes_control.cli import options
-from pacbayes_control.cli.executing import executing
 from pacbayes_control.report.console import say
 from pacbayes_control.robots.grasping import Compact, Grasping, learning
 from pacbayes_control.robots.grasping.extras import needed
@@ -50,7 +49,7 @@ def pretrain(
         training = learning.Training(epochs=epochs, head_epochs=epochs)
     task = Grasping()
     elsewhere = task.environments(environments, "elsewhere", seed)
-    with executing(task, workers) as execution:
+    with options.executing(task, workers) as execution:
         labels = learning.labelled(task, elsewhere, execution).labels
         assert labels is not None
         told = replace(execution, title="training")

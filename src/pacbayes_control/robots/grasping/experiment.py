@@ -24,8 +24,7 @@ from scipy.stats import binomtest
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
-from pacbayes_control.cli.executing import executing, remove_store
-from pacbayes_control.cli.options import MOST, Seed
+from pacbayes_control.cli.options import MOST, Seed, executing, remove_store
 from pacbayes_control.learn import Plan, SearchSettings, learn_gaussian
 from pacbayes_control.report.console import say, show, working
 from pacbayes_control.report.page import write_page

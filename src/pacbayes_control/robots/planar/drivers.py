@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.tasks.compiling import compiled_once
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
-from pacbayes_control.tasks.identity import names_used
 from pacbayes_control.tasks.task import noise_of
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
     it. If it uses a value that cannot be part of a digest, it is compiled itself, in each process.
     """
     try:
-        own, words = _function(rule, ())
+        own, words = _copied(rule)
         digest = hashlib.sha256(repr(words).encode()).hexdigest()[:16]
     except (_Unknown, RecursionError):
         own, digest = rule, None
@@ -161,35 +160,35 @@ class _Unknown(Exception):  # noqa: N818 - it never leaves this file
     """The rule uses a value that cannot be part of a digest."""
 
 
-def _function(function: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A copy of a function and of the values that it uses, and a description of both."""
-    if not isinstance(function, FunctionType) or function in within or function.__kwdefaults__:
-        raise _Unknown
-    code, within = function.__code__, (*within, function)
-    names = sorted({name for name in names_used(code) if name in function.__globals__})
-    used, of_used = _copied(tuple(function.__globals__[name] for name in names), within)
-    cells, of_cells = _copied(tuple(c.cell_contents for c in function.__closure__ or ()), within)
-    defaults, of_defaults = _copied(function.__defaults__ or (), within)
-    own_names = {"__name__": kernel.__name__, **dict(zip(names, used, strict=True))}
-    closure = tuple(CellType(cell) for cell in cells) or None
-    own = FunctionType(code, own_names, function.__name__, defaults or None, closure)
-    words = [*zip(names, of_used, strict=True)]
-    return own, (_copied(code, ())[1], words, of_cells, of_defaults)
+def _copied(value: Any, within: tuple[Any, ...] = ()) -> tuple[Any, Any]:
+    """A copy of a value that a rule uses, and a description that differs for other values.
 
-
-def _copied(value: Any, within: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A copy of a value that a rule uses, and a description that differs for other values."""
+    within: the functions that use the value, which must not use themselves.
+    """
     if hasattr(value, "py_func"):  # compiled by Numba
         options = dict(value.targetoptions)
-        own, words = _function(value.py_func, within)
+        own, words = _copied(value.py_func, within)
         kept = value if value.py_func.__module__ == kernel.__name__ else jit(**options)(own)
         return kept, (sorted((name, repr(option)) for name, option in options.items()), words)
     if isinstance(value, FunctionType):
-        return _function(value, within)
-    if isinstance(value, CodeType):
-        inner = (_copied(c, ())[1] if isinstance(c, CodeType) else repr(c) for c in value.co_consts)
-        names = value.co_names, value.co_varnames, value.co_freevars
-        return value, (value.co_code.hex(), list(inner), *names)
+        if value in within or value.__kwdefaults__:
+            raise _Unknown
+        codes, of_codes = [value.__code__], []
+        for code in codes:  # and the code of functions that are defined in it
+            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+            constants = [type(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+            of_names = code.co_names, code.co_varnames, code.co_freevars
+            of_codes.append((code.co_code.hex(), constants, of_names))
+        looked_up = {name for code in codes for name in code.co_names}
+        names = sorted(looked_up & value.__globals__.keys())
+        used = tuple(value.__globals__[name] for name in names)
+        cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        parts = (used, cells, value.__defaults__ or ())
+        (used, cells, defaults), of_parts = _copied(parts, (*within, value))
+        own_names = {"__name__": kernel.__name__, **dict(zip(names, used, strict=True))}
+        closure = tuple(CellType(cell) for cell in cells) or None
+        own = FunctionType(codes[0], own_names, value.__name__, defaults or None, closure)
+        return own, (of_codes, names, of_parts)
     if type(value) is tuple:
         entries = [_copied(entry, within) for entry in value]
         return tuple(entry for entry, _ in entries), [words for _, words in entries]

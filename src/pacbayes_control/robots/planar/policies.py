@@ -151,16 +151,13 @@ class GainGrid:
     y0: tuple[float, float, int]
     rays: int = 20
     fan: float = np.pi / 3  # rad
+    policies: Floats = field(init=False, repr=False, compare=False)  # (policies, rays)
+    names: list[str] = field(init=False, repr=False, compare=False)  # of the policies
 
-    @property
-    def policies(self) -> Floats:
-        """One policy a row; shape (policies, rays)."""
+    def __post_init__(self) -> None:
         angles = ray_angles(self.rays, self.fan)
-        intercepts = product(np.linspace(*self.x0), np.linspace(*self.y0))
-        return np.array([reactive_gains(x0, y0, angles) for x0, y0 in intercepts])
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the policies."""
-        intercepts = product(np.linspace(*self.x0), np.linspace(*self.y0))
-        return [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in intercepts]
+        intercepts = [*product(np.linspace(*self.x0), np.linspace(*self.y0))]
+        vars(self).update(
+            policies=np.array([reactive_gains(x0, y0, angles) for x0, y0 in intercepts]),
+            names=[f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in intercepts],
+        )

@@ -73,9 +73,9 @@ class Planar(Task):
     mean 0 and variance 1.
     """
 
-    obstacles: Distribution = field(default_factory=ObstacleField)
+    obstacles: Distribution = field(default=ObstacleField())
     arena: Walls = field(kw_only=True)
-    controller: Controller = field(default_factory=Gains)
+    controller: Controller = field(default=Gains())
     start: tuple[float, float, float] = (0.0, 1.0, 0.0)  # x, y in m, heading ψ in rad
     steps: int = 100
     time_step: float = 0.05  # s
@@ -112,6 +112,10 @@ class Planar(Task):
             raise ValueError(f"start = {self.start}: x, y and a heading are needed")
         for value in self.start:
             check_range("start", value, -1e6, 1e6)
+        grid = self.grid
+        if grid is not None and self.controller == Gains(grid.rays):
+            grid = grid if grid.fan == self.fan else replace(grid, fan=self.fan)
+            vars(self).update(policies=grid.policies.copy(), policy_names=[*grid.names])
 
     # ---- what a robot may override --------------------------------------------------------------
 
@@ -170,18 +174,6 @@ class Planar(Task):
         """Recorded environments that the obstacle fields are made from."""
         return (self.obstacles.recorded,) if isinstance(self.obstacles, Reshuffled) else ()
 
-    @property
-    def policies(self) -> Any:  # type: ignore[override]
-        """The finite policy space, (policies, rays), if a policy is a row of gains."""
-        if self.grid is None or self.controller != Gains(self.grid.rays):
-            return None
-        return replace(self.grid, fan=self.fan).policies
-
-    @property
-    def policy_names(self) -> list[str]:  # type: ignore[override]
-        """The names of `policies`."""
-        return [] if self.grid is None or self.policies is None else self.grid.names
-
     parameters = property(attrgetter("controller.parameters"))  # type: ignore[assignment]
     policy_class = property(attrgetter("controller.name"))  # type: ignore[assignment]
     settings = property(records.settings_of)  # type: ignore[assignment]
@@ -216,6 +208,7 @@ class Planar(Task):
         noise: Noise | None = None,
         *,
         dtype: type[np.floating] = np.float32,
+        closest: NDArray | None = None,
     ) -> NDArray[np.uint8]:
         """0/1 costs of every policy in every environment, shape (environments, policies).
 
@@ -229,32 +222,20 @@ class Planar(Task):
             environments: the obstacle fields
             noise: of the rollouts, where the robot has any
             dtype: precision of the rollouts
-        """
-        return self._roll_out(policies, environments, noise, dtype, measure=False)[0]
-
-    def _roll_out(
-        self,
-        policies: NDArray,
-        environments: Environments,
-        noise: Noise | None,
-        dtype: type[np.floating],
-        measure: bool,
-    ) -> tuple[NDArray[np.uint8], NDArray]:
-        """0/1 costs, and the smallest distances to an obstacle, each (environments, policies).
-
-        The second array is empty unless they are to be measured. The Swing overrides it.
+            closest: where the smallest distances to an obstacle are wanted, an array of this
+                precision to write them to, (environments, policies)
         """
         self.check_policies(policies)
         (*given, count, _), n = np.shape(policies), len(environments)
         if given and given != [n]:
             raise ValueError(f"policies for {given[0]} environments were given, and there are {n}")
         collided = np.empty((n, count), np.uint8)
-        closest = np.empty(collided.shape if measure else (1, 0), dtype)
-        drivers.run(self, "collisions", policies, environments, noise, collided, closest)
+        measured = np.empty((1, 0), dtype) if closest is None else closest
+        drivers.run(self, "collisions", policies, environments, noise, collided, measured)
         if collided.max() == kernel.LOST:
             row, column = np.argwhere(collided == kernel.LOST)[0]
             raise ValueError(LOST.format(self.name, f"in environment {row} under policy {column}"))
-        return collided, closest
+        return collided
 
     def surrogate(
         self, policies: NDArray, environments: Environments, noise: Noise | None = None
@@ -265,7 +246,9 @@ class Planar(Task):
         Section 7.1): 1 - d for a distance of d metres from the robot's centre, and 0 beyond 1 m.
         A trajectory ends at the first contact.
         """
-        _, closest = self._roll_out(policies, environments, noise, np.float32, measure=True)
+        self.check_policies(policies)
+        closest = np.empty((len(environments), np.shape(policies)[-2]), np.float32)
+        self.costs(policies, environments, noise, closest=closest)
         return 1 - np.minimum(closest.astype(float), 1)
 
     # ---- on the robot ---------------------------------------------------------------------------
@@ -299,7 +282,7 @@ class Planar(Task):
         x, y = np.asarray(points, float).reshape(-1, 2).T.copy()
         found = np.full(len(x), np.inf)
         cylinders = np.asarray(obstacles, float).reshape(-1, 3)
-        kernel.approach(x, y, cylinders, self.arena.walls, found)
+        kernel.approach(x, y, cylinders, self.arena.walls.astype(float), found)
         return found
 
     # ---- rollouts to look at --------------------------------------------------------------------

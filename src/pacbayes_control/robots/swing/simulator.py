@@ -240,16 +240,19 @@ class Swing(Planar):
         plain = replace(self, uncertainty=None, largest_command=self.largest_control)
         return [replace(plain, k_u=k_u, k_p=k_p, speed=speed) for k_u, k_p, speed in members]
 
-    def _roll_out(self, *rollouts: Any, **how: Any) -> tuple[NDArray[np.uint8], NDArray]:
+    def costs(
+        self, *rollouts: Any, closest: NDArray | None = None, **how: Any
+    ) -> NDArray[np.uint8]:
         """As for one drone; of several, the largest costs and the smallest distances."""
         if not self._drones:
-            return super()._roll_out(*rollouts, **how)
-        collided, closest = self._drones[0]._roll_out(*rollouts, **how)
+            return super().costs(*rollouts, closest=closest, **how)
+        collided = self._drones[0].costs(*rollouts, closest=closest, **how)
+        own = None if closest is None else np.empty_like(closest)
         for drone in self._drones[1:]:
-            found = drone._roll_out(*rollouts, **how)
-            np.maximum(collided, found[0], out=collided)
-            np.minimum(closest, found[1], out=closest)
-        return collided, closest
+            np.maximum(collided, drone.costs(*rollouts, closest=own, **how), out=collided)
+            if closest is not None and own is not None:
+                np.minimum(closest, own, out=closest)
+        return collided
 
     def trajectories(
         self, policy: NDArray, environments: Environments, noise: Noise | None = None

@@ -29,8 +29,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, SearchSettings, repeated
 from pacbayes_control.learn.planned import learn_on
 from pacbayes_control.report.console import print_table, say
-from pacbayes_control.robots.planar.policies import Linear
-from pacbayes_control.robots.vehicle import paper_prior
+from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.robots.vehicle.pretrained import pretrained
 from pacbayes_control.robots.vehicle.simulator import Vehicle, VehicleOptions
 from pacbayes_control.rollouts import Execution, estimate_true_cost

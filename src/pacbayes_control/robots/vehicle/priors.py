@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianPrior, Plan, imitate, pretrain_prior, set_aside
 from pacbayes_control.learn.priors import PRETRAINING, Pretraining
-from pacbayes_control.robots.planar.obstacles import Reshuffled
-from pacbayes_control.robots.planar.policies import Gains, Network, ray_angles, reactive_gains
+from pacbayes_control.robots.planar import Gains, Network, Reshuffled, ray_angles, reactive_gains
 from pacbayes_control.robots.vehicle.policies import network_start, paper_prior
 from pacbayes_control.robots.vehicle.pretrained import ELSEWHERE, NETWORK, pretrained
 from pacbayes_control.rollouts import Execution

@@ -25,22 +25,25 @@ class Arena:
     length: float = 10.0  # m
     half_thickness: float = 0.1  # m
 
+    # left, right and bottom wall, (3, 4) as left, right, bottom, top side in m
+    walls: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    # rectangles without walls, (2, 4): between the side walls, and above them
+    open_areas: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+
     view = (-5.6, 5.6, -0.5, 14.0)  # m, edges of pictures: left, right, bottom, top
 
-    @property
-    def walls(self) -> NDArray[np.float64]:
-        """Left, right and bottom wall, (3, 4) as left, right, bottom, top side in m."""
-        w, t = self.half_width, self.half_thickness
-        return np.array(
-            [[-w - t, -w + t, 0, self.length], [w - t, w + t, 0, self.length], [-w, w, -t, t]]
-        )
+    def __post_init__(self) -> None:
+        w, t, length, far = self.half_width, self.half_thickness, self.length, np.inf
+        inner = w - t
+        sides = [-w - t, -w + t, 0, length], [w - t, w + t, 0, length]
+        walls = np.array([*sides, [-w, w, -t, t]])
+        open_areas = np.array([[-inner, inner, t, far], [-far, far, length, far]])
+        for array in (walls, open_areas):
+            array.setflags(write=False)  # every task has them
+        vars(self).update(walls=walls, open_areas=open_areas)
 
-    @property
-    def open_areas(self) -> NDArray[np.float64]:
-        """Rectangles without walls, (2, 4): between the side walls, and above them."""
-        inner = self.half_width - self.half_thickness
-        far = np.inf
-        return np.array([[-inner, inner, self.half_thickness, far], [-far, far, self.length, far]])
+
+CONTROLLERS = {"grid": Gains(), "linear": Linear(), "network": NETWORK}
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Vehicle(Planar):
     (4, 50)
     """
 
-    arena: Walls = field(default_factory=Arena, kw_only=True)
+    arena: Walls = field(default=Arena(), kw_only=True)
     speed: float = 2.5  # m/s
     wheel_radius: float = 0.1  # m
     base_width: float = 0.5  # m
@@ -74,7 +77,7 @@ class Vehicle(Planar):
 
     parts: ClassVar = Planar.parts | {"arena": {"": Arena}}
     limits: ClassVar = Planar.limits | {"wheel_slip": (0, 0.25)}
-    early = (Gains(), Linear(), NETWORK)
+    early = tuple(CONTROLLERS.values())
     grid = GRID
     Options = VehicleOptions
     test_environments = 20_000
@@ -100,17 +103,18 @@ class Vehicle(Planar):
         """The numbers that `move` reads from its `model`."""
         # ψ̇ = (r/L)(u_r - u_l) = (r/L)·2·u_diff
         turn = 2 * self.wheel_radius / self.base_width * self.time_step
-        if turn * self.largest_control > 0.3:
+        limit = self.speed / self.wheel_radius / 2  # |u_diff| ≤ u₀/2 = v₀/(2r)
+        if turn * limit > 0.3:
             raise ValueError(
-                f"a turn of {turn * self.largest_control:g} rad in one step is beyond the kernel's "
-                "limit of 0.3 rad: choose a smaller time_step or speed"
+                f"a turn of {turn * limit:g} rad in one step is beyond the kernel's limit of 0.3 "
+                "rad: choose a smaller time_step or speed"
             )
-        return self.speed * self.time_step, turn, self.largest_control, self.wheel_slip
+        return self.speed * self.time_step, turn, limit, self.wheel_slip
 
     @property
     def largest_control(self) -> float:  # type: ignore[override]
-        """|u_diff| ≤ u₀/2 = v₀/(2r)."""
-        return self.speed / self.wheel_radius / 2
+        """Of |u_diff|."""
+        return self.constants[2]
 
     @property
     def noises(self) -> dict[str, float]:
@@ -136,6 +140,5 @@ class Vehicle(Planar):
     @classmethod
     def from_options(cls, options: VehicleOptions) -> Self:
         """The vehicle with the chosen class of policies and noise."""
-        controllers = {"grid": Gains(), "linear": Linear(), "network": NETWORK}
         noise: Any = {"wheel_slip": options.wheel_slip, "range_noise": options.range_noise}
-        return cls(controller=controllers[options.policy], **noise)
+        return cls(controller=CONTROLLERS[options.policy], **noise)
