@@ -280,7 +280,7 @@ def test_more_steps_only_add_collisions():
 
 def test_a_gain_that_is_nan_is_an_error():
     task = Vehicle()
-    gains = task.policies
+    gains = task.policies.copy()
     gains[3, 7] = np.nan
     with pytest.raises(ValueError, match=r"policy 3"):
         task.costs(gains, task.environments(4, stream="train"))

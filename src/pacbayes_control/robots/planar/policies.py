@@ -157,7 +157,7 @@ class GainGrid:
     def __post_init__(self) -> None:
         angles = ray_angles(self.rays, self.fan)
         intercepts = [*product(np.linspace(*self.x0), np.linspace(*self.y0))]
-        vars(self).update(
-            policies=np.array([reactive_gains(x0, y0, angles) for x0, y0 in intercepts]),
-            names=[f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in intercepts],
-        )
+        policies = np.array([reactive_gains(x0, y0, angles) for x0, y0 in intercepts])
+        policies.setflags(write=False)  # every task with this grid has the same array
+        names = [f"x0={x0:.3f} y0={y0:.2f}" for x0, y0 in intercepts]
+        vars(self).update(policies=policies, names=names)

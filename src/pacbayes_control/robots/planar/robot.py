@@ -115,7 +115,7 @@ class Planar(Task):
         grid = self.grid
         if grid is not None and self.controller == Gains(grid.rays):
             grid = grid if grid.fan == self.fan else replace(grid, fan=self.fan)
-            vars(self).update(policies=grid.policies.copy(), policy_names=[*grid.names])
+            vars(self).update(policies=grid.policies, policy_names=grid.names)
 
     # ---- what a robot may override --------------------------------------------------------------
 
