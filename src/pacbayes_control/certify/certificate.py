@@ -58,7 +58,7 @@ class Budget:
     """The probability of error δ of a run, and the shares that its theorems have spent of it.
 
     >>> budget = Budget(0.01)
-    >>> budget.spend("kl", 0.006), budget.left
+    >>> budget.spend("kl", 0.006), budget.spend("sampling")  # the rest
     (0.006, 0.004)
     """
 
@@ -68,18 +68,14 @@ class Budget:
     def __post_init__(self) -> None:
         check_delta(self.total)
 
-    @property
-    def left(self) -> float:
-        """The part of δ that has not been spent."""
-        return self.total - sum(self.spent.values())
-
-    def spend(self, name: str, delta: float | None = None) -> float:
-        """Spend `delta`, or all that is left, on the theorem of this name."""
-        delta = self.left if delta is None else delta
+    def spend(self, name: str, delta: float | None = None, parts: int = 1) -> float:
+        """Spend `delta`, or one of equal parts of all that is left, on the theorem of this name."""
+        left = self.total - sum(self.spent.values())
+        delta = left / parts if delta is None else delta
         if name in self.spent:
             raise ValueError(f"the budget has been spent on {name!r} already")
-        if not 0 < delta <= self.left * (1 + 1e-12):
-            raise ValueError(f"delta = {delta:g} for {name!r} overspends: {self.left:g} is left")
+        if not 0 < delta <= left * (1 + 1e-12):
+            raise ValueError(f"delta = {delta:g} for {name!r} overspends: {left:g} is left")
         self.spent[name] = delta
         return delta
 

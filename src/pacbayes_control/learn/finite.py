@@ -22,7 +22,7 @@ from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import METHODS, TILTED, Basis, Provenance
-from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
+from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE
 from pacbayes_control.learn.objectives import OBJECTIVES
@@ -40,6 +40,7 @@ def learn_finite(
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
     origin: str | None = None,
+    sharing: Sequence[str] = (),
 ) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
@@ -55,6 +56,7 @@ def learn_finite(
             C_PAC' for shifted distributions); by default the method
         prior: over the policies; by default uniform over those that differ
         origin: where the prior came from, for the record
+        sharing: methods that have equal shares of δ, this one among them; by default it has all
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
@@ -62,7 +64,22 @@ def learn_finite(
     """
     costs = costs if isinstance(costs, Costs) else Costs(costs)
     method = checked_method(method, objective, costs.policies)
-    return _learn(costs, delta, (method,), prior, objective, origin)
+    objective, sharing = objective or method, sharing or (method,)
+    budget = Budget(delta)
+    for name in sharing:
+        budget.spend(name, delta / len(sharing))
+    share = budget.spent[method]
+    prior, words = prior_for(costs, prior)
+    if method == "occam":
+        bounds = issuing.occam_bounds(costs, prior, share)
+        policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
+        posterior = Categorical.one(policy, costs.policies)
+    else:
+        means = costs.exponential_means if OBJECTIVES[objective].exponential else costs.means
+        posterior = minimise(means, costs.environments, prior, share, objective)
+    posterior = with_costs_used(posterior, prior, costs)
+    basis = Basis(costs, prior, posterior, budget, Provenance(objective, origin or words))
+    return Run(issuing.issue(basis, method), costs, prior, posterior)
 
 
 def learn_best(
@@ -76,38 +93,7 @@ def learn_best(
     Computing each method at full δ and keeping the best would be a choice by the data, which voids
     the confidence.
     """
-    for method in methods:
-        checked_method(method)
-    return _learn(costs, delta, methods, prior)
-
-
-def _learn(
-    costs: Costs,
-    delta: float,
-    methods: tuple[str, ...],
-    prior: Categorical | ArrayLike | None,
-    objective: str | None = None,
-    origin: str | None = None,
-) -> Run[Categorical]:
-    """The run of the method with the smallest bound, each at an equal share of δ."""
-    budget = Budget(delta)
-    shares = {method: budget.spend(method, delta / len(methods)) for method in methods}
-    prior = prior_for(costs, prior)
-    origin = origin or describe_prior(prior, costs)
-    runs = []
-    for method, share in shares.items():
-        name = objective or method
-        if method == "occam":
-            bounds = issuing.occam_bounds(costs, prior, share)
-            policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
-            posterior = Categorical.one(policy, costs.policies)
-        else:
-            means = costs.exponential_means if OBJECTIVES[name].exponential else costs.means
-            posterior = minimise(means, costs.environments, prior, share, name)
-        posterior = with_costs_used(posterior, prior, costs)
-        basis = Basis(costs, prior, posterior, budget, Provenance(name, origin))
-        certificate = issuing.issue(basis, method)
-        runs.append(Run(certificate, costs, prior, posterior))
+    runs = [learn_finite(costs, delta, name, prior=prior, sharing=methods) for name in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
@@ -160,11 +146,10 @@ def learn_tilted(
     budget = Budget(delta)
     if ball.delta:
         budget.spend(SHARE, ball.delta)
-    share = budget.spend(TILTED, budget.left / len(tilts))
+    share = budget.spend(TILTED, parts=len(tilts))
     if len(tilts) > 1:
         budget.spend(f"{TILTED} by the other {len(tilts) - 1} tilts")
-    prior = prior_for(costs, prior)
-    words = describe_prior(prior, costs)
+    prior, words = prior_for(costs, prior)
     runs = []
     for tilt in tilts:
         means = costs.tilted_means(tilt)
@@ -189,7 +174,7 @@ def minimise(
     """
     chosen = OBJECTIVES[objective]
     path = GibbsPath(means, prior)
-    betas = path.grid()
+    betas = path.grid
     values = chosen.bound(*path.at(betas), n, delta)
     best = int(np.argmin(values))
     beta = betas[best]
@@ -205,7 +190,8 @@ def minimise(
             root = np.exp(cast(float, brentq(slope, low, high, xtol=1e-12)))
             if chosen.bound(*path.at(np.array([root])), n, delta)[0] <= values[best]:
                 beta = root
-    return Categorical.project(path.prior * np.exp(-beta * np.maximum(path.excess, 0)))
+    weights = path.prior * np.exp(-beta * np.maximum(path.excess, 0))
+    return Categorical(weights / weights.sum())
 
 
 class GibbsPath:
@@ -222,16 +208,14 @@ class GibbsPath:
         supported = self.prior > 0
         self.levels, group = np.unique(self.excess[supported], return_inverse=True)
         self.log_mass = np.log(np.bincount(group, weights=self.prior[supported]))
-
-    def grid(self) -> Floats:
-        """From the prior itself, β = 0, to all mass on the cheapest policies."""
-        if len(self.levels) == 1:
-            return np.array([0.0])
-        points = 96 if len(self.levels) <= 100_000 else 48
-        # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
-        first = 1e-3 / max(self.levels[-1], 1e-14)
-        last = (60 - self.log_mass[0]) / max(self.levels[1], 1e-14)
-        return np.append(0.0, np.geomspace(first, last, points))
+        # β from that of the prior itself, 0, to all mass on the cheapest policies.
+        self.grid = np.zeros(1)
+        if len(self.levels) > 1:
+            points = 96 if len(self.levels) <= 100_000 else 48
+            # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
+            first = 1e-3 / max(self.levels[-1], 1e-14)
+            last = (60 - self.log_mass[0]) / max(self.levels[1], 1e-14)
+            self.grid = np.append(0.0, np.geomspace(first, last, points))
 
     def at(self, betas: Floats) -> tuple[Floats, Floats]:
         """r̂ and KL at each β; shapes (betas,)."""

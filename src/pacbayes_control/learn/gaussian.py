@@ -154,7 +154,7 @@ def split_budget(
         )
     budget = Budget(delta)
     budget.spend(SAMPLING, SAMPLING_SHARE * delta if sampling_delta is None else sampling_delta)
-    budget.spend(method, budget.left / priors)
+    budget.spend(method, parts=priors)
     if priors > 1:
         budget.spend(f"{method} of the other {priors - 1} priors")
     return budget

@@ -37,21 +37,16 @@ class Objective:
 
 def _kl_objective(bound: Callable) -> Objective:
     # With p = kl⁻¹(q, c): ∂p/∂c = 1/D, D = (1-q)/(1-p) - q/p; ∂p/∂q over it is logit p - logit q.
-    def capped(cost: float, kl: float, n: int, delta: float) -> float:
-        return min(float(bound(cost, kl, n, delta)), 1 - (1 - cost) * 1e-6)
-
     def exchange(cost: float, kl: float, n: int, delta: float) -> float:
-        return n * (_logit(capped(cost, kl, n, delta)) - _logit(cost))
+        p = min(float(bound(cost, kl, n, delta)), 1 - (1 - cost) * 1e-6)
+        with np.errstate(divide="ignore", invalid="ignore"):  # costs of 0 and 1
+            return n * float(np.log(p) - np.log1p(-p) - (np.log(cost) - np.log1p(-cost)))
 
     def kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
-        p = capped(cost, kl, n, delta)
+        p = min(float(bound(cost, kl, n, delta)), 1 - (1 - cost) * 1e-6)
         return 1 / (n * ((1 - cost) / (1 - p) - cost / p))
 
     return Objective(bound, kl_slope, exchange)
-
-
-def _logit(p: float) -> float:
-    return float(np.log(p) - np.log1p(-p)) if 0 < p < 1 else (np.inf if p else -np.inf)
 
 
 def _half_complexity(kl: float, n: int, delta: float) -> float:

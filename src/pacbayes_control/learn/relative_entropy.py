@@ -25,7 +25,7 @@ from pacbayes_control.certify.certificate import Budget, Constraint
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, issue
-from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
+from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 
 FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
@@ -82,7 +82,7 @@ def constrained_runs(
             )
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
-    prior = prior_for(costs, prior)
+    prior, words = prior_for(costs, prior)
     means, width = costs.means, 1.0
     if objective == "robust-pinsker":
         width = math.e - 1
@@ -93,7 +93,7 @@ def constrained_runs(
     check_feasible(posterior.probabilities, constraints)
     posterior = with_costs_used(posterior, prior, costs)
     records = [record for constraint in constraints for record in describe(constraint, costs)]
-    provenance = Provenance(objective, describe_prior(prior, costs), records)
+    provenance = Provenance(objective, words, records)
     runs = {}
     for method in methods:
         budget = Budget(delta)
