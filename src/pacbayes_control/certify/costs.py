@@ -58,9 +58,15 @@ class Costs:
     ) -> None:
         if draws not in (None, *get_args(DrawKind)):
             raise ValueError(f"draws are {' or '.join(get_args(DrawKind))}, not {draws!r}")
-        checked, origin = np.ascontiguousarray(_checked(values)), dict(origin or {})
+        checked, origin = np.ascontiguousarray(checked_costs(values)), dict(origin or {})
         checked.setflags(write=False)
         environments, policies = checked.shape
+        if checked.size == 0:
+            raise ValueError(
+                f"the costs are empty: {environments} environments × {policies} policies"
+            )
+        if environments == 1:
+            raise ValueError("one environment is not a sample: costs need at least two rows")
         check_names(names, policies)
         check_names(sites, environments, "environment")
         if parameters is not None:
@@ -220,7 +226,14 @@ def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
         seen.add(name)
 
 
-def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
+def checked_costs(
+    values: ArrayLike, first: int = 0, first_policy: int = 0
+) -> NDArray[np.float64 | np.uint8]:
+    """A copy, after a check that every cost is in [0, 1]; as uint8 if all are 0 or 1.
+
+    An error names the first environment and policy that is wrong, counting from `first` and
+    `first_policy`. An array mapped from a read-only file is not copied.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError("the costs are masked: every rollout needs a cost")
     try:
@@ -233,23 +246,6 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
         raise ValueError(f"the costs are not numbers (dtype {array.dtype})")
     if array.ndim != 2:
         raise ValueError(f"costs need two dimensions, environments × policies, not {array.ndim}")
-    if array.size == 0:
-        raise ValueError(
-            f"the costs are empty: {array.shape[0]} environments × {array.shape[1]} policies"
-        )
-    if array.shape[0] == 1:
-        raise ValueError("one environment is not a sample: costs need at least two rows")
-    return checked_costs(array)
-
-
-def checked_costs(
-    array: NDArray, first: int = 0, first_policy: int = 0
-) -> NDArray[np.float64 | np.uint8]:
-    """A copy, after a check that every cost is in [0, 1]; as uint8 if all are 0 or 1.
-
-    An error names the first environment and policy that is wrong, counting from `first` and
-    `first_policy`. An array mapped from a read-only file is not copied.
-    """
     if array.dtype not in (np.uint8, np.bool_):
         array = array.astype(np.float64, copy=False)
     binary, rows = True, max(1, AT_A_TIME // max(1, array.shape[1]))

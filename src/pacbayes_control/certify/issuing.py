@@ -19,6 +19,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget, Certificate, Constraint, versions
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, D, DiagonalGaussian
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.certify.priors import GIVEN
 from pacbayes_control.certify.ranges import merged_ranges
 
@@ -83,7 +84,8 @@ class Basis(Generic[D]):
             objective=self.provenance.objective,
             constraints=tuple(self.provenance.constraints),
             budget=dict(self.budget.spent),
-            hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
+            hashes=costs.digests
+            | {"prior": sha256(prior.to_bytes()), "posterior": sha256(posterior.to_bytes())},
             versions=versions(costs.origin),
             incidents=costs.incidents,
             **fields,

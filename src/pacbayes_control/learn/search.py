@@ -283,7 +283,7 @@ class GaussianSearch:
         """SHA-256 of everything that determines a search, which a checkpoint must match."""
         plain = ("n", "delta", "objective", "seed", "stream")
         record = {name: getattr(self, name) for name in plain} | surroundings
-        record |= {"prior": self.prior.digest, "settings": asdict(self.settings)}
+        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": asdict(self.settings)}
         return files.sha256(json.dumps(record, sort_keys=True).encode())
 
     def save(self, path: Path, fingerprint: str) -> None:
