@@ -79,7 +79,7 @@ def certify(asked: CertifyOptions) -> None:
     from pacbayes_control.certify.run import check_free
     from pacbayes_control.certify.tables.campaigns import read_campaign, read_prior
     from pacbayes_control.learn import compare
-    from pacbayes_control.learn.relative_entropy import at_least_on, at_most_on
+    from pacbayes_control.learn.relative_entropy import limit_on
     from pacbayes_control.report.console import say
     from pacbayes_control.report.summary import hardest_records
     from pacbayes_control.report.terminal import show_comparison
@@ -94,8 +94,8 @@ def certify(asked: CertifyOptions) -> None:
         raise ValueError(f"{file.name} has a prior of its own: give one, not two")
     if asked.prior:
         weights = read_prior(asked.prior, costs.names or costs.policies)
-    limits = [at_least_on(text, costs) for text in asked.at_least or []]
-    limits += [at_most_on(text, costs) for text in asked.at_most or []]
+    limits = [limit_on(text, costs) for text in asked.at_least or []]
+    limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None
     comparison = compare(costs, asked.delta, weights, asked.method, limits, asked.solver, ball)
     chosen = comparison.chosen
