@@ -115,15 +115,9 @@ def _searched(
     name: str,
 ) -> GaussianSearch:
     """A search from a prior, at its end; the name is that of its stream and its checkpoint."""
-    search = GaussianSearch(
-        prior.distribution,
-        len(environments),
-        delta,
-        plan.objective,
-        plan.search or SearchSettings(),
-        plan.seed,
-        name,
-    )
+    n, objective, settings = len(environments), plan.objective, plan.search or SearchSettings()
+    start = prior.distribution
+    search = GaussianSearch(start, n, delta, objective, settings, plan.seed, name)
     search_posterior(task, environments, search, execution.keeping(name.replace(" ", "-")))
     return search
 
