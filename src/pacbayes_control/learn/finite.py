@@ -248,7 +248,7 @@ def minimise(
 
     def slope(log_beta: float) -> float:
         cost, kl = path.at(np.exp([log_beta]))
-        target = chosen.exchange(float(cost[0]), float(kl[0]), n, delta)
+        target, _ = chosen.rates(float(cost[0]), float(kl[0]), n, delta)
         return log_beta - np.log(min(max(target, 1e-300), 1e300))
 
     if 1 < best < len(betas) - 1:
