@@ -13,7 +13,7 @@ import scipy
 import pacbayes_control
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import is_incidents
+from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
 
@@ -31,25 +31,6 @@ LATER: dict[int, dict[str, Any]] = {
     },
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
-}
-# Incidents as they are written in the sentence, in the singular and in the plural.
-INCIDENT_TEXTS = {
-    "retries": (
-        "1 rollout counts that had failed before it was run again",
-        "{} rollouts count that had failed before they were run again",
-    ),
-    "raised": (
-        "1 rollout counts as a failure for an error declared beforehand",
-        "{} rollouts count as failures for errors declared beforehand",
-    ),
-    "code changes": (
-        "the task's code was changed once after rollouts were finished, which were kept",
-        "the task's code was changed {} times after rollouts were finished, which were kept",
-    ),
-    "resumed": (
-        "the rollouts were interrupted once and resumed",
-        "the rollouts were interrupted {} times and resumed",
-    ),
 }
 
 
@@ -214,7 +195,7 @@ class Certificate:
     @property
     def incident_words(self) -> list[str]:
         """Incidents of the rollouts, each in words."""
-        counts = [(texts, self.incidents.get(kind, 0)) for kind, texts in INCIDENT_TEXTS.items()]
+        counts = [(texts, self.incidents.get(kind, 0)) for kind, texts in INCIDENTS.items()]
         return [texts[count > 1].format(f"{count:,}") for texts, count in counts if count]
 
     @property
@@ -269,7 +250,8 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("bad constraints")
     if not all(text.isprintable() for text in [*texts, *constraints] if isinstance(text, str)):
         raise ValueError("it holds characters that cannot be shown")
-    if not is_incidents(fields["incidents"]):
+    counted = fields["incidents"]
+    if not counted.keys() <= INCIDENTS.keys() or not all(0 < n < 2**53 for n in counted.values()):
         raise ValueError("bad incidents")
     kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
     known = {name: kind for name, kind in kinds.items() if fields[name] is not None}

@@ -18,10 +18,26 @@ from pacbayes_control.certify.files import sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 
 DrawKind = Literal["fresh", "shared"]
-# Incidents that a reader of a certificate should know of: rollouts that failed and were run again,
-# rollouts that count as failures because of an error that was declared beforehand, changes of the
-# task's code after rollouts were finished, and interruptions.
-INCIDENTS = ("retries", "raised", "code changes", "resumed")
+# Incidents that a reader of a certificate should know of, as its sentence tells them, in the
+# singular and in the plural.
+INCIDENTS = {
+    "retries": (
+        "1 rollout counts that had failed before it was run again",
+        "{} rollouts count that had failed before they were run again",
+    ),
+    "raised": (
+        "1 rollout counts as a failure for an error declared beforehand",
+        "{} rollouts count as failures for errors declared beforehand",
+    ),
+    "code changes": (
+        "the task's code was changed once after rollouts were finished, which were kept",
+        "the task's code was changed {} times after rollouts were finished, which were kept",
+    ),
+    "resumed": (
+        "the rollouts were interrupted once and resumed",
+        "the rollouts were interrupted {} times and resumed",
+    ),
+}
 AT_A_TIME = 1 << 20  # costs that are checked at a time
 MOST_ROWS = 100_000  # environments of a stream that a posterior also lists one by one
 
@@ -108,11 +124,14 @@ class Costs:
     def incidents(self) -> dict[str, int]:
         """The number of incidents in the rollouts, by their kind."""
         record = self.origin.get("incidents", {})
-        if not is_incidents(record):
+        if not isinstance(record, Mapping) or not all(
+            kind in INCIDENTS and type(count) is int and 0 < count < 2**53
+            for kind, count in record.items()
+        ):
             raise ValueError(
                 f"the costs' origin has incidents that are not counts of {', '.join(INCIDENTS)}"
             )
-        return dict(record)  # type: ignore[call-overload]
+        return dict(record)
 
     @property
     def policies_seen(self) -> tuple[EnvironmentRange, ...]:
@@ -188,14 +207,6 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
-
-
-def is_incidents(record: object) -> bool:
-    """Whether a record counts incidents of known kinds, each at least once."""
-    return isinstance(record, Mapping) and all(
-        kind in INCIDENTS and type(count) is int and 0 < count < 2**53
-        for kind, count in record.items()
-    )
 
 
 def row_digest(kind: str, row: NDArray[np.float64 | np.uint8] | str) -> str:

@@ -52,10 +52,8 @@ class Basis(Generic[D]):
     budget: Budget  # with a share for each theorem that the method uses
     provenance: Provenance
 
-    def certificate(
-        self, method: str, bound: float, empirical_cost: float, kl: float, **fields: Any
-    ) -> Certificate:
-        """A certificate of these numbers and fields, and of those that every method has."""
+    def certificate(self, method: str, bound: float, **fields: Any) -> Certificate:
+        """A certificate of the fields that a method has of its own, with those that all have."""
         costs, prior, posterior = self.costs, self.prior, self.posterior
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
@@ -73,8 +71,6 @@ class Basis(Generic[D]):
         return Certificate(
             method=method,
             bound=bound,
-            empirical_cost=empirical_cost,
-            kl=kl,
             delta=self.budget.total,
             environments=costs.environments,
             set_aside=set_aside_by(prior, costs),
@@ -111,7 +107,8 @@ def issue(basis: Basis[Categorical], method: str) -> Certificate:
         loss = _rounding(costs)
         cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
-    return basis.certificate(method, float(bound), empirical_cost, kl, policy=policy)
+    measured = {"empirical_cost": empirical_cost, "kl": kl, "policy": policy}
+    return basis.certificate(method, float(bound), **measured)
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
@@ -139,7 +136,7 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
         cost_bound = float(bounds.fresh_draws(cost_up, costs.values.size, shares[SAMPLING]))
     bound = float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method]))
     drawn = {"draws": costs.policies, "shared_draws": shared, "training_cost_bound": cost_bound}
-    return basis.certificate(method, bound, empirical_cost, kl, **drawn)
+    return basis.certificate(method, bound, empirical_cost=empirical_cost, kl=kl, **drawn)
 
 
 def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certificate:
@@ -157,7 +154,7 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
     )
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
     shifted = {"ball": ball, "bound_without_shift": alone, "tilt": tilt}
-    return basis.certificate(TILTED, bound, empirical_cost, kl, **shifted)
+    return basis.certificate(TILTED, bound, empirical_cost=empirical_cost, kl=kl, **shifted)
 
 
 def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
@@ -180,7 +177,8 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
     delta = basis.budget.spent["single-draw"]
     bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
-    return basis.certificate("single-draw", bound, empirical_cost, ratio, policy=0)
+    measured = {"empirical_cost": empirical_cost, "kl": ratio, "policy": 0}
+    return basis.certificate("single-draw", bound, **measured)
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:

@@ -44,12 +44,7 @@ def json_text(record: Any, indent: int | None = 2) -> str:
     '{"Übung": "a\\u009b\\u202eb"}'
     """
     text = json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
-    return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
-
-
-def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def quoted(name: str, most: int = LONGEST_NAME) -> str:
