@@ -9,8 +9,8 @@ number. The theorems hold for all P at once, so that the search needs no share o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE, under_shift
 from pacbayes_control.learn.objectives import OBJECTIVES
-from pacbayes_control.learn.relative_entropy import constrained_runs
+from pacbayes_control.learn.relative_entropy import learn_constrained
 
 Floats = NDArray[np.float64]
 
@@ -211,8 +211,8 @@ def compare(
         raise ValueError("best takes no solver: it minimises the kl bound itself")
     runs = {}
     if constraints or solver:
-        solver = solver or "clarabel"
-        runs = constrained_runs(costs, delta, PAC_BAYES, prior, constraints, solver)
+        run = learn_constrained(costs, delta, "kl", prior, constraints, solver or "clarabel")
+        runs = {name: _certified_by(name, run) for name in PAC_BAYES}
     for name in METHODS:
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, name, prior=prior)
@@ -225,6 +225,15 @@ def compare(
             runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior)
     chosen = runs[method]
     return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)
+
+
+def _certified_by(method: str, run: Run[Categorical]) -> Run[Categorical]:
+    """The same posterior with the certificate of another method, which takes over all of δ."""
+    c = run.certificate
+    provenance = Provenance(c.objective, c.prior, cast(Any, c.constraints))
+    budget = Budget(c.delta, {method: c.delta})
+    basis = Basis(run.costs, run.prior, run.posterior, budget, provenance)
+    return replace(run, certificate=issuing.issue(basis, method))
 
 
 # ---- the Gibbs path -----------------------------------------------------------------------------

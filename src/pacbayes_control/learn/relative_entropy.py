@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -61,26 +61,12 @@ def learn_constrained(
     >>> run.posterior.probabilities.round(3).tolist()
     [0.8, 0.0, 0.2]
     """
-    runs = constrained_runs(costs, delta, (method,), prior, constraints, solver, objective)
-    return runs[method]
-
-
-def constrained_runs(
-    costs: Costs,
-    delta: float,
-    methods: Collection[str],
-    prior: Categorical | ArrayLike | None,
-    constraints: Sequence[LinearConstraint],
-    solver: str = "clarabel",
-    objective: str = "pinsker",
-) -> dict[str, Run[Categorical]]:
-    """As `learn_constrained`, by several methods: the posterior is found once."""
-    Budget(delta)  # raises ValueError if delta is not in (0, 1)
-    for method in methods:
-        if method not in PAC_BAYES:
-            raise ValueError(
-                f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
-            )
+    budget = Budget(delta)
+    if method not in PAC_BAYES:
+        raise ValueError(
+            f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
+        )
+    budget.spend(method)
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
     prior, words = prior_for(costs, prior)
@@ -100,14 +86,8 @@ def constrained_runs(
         limits = (limit if math.isfinite(limit) else None for limit in (low, high))
         records.append(Constraint.of(weights, *limits, name_of=costs.name))
     posterior = with_costs_used(posterior, prior, costs)
-    provenance = Provenance(objective, words, records)
-    runs = {}
-    for method in methods:
-        budget = Budget(delta)
-        budget.spend(method)
-        certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
-        runs[method] = Run(certificate, costs, prior, posterior)
-    return runs
+    basis = Basis(costs, prior, posterior, budget, Provenance(objective, words, records))
+    return Run(issue(basis, method), costs, prior, posterior)
 
 
 @dataclass(frozen=True)
