@@ -20,15 +20,8 @@ from pacbayes_control.certify.text import confidence_percent, percent_up, quoted
 FORMAT = 4
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
-    2: {
-        "set_aside": 0,
-        "parameters": None,
-        "training_cost_bound": None,
-        "draws": None,
-        "shared_draws": None,
-        "noise": None,
-        "prior": "not recorded",
-    },
+    2: {"set_aside": 0, "prior": "not recorded"}
+    | dict.fromkeys(("parameters", "training_cost_bound", "draws", "shared_draws", "noise")),
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
 }

@@ -126,8 +126,6 @@ def _checked_draws(draws: int | None, environments: Environments) -> int:
     """Policies for each environment to certify with, checked before the search begins."""
     if len(environments) < 2:
         raise ValueError("one environment is not a sample: at least two are needed")
-    if draws is not None and draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
     return draws or max(1, -(-ROLLOUTS // len(environments)))
 
 

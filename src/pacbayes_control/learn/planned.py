@@ -170,9 +170,8 @@ def _learn_continuous(
     ready = task.prepared(counted, execution)
     if plan.certify == "draw":
         return gaussian.learn_draw(ready, counted, prior, plan, learning)
-    if plan.family:
-        return gaussian.learn_family(ready, counted, scaled(prior, FAMILY), plan, learning)
-    return gaussian.learn_gaussian(ready, counted, prior, plan, learning)
+    family = scaled(prior, FAMILY) if plan.family else [prior]
+    return gaussian.learn_family(ready, counted, family, plan, learning)
 
 
 def _begun(execution: Execution) -> bool:

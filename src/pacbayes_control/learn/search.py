@@ -203,13 +203,9 @@ class GaussianSearch:
 
     def _gaussian(self, coordinates: Floats) -> DiagonalGaussian:
         m, rho = coordinates
-        prior = self.prior
-        return DiagonalGaussian(
-            prior.mean + np.sqrt(prior.variance) * m,
-            prior.variance * np.exp(rho),
-            "posterior",
-            self.seen,
-        )
+        mean = self.prior.mean + np.sqrt(self.prior.variance) * m
+        variance = self.prior.variance * np.exp(rho)
+        return DiagonalGaussian(mean, variance, "posterior", self.seen)
 
     def _averaged(self) -> Floats:
         return self.average / (1 - self.SMOOTHING**self.step) if self.step else self.coordinates
