@@ -140,20 +140,27 @@ class Costs:
         return ranges_from(self.origin["data_used"], "the costs' origin") if known else ()
 
     @cached_property
-    def rows(self) -> frozenset[str]:
-        """Digests of the environments one by one: of their costs, and of their names.
+    def rows(self) -> dict[str, int]:
+        """Digests of the environments one by one, of their costs and of their names; and numbers.
 
         The first letter is "n" for a name, "s" for the costs in an environment of a stream, which
-        has a range too, and "v" for other costs.
+        has a range too, and "v" for other costs. The digest of a row of 0 and 1 is the same in a
+        table with fractions. The number is that of the environment, or of the last of equal ones.
         """
-        kind = "s" if self.range else "v"
-        names = {row_digest("n", site) for site in self.sites}
-        return frozenset(names | {row_digest(kind, row) for row in self.values})
+        kind, digests = "s" if self.range else "v", {}
+        for number, row in enumerate(self.values):
+            whole = self.binary or bool(np.all((row == 0) | (row == 1)))
+            content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
+            digests[kind + sha256(content.tobytes())[:16]] = number
+        for number, site in enumerate(self.sites):
+            digests["n" + sha256(site.casefold().encode())[:16]] = number
+        return digests
 
     @property
     def listed_rows(self) -> frozenset[str]:
         """The rows that a posterior lists: none for a long range of a stream."""
-        return self.rows if not self.range or self.environments <= MOST_ROWS else frozenset()
+        listed = not self.range or self.environments <= MOST_ROWS
+        return frozenset(self.rows if listed else ())
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
@@ -207,18 +214,6 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
-
-
-def row_digest(kind: str, row: NDArray[np.float64 | np.uint8] | str) -> str:
-    """A short digest of a row of costs or of its name, after a letter for its kind.
-
-    It is the same for a row of 0 and 1 in either type.
-    """
-    if isinstance(row, str):
-        return kind + sha256(row.casefold().encode())[:16]
-    whole = row.dtype == np.uint8 or bool(np.all((row == 0) | (row == 1)))
-    content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
-    return kind + sha256(content.tobytes())[:16]
 
 
 def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.certify.costs import Costs, row_digest
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import quoted
 
@@ -77,7 +77,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     if not shared:
         return ""
     if named:
-        site = next(s for s in costs.sites if row_digest("n", s) in shared)
+        site = costs.sites[min(costs.rows[row] for row in shared)]
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
@@ -88,10 +88,10 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
 
 def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
     """Whether a prior depends on most rows with fractions, if these are fine enough to compare."""
-    fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
-    if len(np.unique(costs.values[fractions])) < 20:  # coarse grades repeat by chance
+    fractions = costs.values[np.any((costs.values != 0) & (costs.values != 1), axis=1)]
+    if len(fractions) < 5 or len(np.unique(fractions)) < 20:  # coarse grades repeat by chance
         return False
-    digests = {row_digest("v", row) for row in costs.values[fractions]}
+    digests = set(Costs(fractions).rows)
     return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
 
