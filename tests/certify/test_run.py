@@ -287,9 +287,9 @@ def test_a_gaussian_run_comes_back_as_it_was_saved(tmp_path: Path, make):
     before = make()
     after = Run.load(before.save(tmp_path / "run"))
     assert after.certificate == before.certificate
-    assert (after.prior.digest, after.posterior.digest) == (
-        before.prior.digest,
-        before.posterior.digest,
+    assert (after.prior.to_bytes(), after.posterior.to_bytes()) == (
+        before.prior.to_bytes(),
+        before.posterior.to_bytes(),
     )
     assert after.costs.draws == before.costs.draws
     assert after.costs.noise == before.costs.noise

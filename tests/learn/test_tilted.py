@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,8 @@ def test_honest_runs_are_verified_and_others_are_not(tmp_path: Path):
     assert base is not None
     assert "does not hold" in refused(bound=bound - 1e-6)
     assert "below what tilted" in refused(bound_without_shift=base - 1e-6)
-    assert "does not hold" in refused(ball=Ball("kl", 0.09).to_record())
-    assert "kl ball" in refused(ball=Ball("total-variation", 0.01).to_record())
+    assert "does not hold" in refused(ball=asdict(Ball("kl", 0.09)))
+    assert "kl ball" in refused(ball=asdict(Ball("total-variation", 0.01)))
     assert "tilt" in refused(tilt=None)
     assert "below what tilted" in refused(tilt=8.0)
     assert "tilt" in refused(method="kl", budget={"kl": 0.01})

@@ -33,7 +33,7 @@ from pacbayes_control.learn import (
     learn_one,
     learn_tilted,
 )
-from pacbayes_control.learn.relative_entropy import at_least_on
+from pacbayes_control.learn.relative_entropy import limit_on
 from pacbayes_control.report import pictures
 from pacbayes_control.report.page import is_page, render, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots
@@ -286,7 +286,7 @@ def test_a_run_that_paid_for_a_choice_keeps_its_own_line(graded_costs: Costs):
 
 @pytest.mark.slow
 def test_constraints_are_not_compared(graded_costs: Costs, page: Write):
-    limit = at_least_on("0.5:3", graded_costs)
+    limit = limit_on("0.5:3", graded_costs)
     run = learn_constrained(graded_costs, constraints=[limit])
     assert side_by_side(run)[0] == ()
     assert "chosen under constraints" in words(page(run))

@@ -176,7 +176,7 @@ def test_policies_cannot_change_their_names_or_parameters(tmp_path: Path, binary
 def test_a_posterior_outside_the_prior_is_refused(tmp_path: Path, binary_costs: Costs):
     run = learn_finite(binary_costs)
     prior = Categorical([0.2, 0.2, 0.0, 0.2, 0.2, 0.2])
-    hashes = dict(run.certificate.hashes) | {"prior": prior.digest}
+    hashes = dict(run.certificate.hashes) | {"prior": hashlib.sha256(prior.to_bytes()).hexdigest()}
     forged = dataclasses.replace(run.certificate, hashes=hashes, prior="given in advance")
     folder = Run(forged, run.costs, prior, run.posterior).save(tmp_path / "run")
     with pytest.raises(InvalidCertificate, match="the prior is zero where the posterior is not"):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -317,12 +318,12 @@ def test_a_forged_robust_certificate_is_refused(known: Path, change: dict, messa
     ids=str,
 )
 def test_a_ball_swapped_for_a_larger_one_is_refused(known: Path, ball: Ball):
-    refused(known, lambda record: record.update(ball=ball.to_record()), DOES_NOT_HOLD)
+    refused(known, lambda record: record.update(ball=asdict(ball)), DOES_NOT_HOLD)
 
 
 @pytest.mark.parametrize("ball", [Ball("kl", 0.04), Ball("renyi-2", 0.05)], ids=str)
 def test_a_ball_within_the_ball_is_as_good(known: Path, ball: Ball):
-    forge(known, lambda record: record.update(ball=ball.to_record()))
+    forge(known, lambda record: record.update(ball=asdict(ball)))
     assert verify(known).certificate.ball == ball
 
 
@@ -330,7 +331,7 @@ def test_a_bound_that_was_never_shifted_is_refused(tmp_path: Path, base: Run[Any
     folder = base.save(tmp_path / "run")
 
     def pretend(record: dict[str, Any]) -> None:
-        record.update(ball=Ball("kl", 0.05).to_record(), bound_without_shift=record["bound"])
+        record.update(ball=asdict(Ball("kl", 0.05)), bound_without_shift=record["bound"])
 
     refused(folder, pretend, DOES_NOT_HOLD)
 
@@ -443,7 +444,7 @@ def test_a_certificate_changed_without_its_seal_is_refused(known: Path):
         verify(known)
 
 
-HONEST = Ball("kl", 0.05).to_record()
+HONEST = asdict(Ball("kl", 0.05))
 
 
 @pytest.mark.parametrize(

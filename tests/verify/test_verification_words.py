@@ -16,7 +16,7 @@ from origins import certifying
 from pacbayes_control.certify.certificate import Budget, Constraint, HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.files import hash_file, json_bytes, seal
+from pacbayes_control.certify.files import hash_file, json_bytes, seal, sha256
 from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import AlteredRun, Run
@@ -41,7 +41,7 @@ def restated(run: Run[Any], **changes: Any) -> Run[Any]:
 
 
 def with_prior(run: Run[Any], other: Categorical, **changes: Any) -> Run[Any]:
-    hashes = {**run.certificate.hashes, "prior": other.digest}
+    hashes = {**run.certificate.hashes, "prior": sha256(other.to_bytes())}
     return dataclasses.replace(restated(run, hashes=hashes, **changes), prior=other)
 
 
@@ -238,7 +238,7 @@ def test_a_finite_posterior_that_hides_what_it_saw_is_refused(
     for number, costs in enumerate((binary_costs, drawn)):
         run = learn_finite(costs)
         hiding = Categorical(run.posterior.probabilities)
-        hashes = {**run.certificate.hashes, "posterior": hiding.digest}
+        hashes = {**run.certificate.hashes, "posterior": sha256(hiding.to_bytes())}
         forged = dataclasses.replace(restated(run, hashes=hashes), posterior=hiding)
         check_refused(forged, tmp_path / str(number), "does not say that it was learnt from these")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -75,11 +75,11 @@ class Ball:
 
     @classmethod
     def from_record(cls, record: Any) -> Ball:
-        """Read the result of `to_record`, from a file that may hold anything."""
+        """A ball from its fields in a file, which may hold anything."""
         check_record(record, get_type_hints(cls), "ball")
         samples = record["samples"]
         if type(record["radius"]) is not float:
-            raise ValueError("bad ball.radius: expected float")  # as `to_record` writes it
+            raise ValueError("bad ball.radius: expected float")  # as it is written
         if samples is not None:
             samples = tuple(
                 tuple(divergences.checked_counts(part, "ball's").tolist()) for part in samples
@@ -87,10 +87,6 @@ class Ball:
             if len(samples[0]) != len(samples[1]):
                 raise ValueError("bad ball.samples: they have different cells")
         return cls(**{**record, "samples": samples})
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     @property
     def symbol(self) -> str:

@@ -13,43 +13,17 @@ import scipy
 import pacbayes_control
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import is_incidents
+from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
 
 FORMAT = 4
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
-    2: {
-        "set_aside": 0,
-        "parameters": None,
-        "training_cost_bound": None,
-        "draws": None,
-        "shared_draws": None,
-        "noise": None,
-        "prior": "not recorded",
-    },
+    2: {"set_aside": 0, "prior": "not recorded"}
+    | dict.fromkeys(("parameters", "training_cost_bound", "draws", "shared_draws", "noise")),
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
-}
-# Incidents as they are written in the sentence, in the singular and in the plural.
-INCIDENT_TEXTS = {
-    "retries": (
-        "1 rollout counts that had failed before it was run again",
-        "{} rollouts count that had failed before they were run again",
-    ),
-    "raised": (
-        "1 rollout counts as a failure for an error declared beforehand",
-        "{} rollouts count as failures for errors declared beforehand",
-    ),
-    "code changes": (
-        "the task's code was changed once after rollouts were finished, which were kept",
-        "the task's code was changed {} times after rollouts were finished, which were kept",
-    ),
-    "resumed": (
-        "the rollouts were interrupted once and resumed",
-        "the rollouts were interrupted {} times and resumed",
-    ),
 }
 
 
@@ -58,7 +32,7 @@ class Budget:
     """The probability of error δ of a run, and the shares that its theorems have spent of it.
 
     >>> budget = Budget(0.01)
-    >>> budget.spend("kl", 0.006), budget.left
+    >>> budget.spend("kl", 0.006), budget.spend("sampling")  # the rest
     (0.006, 0.004)
     """
 
@@ -68,18 +42,14 @@ class Budget:
     def __post_init__(self) -> None:
         check_delta(self.total)
 
-    @property
-    def left(self) -> float:
-        """The part of δ that has not been spent."""
-        return self.total - sum(self.spent.values())
-
-    def spend(self, name: str, delta: float | None = None) -> float:
-        """Spend `delta`, or all that is left, on the theorem of this name."""
-        delta = self.left if delta is None else delta
+    def spend(self, name: str, delta: float | None = None, parts: int = 1) -> float:
+        """Spend `delta`, or one of equal parts of all that is left, on the theorem of this name."""
+        left = self.total - sum(self.spent.values())
+        delta = left / parts if delta is None else delta
         if name in self.spent:
             raise ValueError(f"the budget has been spent on {name!r} already")
-        if not 0 < delta <= self.left * (1 + 1e-12):
-            raise ValueError(f"delta = {delta:g} for {name!r} overspends: {self.left:g} is left")
+        if not 0 < delta <= left * (1 + 1e-12):
+            raise ValueError(f"delta = {delta:g} for {name!r} overspends: {left:g} is left")
         self.spent[name] = delta
         return delta
 
@@ -218,7 +188,7 @@ class Certificate:
     @property
     def incident_words(self) -> list[str]:
         """Incidents of the rollouts, each in words."""
-        counts = [(texts, self.incidents.get(kind, 0)) for kind, texts in INCIDENT_TEXTS.items()]
+        counts = [(texts, self.incidents.get(kind, 0)) for kind, texts in INCIDENTS.items()]
         return [texts[count > 1].format(f"{count:,}") for texts, count in counts if count]
 
     @property
@@ -273,7 +243,8 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("bad constraints")
     if not all(text.isprintable() for text in [*texts, *constraints] if isinstance(text, str)):
         raise ValueError("it holds characters that cannot be shown")
-    if not is_incidents(fields["incidents"]):
+    counted = fields["incidents"]
+    if not counted.keys() <= INCIDENTS.keys() or not all(0 < n < 2**53 for n in counted.values()):
         raise ValueError("bad incidents")
     kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
     known = {name: kind for name, kind in kinds.items() if fields[name] is not None}

@@ -18,10 +18,26 @@ from pacbayes_control.certify.files import sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 
 DrawKind = Literal["fresh", "shared"]
-# Incidents that a reader of a certificate should know of: rollouts that failed and were run again,
-# rollouts that count as failures because of an error that was declared beforehand, changes of the
-# task's code after rollouts were finished, and interruptions.
-INCIDENTS = ("retries", "raised", "code changes", "resumed")
+# Incidents that a reader of a certificate should know of, as its sentence tells them, in the
+# singular and in the plural.
+INCIDENTS = {
+    "retries": (
+        "1 rollout counts that had failed before it was run again",
+        "{} rollouts count that had failed before they were run again",
+    ),
+    "raised": (
+        "1 rollout counts as a failure for an error declared beforehand",
+        "{} rollouts count as failures for errors declared beforehand",
+    ),
+    "code changes": (
+        "the task's code was changed once after rollouts were finished, which were kept",
+        "the task's code was changed {} times after rollouts were finished, which were kept",
+    ),
+    "resumed": (
+        "the rollouts were interrupted once and resumed",
+        "the rollouts were interrupted {} times and resumed",
+    ),
+}
 AT_A_TIME = 1 << 20  # costs that are checked at a time
 MOST_ROWS = 100_000  # environments of a stream that a posterior also lists one by one
 
@@ -58,9 +74,15 @@ class Costs:
     ) -> None:
         if draws not in (None, *get_args(DrawKind)):
             raise ValueError(f"draws are {' or '.join(get_args(DrawKind))}, not {draws!r}")
-        checked, origin = np.ascontiguousarray(_checked(values)), dict(origin or {})
+        checked, origin = np.ascontiguousarray(checked_costs(values)), dict(origin or {})
         checked.setflags(write=False)
         environments, policies = checked.shape
+        if checked.size == 0:
+            raise ValueError(
+                f"the costs are empty: {environments} environments × {policies} policies"
+            )
+        if environments == 1:
+            raise ValueError("one environment is not a sample: costs need at least two rows")
         check_names(names, policies)
         check_names(sites, environments, "environment")
         if parameters is not None:
@@ -102,11 +124,14 @@ class Costs:
     def incidents(self) -> dict[str, int]:
         """The number of incidents in the rollouts, by their kind."""
         record = self.origin.get("incidents", {})
-        if not is_incidents(record):
+        if not isinstance(record, Mapping) or not all(
+            kind in INCIDENTS and type(count) is int and 0 < count < 2**53
+            for kind, count in record.items()
+        ):
             raise ValueError(
                 f"the costs' origin has incidents that are not counts of {', '.join(INCIDENTS)}"
             )
-        return dict(record)  # type: ignore[call-overload]
+        return dict(record)
 
     @property
     def policies_seen(self) -> tuple[EnvironmentRange, ...]:
@@ -115,20 +140,27 @@ class Costs:
         return ranges_from(self.origin["data_used"], "the costs' origin") if known else ()
 
     @cached_property
-    def rows(self) -> frozenset[str]:
-        """Digests of the environments one by one: of their costs, and of their names.
+    def rows(self) -> dict[str, int]:
+        """Digests of the environments one by one, of their costs and of their names; and numbers.
 
         The first letter is "n" for a name, "s" for the costs in an environment of a stream, which
-        has a range too, and "v" for other costs.
+        has a range too, and "v" for other costs. The digest of a row of 0 and 1 is the same in a
+        table with fractions. The number is that of the environment, or of the last of equal ones.
         """
-        kind = "s" if self.range else "v"
-        names = {row_digest("n", site) for site in self.sites}
-        return frozenset(names | {row_digest(kind, row) for row in self.values})
+        kind, digests = "s" if self.range else "v", {}
+        for number, row in enumerate(self.values):
+            whole = self.binary or bool(np.all((row == 0) | (row == 1)))
+            content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
+            digests[kind + sha256(content.tobytes())[:16]] = number
+        for number, site in enumerate(self.sites):
+            digests["n" + sha256(site.casefold().encode())[:16]] = number
+        return digests
 
     @property
     def listed_rows(self) -> frozenset[str]:
         """The rows that a posterior lists: none for a long range of a stream."""
-        return self.rows if not self.range or self.environments <= MOST_ROWS else frozenset()
+        listed = not self.range or self.environments <= MOST_ROWS
+        return frozenset(self.rows if listed else ())
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
@@ -184,26 +216,6 @@ class Costs:
         return self.sites[environment] if self.sites else f"environment {environment}"
 
 
-def is_incidents(record: object) -> bool:
-    """Whether a record counts incidents of known kinds, each at least once."""
-    return isinstance(record, Mapping) and all(
-        kind in INCIDENTS and type(count) is int and 0 < count < 2**53
-        for kind, count in record.items()
-    )
-
-
-def row_digest(kind: str, row: NDArray[np.float64 | np.uint8] | str) -> str:
-    """A short digest of a row of costs or of its name, after a letter for its kind.
-
-    It is the same for a row of 0 and 1 in either type.
-    """
-    if isinstance(row, str):
-        return kind + sha256(row.casefold().encode())[:16]
-    whole = row.dtype == np.uint8 or bool(np.all((row == 0) | (row == 1)))
-    content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
-    return kind + sha256(content.tobytes())[:16]
-
-
 def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
     """An error unless there are no names, or `count` different ones."""
     many = {"policy": "policies"}.get(of, f"{of}s")
@@ -220,7 +232,14 @@ def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
         seen.add(name)
 
 
-def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
+def checked_costs(
+    values: ArrayLike, first: int = 0, first_policy: int = 0
+) -> NDArray[np.float64 | np.uint8]:
+    """A copy, after a check that every cost is in [0, 1]; as uint8 if all are 0 or 1.
+
+    An error names the first environment and policy that is wrong, counting from `first` and
+    `first_policy`. An array mapped from a read-only file is not copied.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError("the costs are masked: every rollout needs a cost")
     try:
@@ -233,23 +252,6 @@ def _checked(values: ArrayLike) -> NDArray[np.float64 | np.uint8]:
         raise ValueError(f"the costs are not numbers (dtype {array.dtype})")
     if array.ndim != 2:
         raise ValueError(f"costs need two dimensions, environments × policies, not {array.ndim}")
-    if array.size == 0:
-        raise ValueError(
-            f"the costs are empty: {array.shape[0]} environments × {array.shape[1]} policies"
-        )
-    if array.shape[0] == 1:
-        raise ValueError("one environment is not a sample: costs need at least two rows")
-    return checked_costs(array)
-
-
-def checked_costs(
-    array: NDArray, first: int = 0, first_policy: int = 0
-) -> NDArray[np.float64 | np.uint8]:
-    """A copy, after a check that every cost is in [0, 1]; as uint8 if all are 0 or 1.
-
-    An error names the first environment and policy that is wrong, counting from `first` and
-    `first_policy`. An array mapped from a read-only file is not copied.
-    """
     if array.dtype not in (np.uint8, np.bool_):
         array = array.astype(np.float64, copy=False)
     binary, rows = True, max(1, AT_A_TIME // max(1, array.shape[1]))

@@ -19,21 +19,8 @@ DIGEST = re.compile("[nvs][0-9a-f]{16}")  # of a row, as in `Costs.rows`
 MASS_TOLERANCE = 1e-9  # how far from 1 a sum of probabilities may be by rounding
 
 
-class _Recorded:
-    """A distribution with a JSON record, in which every bit of it is kept."""
-
-    def to_bytes(self) -> bytes:
-        """JSON text, from which `from_record` recovers every bit."""
-        raise NotImplementedError
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file that `to_bytes` makes."""
-        return sha256(self.to_bytes())
-
-
 @dataclass(frozen=True, eq=False)
-class Categorical(_Recorded):
+class Categorical:
     """A probability for each of finitely many policies.
 
     The vector is checked and scaled to sum to one. Its sum may still differ from 1 by rounding: the
@@ -161,7 +148,7 @@ class Categorical(_Recorded):
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalGaussian(_Recorded):
+class DiagonalGaussian:
     """Independent normal distributions of a policy's parameters, N(μ, diag(s)).
 
     It records which environments it depends on, also in files: as a prior, it may be used only with

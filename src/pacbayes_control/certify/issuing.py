@@ -19,6 +19,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget, Certificate, Constraint, versions
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, D, DiagonalGaussian
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.certify.priors import GIVEN
 from pacbayes_control.certify.ranges import merged_ranges
 
@@ -51,10 +52,8 @@ class Basis(Generic[D]):
     budget: Budget  # with a share for each theorem that the method uses
     provenance: Provenance
 
-    def certificate(
-        self, method: str, bound: float, empirical_cost: float, kl: float, **fields: Any
-    ) -> Certificate:
-        """A certificate of these numbers and fields, and of those that every method has."""
+    def certificate(self, method: str, bound: float, **fields: Any) -> Certificate:
+        """A certificate of the fields that a method has of its own, with those that all have."""
         costs, prior, posterior = self.costs, self.prior, self.posterior
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
@@ -72,8 +71,6 @@ class Basis(Generic[D]):
         return Certificate(
             method=method,
             bound=bound,
-            empirical_cost=empirical_cost,
-            kl=kl,
             delta=self.budget.total,
             environments=costs.environments,
             set_aside=set_aside_by(prior, costs),
@@ -83,7 +80,8 @@ class Basis(Generic[D]):
             objective=self.provenance.objective,
             constraints=tuple(self.provenance.constraints),
             budget=dict(self.budget.spent),
-            hashes=costs.digests | {"prior": prior.digest, "posterior": posterior.digest},
+            hashes=costs.digests
+            | {"prior": sha256(prior.to_bytes()), "posterior": sha256(posterior.to_bytes())},
             versions=versions(costs.origin),
             incidents=costs.incidents,
             **fields,
@@ -109,7 +107,8 @@ def issue(basis: Basis[Categorical], method: str) -> Certificate:
         loss = _rounding(costs)
         cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
-    return basis.certificate(method, float(bound), empirical_cost, kl, policy=policy)
+    measured = {"empirical_cost": empirical_cost, "kl": kl, "policy": policy}
+    return basis.certificate(method, float(bound), **measured)
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
@@ -137,7 +136,7 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
         cost_bound = float(bounds.fresh_draws(cost_up, costs.values.size, shares[SAMPLING]))
     bound = float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method]))
     drawn = {"draws": costs.policies, "shared_draws": shared, "training_cost_bound": cost_bound}
-    return basis.certificate(method, bound, empirical_cost, kl, **drawn)
+    return basis.certificate(method, bound, empirical_cost=empirical_cost, kl=kl, **drawn)
 
 
 def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certificate:
@@ -155,7 +154,7 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
     )
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
     shifted = {"ball": ball, "bound_without_shift": alone, "tilt": tilt}
-    return basis.certificate(TILTED, bound, empirical_cost, kl, **shifted)
+    return basis.certificate(TILTED, bound, empirical_cost=empirical_cost, kl=kl, **shifted)
 
 
 def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
@@ -178,7 +177,8 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
     delta = basis.budget.spent["single-draw"]
     bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
-    return basis.certificate("single-draw", bound, empirical_cost, ratio, policy=0)
+    measured = {"empirical_cost": empirical_cost, "kl": ratio, "policy": 0}
+    return basis.certificate("single-draw", bound, **measured)
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.certify.costs import Costs, row_digest
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.text import quoted
 
@@ -13,8 +13,10 @@ UNIFORM, UNIFORM_OVER_ALL = "uniform over the policies that differ", "uniform ov
 GIVEN = "given in advance"
 
 
-def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Categorical:
-    """A prior with one probability for each policy of `costs`.
+def prior_for(
+    costs: Costs, prior: Categorical | ArrayLike | None = None
+) -> tuple[Categorical, str]:
+    """A prior with one probability for each policy of `costs`, and the same in words.
 
     By default it is uniform over the policies that differ, or over all of them if their parameters
     are not known. An error if the prior depends on the environments of the costs.
@@ -23,15 +25,22 @@ def prior_for(costs: Costs, prior: Categorical | ArrayLike | None = None) -> Cat
         raise ValueError(
             "these are costs of draws from a posterior, not of policies to choose from"
         )
-    if prior is None and costs.parameters is not None:
-        return Categorical.uniform_over_distinct(costs.parameters)
+    distinct = None
+    if costs.parameters is not None:
+        distinct = Categorical.uniform_over_distinct(costs.parameters)
+    if prior is None and distinct is not None:
+        return distinct, UNIFORM
+    uniform = Categorical.uniform(costs.policies)
     if prior is None:
-        return Categorical.uniform(costs.policies)
-    distribution = prior_over(costs.policies, prior)
-    overlap = describe_overlap(distribution, costs)
+        return uniform, UNIFORM_OVER_ALL
+    given = prior_over(costs.policies, prior)
+    overlap = describe_overlap(given, costs)
     if overlap:
         raise ValueError(f"{overlap}: the bound may count only other environments")
-    return distribution
+    for usual, words in ((distinct, UNIFORM), (uniform, UNIFORM_OVER_ALL)):
+        if usual is not None and np.array_equal(given.probabilities, usual.probabilities):
+            return given, words
+    return given, GIVEN
 
 
 def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
@@ -40,17 +49,6 @@ def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
     if len(distribution) != policies:
         raise ValueError(f"the prior has {len(distribution)} entries for {policies} policies")
     return distribution
-
-
-def describe_prior(prior: Categorical, costs: Costs) -> str:
-    """A prior in words, as far as its probabilities show it."""
-    if costs.parameters is not None:
-        distinct = Categorical.uniform_over_distinct(costs.parameters)
-        if np.array_equal(prior.probabilities, distinct.probabilities):
-            return UNIFORM
-    uniform = Categorical.uniform(costs.policies)
-    same = np.array_equal(prior.probabilities, uniform.probabilities)
-    return UNIFORM_OVER_ALL if same else GIVEN
 
 
 def describe_overlap(prior: Categorical, costs: Costs) -> str:
@@ -79,7 +77,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     if not shared:
         return ""
     if named:
-        site = next(s for s in costs.sites if row_digest("n", s) in shared)
+        site = costs.sites[min(costs.rows[row] for row in shared)]
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
     return (
         "the prior was learnt from environments with the same costs as some of these "
@@ -90,10 +88,10 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
 
 def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
     """Whether a prior depends on most rows with fractions, if these are fine enough to compare."""
-    fractions = np.any((costs.values != 0) & (costs.values != 1), axis=1)
-    if len(np.unique(costs.values[fractions])) < 20:  # coarse grades repeat by chance
+    fractions = costs.values[np.any((costs.values != 0) & (costs.values != 1), axis=1)]
+    if len(fractions) < 5 or len(np.unique(fractions)) < 20:  # coarse grades repeat by chance
         return False
-    digests = {row_digest("v", row) for row in costs.values[fractions]}
+    digests = set(Costs(fractions).rows)
     return len(digests) >= 5 and 2 * len(digests & prior.rows) > len(digests)
 
 

@@ -55,26 +55,29 @@ class Run(Generic[D]):
         An error if the folder is not empty, unless `overwrite` allows to replace an earlier run.
         """
         folder, attachments = Path(folder), attachments or {}
-        check_free(folder, overwrite)
+        replaced = check_free(folder, overwrite)
         folder.mkdir(parents=True, exist_ok=True)
         # The old signature is of the old manifest. The manifest is removed first and written last:
         # a folder without it, after an interruption, is not a run.
-        for name in (SIGNATURE, "manifest.json", *run_files(folder)):
+        for name in (SIGNATURE, "manifest.json", *replaced):
             (folder / name).unlink(missing_ok=True)
-        (folder / "certificate.json").write_bytes(files.json_bytes(self.certificate.to_dict()))
-        np.save(folder / "costs.npy", self.costs.values, allow_pickle=False)
-        (folder / "prior.json").write_bytes(self.prior.to_bytes())
-        (folder / "posterior.json").write_bytes(self.posterior.to_bytes())
-        if self.costs.parameters is not None:
-            np.save(folder / "policies.npy", self.costs.parameters, allow_pickle=False)
+        arrays = {"costs.npy": self.costs.values, "policies.npy": self.costs.parameters}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        for name, array in arrays.items():
+            np.save(folder / name, array, allow_pickle=False)
+        contents = {
+            "certificate.json": files.json_bytes(self.certificate.to_dict()),
+            "prior.json": self.prior.to_bytes(),
+            "posterior.json": self.posterior.to_bytes(),
+        }
         if self.plan is not None:
-            (folder / "plan.json").write_bytes(files.json_bytes(dict(self.plan)))
-        for name, content in attachments.items():
+            contents["plan.json"] = files.json_bytes(dict(self.plan))
+        contents |= attachments
+        for name, content in contents.items():
             (folder / name).write_bytes(content)
-        names = dict.fromkeys([*run_files(folder), *attachments])
         manifest = {
             "format": FORMAT,
-            "files": {name: files.hash_file(folder / name) for name in names},
+            "files": {name: files.hash_file(folder / name) for name in (*arrays, *contents)},
             "origin": dict(self.costs.origin),
             "policy_names": list(self.costs.names),
             "draws": self.costs.draws,
@@ -117,23 +120,27 @@ class Run(Generic[D]):
 
 def run_files(folder: Path) -> list[str]:
     """The files in a folder that belong to its run, if it is one, beside its manifest."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    names = sorted(path.name for path in folder.iterdir())
     pictures = [name for name in names if Path(name).suffix in PICTURES]
     return [*(name for name in FILES if name in names), *pictures]
 
 
-def check_free(folder: Path, overwrite: bool) -> None:
-    """An error if saving a run in `folder` would delete something else."""
+def check_free(folder: Path, overwrite: bool) -> list[str]:
+    """The files of an earlier run that one in `folder` replaces; an error if it holds others."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
     entries = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    interrupted = "certificate.json" in entries and entries <= {SIGNATURE, *run_files(folder)}
-    if entries and overwrite and "manifest.json" not in entries and not interrupted:
-        raise ValueError(f"{folder} holds other things than a run: choose another folder")
-    if entries and not overwrite:
+    if not entries:
+        return []
+    if not overwrite:
         raise ValueError(
             f"{folder} is not empty: choose another folder, or allow overwriting (--force)"
         )
+    known = run_files(folder)
+    interrupted = "certificate.json" in entries and entries <= {SIGNATURE, *known}
+    if "manifest.json" not in entries and not interrupted:
+        raise ValueError(f"{folder} holds other things than a run: choose another folder")
+    return known
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -19,20 +19,22 @@ LONGEST_NAME = 60  # characters of a name that a sentence shows
 # ---- text ---------------------------------------------------------------------------------------
 
 
-def printable(text: str) -> str:
+def printable(text: str, most: int | None = None) -> str:
     r"""The same text, with every unprintable character written as an escape; line ends stay.
 
     Control characters, escape sequences and marks that turn the direction of writing are shown as
-    Python writes them.
+    Python writes them. The text is cut to at most `most` characters.
 
     >>> printable("NOT VERIFIED\x1b[2K\rverified")
     'NOT VERIFIED\\x1b[2K\\rverified'
+    >>> printable("a policy with a long name", 12)
+    'a policy wi…'
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
-    )
+    if not text.isprintable():
+        text = "".join(
+            c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+        )
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
 def json_text(record: Any, indent: int | None = 2) -> str:
@@ -42,12 +44,7 @@ def json_text(record: Any, indent: int | None = 2) -> str:
     '{"Übung": "a\\u009b\\u202eb"}'
     """
     text = json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
-    return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
-
-
-def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def quoted(name: str, most: int = LONGEST_NAME) -> str:
@@ -59,16 +56,7 @@ def quoted(name: str, most: int = LONGEST_NAME) -> str:
     line = " ".join(printable(name).split())
     marks = [c in MARKS or unicodedata.category(c) in ("Pi", "Pf") for c in line]
     line = "".join("'" if mark else c for c, mark in zip(line, marks, strict=True))
-    return f"“{shortened(line, most)}”"
-
-
-def shortened(line: str, most: int = LONGEST_NAME) -> str:
-    """The line, cut to at most `most` characters.
-
-    >>> shortened("a policy with a long name", 12)
-    'a policy wi…'
-    """
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return f"“{printable(line, most)}”"
 
 
 # ---- numbers ------------------------------------------------------------------------------------

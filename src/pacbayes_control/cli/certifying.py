@@ -83,7 +83,7 @@ def certify(asked: CertifyOptions) -> None:
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
     from pacbayes_control.learn import compare
-    from pacbayes_control.learn.relative_entropy import at_least_on, at_most_on
+    from pacbayes_control.learn.relative_entropy import limit_on
 
     file, out = asked.costs_file, asked.out_folder
     options.check_json(asked.json_file, file)
@@ -95,8 +95,8 @@ def certify(asked: CertifyOptions) -> None:
         raise ValueError(f"{file.name} has a prior of its own: give one, not two")
     if asked.prior:
         weights = read_prior(asked.prior, costs.names or costs.policies)
-    limits = [at_least_on(text, costs) for text in asked.at_least or []]
-    limits += [at_most_on(text, costs) for text in asked.at_most or []]
+    limits = [limit_on(text, costs) for text in asked.at_least or []]
+    limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None
     comparison = compare(costs, asked.delta, weights, asked.method, limits, asked.solver, ball)
     chosen = comparison.chosen

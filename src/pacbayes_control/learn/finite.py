@@ -9,11 +9,12 @@ number. The theorems hold for all P at once, so that the search needs no share o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from scipy.optimize import LinearConstraint, brentq
 
 from pacbayes_control.bounds.shift import check_tilt
 from pacbayes_control.certify import issuing
@@ -21,15 +22,17 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import METHODS, TILTED, Basis, Provenance
-from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
+from pacbayes_control.certify.issuing import METHODS, PAC_BAYES, TILTED, Basis, Provenance
+from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.shift import SHARE
+from pacbayes_control.certify.shift import SHARE, under_shift
 from pacbayes_control.learn.objectives import OBJECTIVES
+from pacbayes_control.learn.relative_entropy import learn_constrained
 
 Floats = NDArray[np.float64]
 
 TILTS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+BEST = "best"  # the smallest of several certificates, each at its share of δ
 CELLS = 4_000_000  # of the table β × distinct costs held at a time
 
 
@@ -40,6 +43,7 @@ def learn_finite(
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
     origin: str | None = None,
+    sharing: Sequence[str] = (),
 ) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
@@ -55,6 +59,7 @@ def learn_finite(
             C_PAC' for shifted distributions); by default the method
         prior: over the policies; by default uniform over those that differ
         origin: where the prior came from, for the record
+        sharing: methods that have equal shares of δ, this one among them; by default it has all
 
     >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
     >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
@@ -62,7 +67,22 @@ def learn_finite(
     """
     costs = costs if isinstance(costs, Costs) else Costs(costs)
     method = checked_method(method, objective, costs.policies)
-    return _learn(costs, delta, (method,), prior, objective, origin)
+    objective, sharing = objective or method, sharing or (method,)
+    budget = Budget(delta)
+    for name in sharing:
+        budget.spend(name, delta / len(sharing))
+    share = budget.spent[method]
+    prior, words = prior_for(costs, prior)
+    if method == "occam":
+        bounds = issuing.occam_bounds(costs, prior, share)
+        policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
+        posterior = Categorical.one(policy, costs.policies)
+    else:
+        means = costs.exponential_means if OBJECTIVES[objective].exponential else costs.means
+        posterior = minimise(means, costs.environments, prior, share, objective)
+    posterior = with_costs_used(posterior, prior, costs)
+    basis = Basis(costs, prior, posterior, budget, Provenance(objective, origin or words))
+    return Run(issuing.issue(basis, method), costs, prior, posterior)
 
 
 def learn_best(
@@ -76,38 +96,7 @@ def learn_best(
     Computing each method at full δ and keeping the best would be a choice by the data, which voids
     the confidence.
     """
-    for method in methods:
-        checked_method(method)
-    return _learn(costs, delta, methods, prior)
-
-
-def _learn(
-    costs: Costs,
-    delta: float,
-    methods: tuple[str, ...],
-    prior: Categorical | ArrayLike | None,
-    objective: str | None = None,
-    origin: str | None = None,
-) -> Run[Categorical]:
-    """The run of the method with the smallest bound, each at an equal share of δ."""
-    budget = Budget(delta)
-    shares = {method: budget.spend(method, delta / len(methods)) for method in methods}
-    prior = prior_for(costs, prior)
-    origin = origin or describe_prior(prior, costs)
-    runs = []
-    for method, share in shares.items():
-        name = objective or method
-        if method == "occam":
-            bounds = issuing.occam_bounds(costs, prior, share)
-            policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
-            posterior = Categorical.one(policy, costs.policies)
-        else:
-            means = costs.exponential_means if OBJECTIVES[name].exponential else costs.means
-            posterior = minimise(means, costs.environments, prior, share, name)
-        posterior = with_costs_used(posterior, prior, costs)
-        basis = Basis(costs, prior, posterior, budget, Provenance(name, origin))
-        certificate = issuing.issue(basis, method)
-        runs.append(Run(certificate, costs, prior, posterior))
+    runs = [learn_finite(costs, delta, name, prior=prior, sharing=methods) for name in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
@@ -160,11 +149,10 @@ def learn_tilted(
     budget = Budget(delta)
     if ball.delta:
         budget.spend(SHARE, ball.delta)
-    share = budget.spend(TILTED, budget.left / len(tilts))
+    share = budget.spend(TILTED, parts=len(tilts))
     if len(tilts) > 1:
         budget.spend(f"{TILTED} by the other {len(tilts) - 1} tilts")
-    prior = prior_for(costs, prior)
-    words = describe_prior(prior, costs)
+    prior, words = prior_for(costs, prior)
     runs = []
     for tilt in tilts:
         means = costs.tilted_means(tilt)
@@ -173,6 +161,79 @@ def learn_tilted(
         basis = Basis(costs, prior, posterior, budget, Provenance(TILTED, words))
         runs.append(Run(issuing.issue_tilted(basis, tilt, ball), costs, prior, posterior))
     return min(runs, key=lambda run: run.certificate.bound)
+
+
+# ---- side by side -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs that are each valid on their own, and the one chosen before the costs were seen."""
+
+    runs: tuple[Run[Categorical], ...]
+    chosen: Run[Categorical]
+
+
+def compare(
+    costs: Costs,
+    delta: float = 0.01,
+    prior: Categorical | None = None,
+    method: str | None = None,
+    constraints: Sequence[LinearConstraint] = (),
+    solver: str | None = None,
+    ball: Ball | None = None,
+) -> Comparison:
+    """Certify the same costs by every method that applies.
+
+    Args:
+        costs: (environments, policies)
+        delta: probability that the certificate may be wrong
+        prior: over the policies; by default uniform over those that differ
+        method: of the certificate that counts, chosen before the costs were seen: a name, or "best"
+            for the smaller of kl and occam, with δ shared between them; by default as for
+            `learn_finite`
+        constraints: on the posterior; only methods for distributions apply then
+        solver: of the paper's relative entropy programmes, which are used if a solver or
+            constraints are given
+        ball: certify for every distribution in it; for graded costs and kl balls one more method
+            applies, "tilted"
+    """
+    method = method or ("kl" if constraints or solver or costs.policies > 1 else "occam")
+    if method == TILTED and (ball is None or constraints or solver):
+        raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
+    if method not in (*METHODS, BEST, TILTED):
+        raise ValueError(
+            f"method {method!r} is unknown: choose from {', '.join((*METHODS, BEST, TILTED))}"
+        )
+    if constraints and method not in PAC_BAYES:
+        raise ValueError(f"method {method!r} takes no constraints: use {', '.join(PAC_BAYES)}")
+    if solver and method == BEST:
+        raise ValueError("best takes no solver: it minimises the kl bound itself")
+    runs = {}
+    if constraints or solver:
+        run = learn_constrained(costs, delta, "kl", prior, constraints, solver or "clarabel")
+        runs = {name: _certified_by(name, run) for name in PAC_BAYES}
+    for name in METHODS:
+        if name not in runs and not constraints:
+            runs[name] = learn_finite(costs, delta, name, prior=prior)
+    if method == BEST:
+        runs[BEST] = learn_best(costs, delta, prior)
+    if ball:
+        runs = {name: under_shift(run, ball) for name, run in runs.items()}
+        graded = ball.divergence == "kl" and not (costs.binary or constraints or solver)
+        if method == TILTED or graded:
+            runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior)
+    chosen = runs[method]
+    return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)
+
+
+def _certified_by(method: str, run: Run[Categorical]) -> Run[Categorical]:
+    """The same posterior with the certificate of another method, which takes over all of δ."""
+    c = run.certificate
+    provenance = Provenance(c.objective, c.prior, cast(Any, c.constraints))
+    budget = Budget(c.delta, {method: c.delta})
+    basis = Basis(run.costs, run.prior, run.posterior, budget, provenance)
+    return replace(run, certificate=issuing.issue(basis, method))
 
 
 # ---- the Gibbs path -----------------------------------------------------------------------------
@@ -189,14 +250,14 @@ def minimise(
     """
     chosen = OBJECTIVES[objective]
     path = GibbsPath(means, prior)
-    betas = path.grid()
+    betas = path.grid
     values = chosen.bound(*path.at(betas), n, delta)
     best = int(np.argmin(values))
     beta = betas[best]
 
     def slope(log_beta: float) -> float:
         cost, kl = path.at(np.exp([log_beta]))
-        target = chosen.exchange(float(cost[0]), float(kl[0]), n, delta)
+        target, _ = chosen.rates(float(cost[0]), float(kl[0]), n, delta)
         return log_beta - np.log(min(max(target, 1e-300), 1e300))
 
     if 1 < best < len(betas) - 1:
@@ -205,7 +266,8 @@ def minimise(
             root = np.exp(cast(float, brentq(slope, low, high, xtol=1e-12)))
             if chosen.bound(*path.at(np.array([root])), n, delta)[0] <= values[best]:
                 beta = root
-    return Categorical.project(path.prior * np.exp(-beta * np.maximum(path.excess, 0)))
+    weights = path.prior * np.exp(-beta * np.maximum(path.excess, 0))
+    return Categorical(weights / weights.sum())
 
 
 class GibbsPath:
@@ -222,16 +284,14 @@ class GibbsPath:
         supported = self.prior > 0
         self.levels, group = np.unique(self.excess[supported], return_inverse=True)
         self.log_mass = np.log(np.bincount(group, weights=self.prior[supported]))
-
-    def grid(self) -> Floats:
-        """From the prior itself, β = 0, to all mass on the cheapest policies."""
-        if len(self.levels) == 1:
-            return np.array([0.0])
-        points = 96 if len(self.levels) <= 100_000 else 48
-        # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
-        first = 1e-3 / max(self.levels[-1], 1e-14)
-        last = (60 - self.log_mass[0]) / max(self.levels[1], 1e-14)
-        return np.append(0.0, np.geomspace(first, last, points))
+        # β from that of the prior itself, 0, to all mass on the cheapest policies.
+        self.grid = np.zeros(1)
+        if len(self.levels) > 1:
+            points = 96 if len(self.levels) <= 100_000 else 48
+            # Costs closer than 1e-14 count as equal: no bound depends on them more than that.
+            first = 1e-3 / max(self.levels[-1], 1e-14)
+            last = (60 - self.log_mass[0]) / max(self.levels[1], 1e-14)
+            self.grid = np.append(0.0, np.geomspace(first, last, points))
 
     def at(self, betas: Floats) -> tuple[Floats, Floats]:
         """r̂ and KL at each β; shapes (betas,)."""

@@ -115,15 +115,9 @@ def _searched(
     name: str,
 ) -> GaussianSearch:
     """A search from a prior, at its end; the name is that of its stream and its checkpoint."""
-    search = GaussianSearch(
-        prior.distribution,
-        len(environments),
-        delta,
-        plan.objective,
-        plan.search or SearchSettings(),
-        plan.seed,
-        name,
-    )
+    n, objective, settings = len(environments), plan.objective, plan.search or SearchSettings()
+    start = prior.distribution
+    search = GaussianSearch(start, n, delta, objective, settings, plan.seed, name)
     search_posterior(task, environments, search, execution.keeping(name.replace(" ", "-")))
     return search
 
@@ -132,8 +126,6 @@ def _checked_draws(draws: int | None, environments: Environments) -> int:
     """Policies for each environment to certify with, checked before the search begins."""
     if len(environments) < 2:
         raise ValueError("one environment is not a sample: at least two are needed")
-    if draws is not None and draws < 1:
-        raise ValueError(f"{draws} draws were asked for: at least one is needed")
     return draws or max(1, -(-ROLLOUTS // len(environments)))
 
 
@@ -154,7 +146,7 @@ def split_budget(
         )
     budget = Budget(delta)
     budget.spend(SAMPLING, SAMPLING_SHARE * delta if sampling_delta is None else sampling_delta)
-    budget.spend(method, budget.left / priors)
+    budget.spend(method, parts=priors)
     if priors > 1:
         budget.spend(f"{method} of the other {priors - 1} priors")
     return budget

@@ -13,7 +13,7 @@ from pacbayes_control.bounds import maurer, maurer_xi, mcallester_pinsker, quadr
 from pacbayes_control.bounds.theorems import log_two_root, thiemann_lambda
 
 Floats = NDArray[np.float64]
-Slope = Callable[[float, float, int, float], float]
+Rates = Callable[[float, float, int, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Objective:
     """A bound to minimise, and its slopes at given r̂ and KL."""
 
     bound: Callable[[ArrayLike, ArrayLike, int, float], Floats]
-    kl_slope: Slope  # ∂bound/∂KL
-    exchange: Slope  # (∂bound/∂r̂) / (∂bound/∂KL)
+    rates: Rates  # (∂bound/∂r̂) / (∂bound/∂KL), and ∂bound/∂KL
     exponential: bool = False  # r̂ is the mean of (e^C - 1)/(e - 1) in place of C's
 
     def slopes(self, cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
@@ -31,27 +30,20 @@ class Objective:
         >>> [round(s, 4) for s in OBJECTIVES["pinsker"].slopes(0.1, 2.0, 100, 0.01)]
         [1.0, 0.0114]
         """
-        by_kl = self.kl_slope(cost, kl, n, delta)
-        return self.exchange(cost, kl, n, delta) * by_kl, by_kl
+        exchange, by_kl = self.rates(cost, kl, n, delta)
+        return exchange * by_kl, by_kl
 
 
 def _kl_objective(bound: Callable) -> Objective:
     # With p = kl⁻¹(q, c): ∂p/∂c = 1/D, D = (1-q)/(1-p) - q/p; ∂p/∂q over it is logit p - logit q.
-    def capped(cost: float, kl: float, n: int, delta: float) -> float:
-        return min(float(bound(cost, kl, n, delta)), 1 - (1 - cost) * 1e-6)
+    def rates(cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+        p = np.minimum(bound(cost, kl, n, delta), 1 - (1 - cost) * 1e-6)
+        with np.errstate(divide="ignore", invalid="ignore"):  # for costs of 0 and 1
+            exchange = n * (np.log(p) - np.log1p(-p) - (np.log(cost) - np.log1p(-cost)))
+            by_kl = 1 / (n * ((1 - cost) / (1 - p) - cost / p))
+        return float(exchange), float(by_kl)
 
-    def exchange(cost: float, kl: float, n: int, delta: float) -> float:
-        return n * (_logit(capped(cost, kl, n, delta)) - _logit(cost))
-
-    def kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
-        p = capped(cost, kl, n, delta)
-        return 1 / (n * ((1 - cost) / (1 - p) - cost / p))
-
-    return Objective(bound, kl_slope, exchange)
-
-
-def _logit(p: float) -> float:
-    return float(np.log(p) - np.log1p(-p)) if 0 < p < 1 else (np.inf if p else -np.inf)
+    return Objective(bound, rates)
 
 
 def _half_complexity(kl: float, n: int, delta: float) -> float:
@@ -59,34 +51,22 @@ def _half_complexity(kl: float, n: int, delta: float) -> float:
     return (kl + log_two_root(n) - math.log(delta)) / (2 * n)
 
 
-def _pinsker_exchange(_: float, kl: float, n: int, delta: float) -> float:
-    return 4 * n * math.sqrt(_half_complexity(kl, n, delta))
+def _pinsker_rates(_: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+    exchange = 4 * n * math.sqrt(_half_complexity(kl, n, delta))
+    return exchange, 1 / exchange
 
 
-def _pinsker_kl_slope(_: float, kl: float, n: int, delta: float) -> float:
-    return 1 / (4 * n * math.sqrt(_half_complexity(kl, n, delta)))
-
-
-def _quadratic_exchange(cost: float, kl: float, n: int, delta: float) -> float:
-    return 2 * n / (1 + math.sqrt(cost / _half_complexity(kl, n, delta) + 1))
-
-
-def _quadratic_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+def _quadratic_rates(cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
     b = _half_complexity(kl, n, delta)
     inner, outer = math.sqrt(b), math.sqrt(cost + b)
-    return (outer + inner) * (1 / outer + 1 / inner) / (2 * n)
+    by_kl = (outer + inner) * (1 / outer + 1 / inner) / (2 * n)
+    return 2 * n / (1 + math.sqrt(cost / b + 1)), by_kl
 
 
-# λ is chosen anew for each r̂ and KL, where its own slope is zero: only the direct slopes remain.
-
-
-def _lambda_exchange(cost: float, kl: float, n: int, delta: float) -> float:
-    return n * float(thiemann_lambda(cost, 2 * _half_complexity(kl, n, delta)))
-
-
-def _lambda_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+def _lambda_rates(cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+    # λ is chosen anew for each r̂ and KL, where its own slope is zero: only direct slopes remain.
     lam = float(thiemann_lambda(cost, 2 * _half_complexity(kl, n, delta)))
-    return 1 / (lam * (1 - lam / 2) * n)
+    return n * lam, 1 / (lam * (1 - lam / 2) * n)
 
 
 # C_PAC' without B, which is the same for every posterior (paper: eq. 33): ln r̂ₑ + … in terms of
@@ -102,16 +82,17 @@ def robust_pinsker(cost: ArrayLike, kl: ArrayLike, n: int, delta: float) -> Floa
     return np.log1p((math.e - 1) * mcallester_pinsker(cost, kl, n, delta))
 
 
-def _robust_kl_slope(cost: float, kl: float, n: int, delta: float) -> float:
+def _robust_rates(cost: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+    exchange, by_kl = _pinsker_rates(cost, kl, n, delta)
     relaxed = cost + math.sqrt(_half_complexity(kl, n, delta))
-    return _pinsker_kl_slope(cost, kl, n, delta) / (1 / (math.e - 1) + relaxed)
+    return exchange, by_kl / (1 / (math.e - 1) + relaxed)
 
 
 OBJECTIVES = {
     "kl": _kl_objective(maurer_xi),
     "kl-maurer": _kl_objective(maurer),
-    "pinsker": Objective(mcallester_pinsker, _pinsker_kl_slope, _pinsker_exchange),
-    "quadratic": Objective(quadratic, _quadratic_kl_slope, _quadratic_exchange),
-    "lambda": Objective(thiemann, _lambda_kl_slope, _lambda_exchange),
-    "robust-pinsker": Objective(robust_pinsker, _robust_kl_slope, _pinsker_exchange, True),
+    "pinsker": Objective(mcallester_pinsker, _pinsker_rates),
+    "quadratic": Objective(quadratic, _quadratic_rates),
+    "lambda": Objective(thiemann, _lambda_rates),
+    "robust-pinsker": Objective(robust_pinsker, _robust_rates, True),
 }

@@ -54,11 +54,19 @@ def learn_task(
     continuous = task.policies is None and plan.policies is None
     if continuous and plan.search is None and plan.certify != "one":
         plan = replace(plan, search=usual_search(task, plan.prior))  # to repeat it from its plan
-    run = learn_on(task, _drawn(task, plan.environments, "train", plan.seed), plan, execution)
     if plan.test_environments is None:
         plan = replace(plan, test_environments=task.test_environments)
-    if plan.test_environments:
-        new = _drawn(task, plan.test_environments, "test", plan.seed)
+    try:
+        train = task.environments(plan.environments, stream="train", seed=plan.seed)
+        new = None
+        if plan.test_environments:
+            new = task.environments(plan.test_environments, stream="test", seed=plan.seed)
+    except Exception as error:  # a user's task may raise anything
+        raise ValueError(
+            f"task {task.name} cannot draw environments: {in_a_line(error)}"
+        ) from error
+    run = learn_on(task, train, plan, execution)
+    if new is not None:
         # without retries: the estimate would be conditioned on success
         how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
         try:
@@ -81,15 +89,6 @@ def learn_on(
     learn = _learn_listed if listed else _learn_continuous
     run: Run[Any] = learn(task, environments, plan, execution)
     return under_shift(run, ball) if ball else run
-
-
-def _drawn(task: Task, n: int, stream: str, seed: int) -> Environments:
-    try:
-        return task.environments(n, stream=stream, seed=seed)
-    except Exception as error:  # a user's task may raise anything
-        raise ValueError(
-            f"task {task.name} cannot draw environments: {in_a_line(error)}"
-        ) from error
 
 
 def _warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
@@ -171,9 +170,8 @@ def _learn_continuous(
     ready = task.prepared(counted, execution)
     if plan.certify == "draw":
         return gaussian.learn_draw(ready, counted, prior, plan, learning)
-    if plan.family:
-        return gaussian.learn_family(ready, counted, scaled(prior, FAMILY), plan, learning)
-    return gaussian.learn_gaussian(ready, counted, prior, plan, learning)
+    family = scaled(prior, FAMILY) if plan.family else [prior]
+    return gaussian.learn_family(ready, counted, family, plan, learning)
 
 
 def _begun(execution: Execution) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -25,8 +25,9 @@ from pacbayes_control.certify.certificate import Budget, Constraint
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, issue
-from pacbayes_control.certify.priors import describe_prior, prior_for, with_costs_used
+from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import as_number
 
 FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound depends on it
 
@@ -60,29 +61,15 @@ def learn_constrained(
     >>> run.posterior.probabilities.round(3).tolist()
     [0.8, 0.0, 0.2]
     """
-    runs = constrained_runs(costs, delta, (method,), prior, constraints, solver, objective)
-    return runs[method]
-
-
-def constrained_runs(
-    costs: Costs,
-    delta: float,
-    methods: Collection[str],
-    prior: Categorical | ArrayLike | None,
-    constraints: Sequence[LinearConstraint],
-    solver: str = "clarabel",
-    objective: str = "pinsker",
-) -> dict[str, Run[Categorical]]:
-    """As `learn_constrained`, by several methods: the posterior is found once."""
-    Budget(delta)  # raises ValueError if delta is not in (0, 1)
-    for method in methods:
-        if method not in PAC_BAYES:
-            raise ValueError(
-                f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
-            )
+    budget = Budget(delta)
+    if method not in PAC_BAYES:
+        raise ValueError(
+            f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
+        )
+    budget.spend(method)
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
-    prior = prior_for(costs, prior)
+    prior, words = prior_for(costs, prior)
     means, width = costs.means, 1.0
     if objective == "robust-pinsker":
         width = math.e - 1
@@ -90,17 +77,17 @@ def constrained_runs(
     asked = Programmes(means, costs.environments, prior, delta, width)
     raw = solve_programmes(asked, constraints, solver)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
-    check_feasible(posterior.probabilities, constraints)
+    records = []
+    for number, (row, low, high) in enumerate(rows_of(constraints, costs.policies)):
+        violation = max(low - row @ posterior.probabilities, row @ posterior.probabilities - high)
+        if violation > FEASIBLE:
+            raise ValueError(f"the solver's answer violates constraint {number} by {violation:.2g}")
+        weights = {int(j): float(row[j]) for j in np.flatnonzero(row)}
+        limits = (limit if math.isfinite(limit) else None for limit in (low, high))
+        records.append(Constraint.of(weights, *limits, name_of=costs.name))
     posterior = with_costs_used(posterior, prior, costs)
-    records = [record for constraint in constraints for record in describe(constraint, costs)]
-    provenance = Provenance(objective, describe_prior(prior, costs), records)
-    runs = {}
-    for method in methods:
-        budget = Budget(delta)
-        budget.spend(method)
-        certificate = issue(Basis(costs, prior, posterior, budget, provenance), method)
-        runs[method] = Run(certificate, costs, prior, posterior)
-    return runs
+    basis = Basis(costs, prior, posterior, budget, Provenance(objective, words, records))
+    return Run(issue(basis, method), costs, prior, posterior)
 
 
 @dataclass(frozen=True)
@@ -133,7 +120,9 @@ def solve_programmes(
     divergence = cp.sum(cp.rel_entr(p[supported], weights[supported]))
     limits = [cp.sum(p) == 1, divergence <= radius]
     limits += [p[~supported] == 0] if not supported.all() else []
-    limits += [limit for constraint in constraints for limit in _expressions(constraint, p)]
+    for row, low, high in rows_of(constraints, len(weights)):
+        limits += [row @ p >= low] if math.isfinite(low) else []
+        limits += [row @ p <= high] if math.isfinite(high) else []
     problem = cp.Problem(cp.Minimize(means @ p), limits)
 
     best, best_value, failure = None, np.inf, ""
@@ -212,87 +201,46 @@ def _cvxpy(solver: str) -> tuple[Any, str]:
     return cvxpy, solver.upper()
 
 
-def _expressions(constraint: LinearConstraint, p: Any) -> list[Any]:
-    expressions = []
-    for row, lower, upper in rows_of(constraint, p.size):
-        if np.isfinite(lower):
-            expressions.append(row @ p >= lower)
-        if np.isfinite(upper):
-            expressions.append(row @ p <= upper)
-    return expressions
-
-
 # ---- linear constraints --------------------------------------------------------------------------
 
 
-def at_least_on(text: str, costs: Costs) -> LinearConstraint:
-    """A lower limit on the mass of some policies, from text such as 0.2:slow,careful or 0.2:3,7-9.
+def rows_of(
+    constraints: Sequence[LinearConstraint], policies: int
+) -> Iterator[tuple[NDArray[np.float64], float, float]]:
+    """Every row of the constraints: coefficients (policies,), lower limit, upper limit."""
+    for constraint in constraints:
+        rows = np.atleast_2d(np.asarray(constraint.A, float))
+        if rows.shape[1] != policies:
+            raise ValueError(
+                f"a constraint has {rows.shape[1]} coefficients for {policies} policies"
+            )
+        low, high = (np.broadcast_to(x, len(rows)).tolist() for x in (constraint.lb, constraint.ub))
+        yield from zip(rows, low, high, strict=True)
 
-    >>> at_least_on("0.2:0-1", Costs([[0, 1, 1], [0, 0, 1]])).A.tolist()
+
+def limit_on(text: str, costs: Costs, *, at_most: bool = False) -> LinearConstraint:
+    """A lower limit on the mass of some policies, or an upper one.
+
+    The text is such as 0.2:slow,careful or 0.2:3,7-9.
+
+    >>> limit_on("0.2:0-1", Costs([[0, 1, 1], [0, 0, 1]])).A.tolist()
     [[1.0, 1.0, 0.0]]
     """
-    share, row = _parse(text, costs)
-    return LinearConstraint(row, share, np.inf)
-
-
-def at_most_on(text: str, costs: Costs) -> LinearConstraint:
-    """An upper limit on the mass of some policies."""
-    share, row = _parse(text, costs)
-    return LinearConstraint(row, -np.inf, share)
-
-
-def describe(constraint: LinearConstraint, costs: Costs) -> list[Constraint]:
-    """A constraint as the certificate records it, row by row."""
-    records = []
-    for row, lower, upper in rows_of(constraint, costs.policies):
-        weights = {int(j): float(row[j]) for j in np.flatnonzero(row)}
-        limits = (limit if math.isfinite(limit) else None for limit in (lower, upper))
-        records.append(Constraint.of(weights, *limits, name_of=costs.name))
-    return records
-
-
-def rows_of(
-    constraint: LinearConstraint, policies: int
-) -> list[tuple[NDArray[np.float64], float, float]]:
-    """The constraint row by row: coefficients (policies,), lower limit, upper limit."""
-    rows = np.atleast_2d(np.asarray(constraint.A, float))
-    if rows.shape[1] != policies:
-        raise ValueError(f"a constraint has {rows.shape[1]} coefficients for {policies} policies")
-    low, high = np.broadcast_to(constraint.lb, len(rows)), np.broadcast_to(constraint.ub, len(rows))
-    return list(zip(rows, low.tolist(), high.tolist(), strict=True))
-
-
-def check_feasible(p: NDArray[np.float64], constraints: Sequence[LinearConstraint]) -> None:
-    """Raise ValueError if a posterior violates a constraint by more than a solver's tolerance."""
-    for number, constraint in enumerate(constraints):
-        for row, lower, upper in rows_of(constraint, len(p)):
-            violation = max(lower - row @ p, row @ p - upper)
-            if violation > FEASIBLE:
-                raise ValueError(
-                    f"the solver's answer violates constraint {number} by {violation:.2g}"
-                )
-
-
-def _parse(text: str, costs: Costs) -> tuple[float, NDArray[np.float64]]:
     share, colon, chosen = text.partition(":")
-    try:
-        value = float(share)
-    except ValueError:
-        value = math.nan
-    if not colon or not 0 <= value <= 1:
+    value = as_number(share)
+    if not colon or value is None or not 0 <= value <= 1:
         raise ValueError(
             f"constraint {text!r}: write SHARE:POLICIES, such as 0.2:slow or 0.2:3,7-9"
         )
     row = np.zeros(costs.policies)
     for part in chosen.split(","):
         row[_policies(part.strip(), costs)] = 1
-    return value, row
+    return LinearConstraint(row, -np.inf if at_most else value, value if at_most else np.inf)
 
 
-def _policies(part: str, costs: Costs) -> slice:
+def _policies(part: str, costs: Costs) -> int | slice:
     if part in costs.names:
-        index = costs.names.index(part)
-        return slice(index, index + 1)
+        return costs.names.index(part)
     first, _, last = part.partition("-")
     if first.isdecimal() and (last or first).isdecimal():
         start, stop = int(first), int(last or first) + 1

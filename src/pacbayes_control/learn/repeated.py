@@ -125,17 +125,11 @@ def over_draws(bounds: ArrayLike, true_costs: ArrayLike) -> dict[str, Any]:
     0.25
     """
     bounds, truths = np.asarray(bounds, float), np.asarray(true_costs, float)
-    several = len(bounds) > 1
-    return {
-        "bound": float(bounds.mean()),
-        "bound_std": float(bounds.std(ddof=1)) if several else 0.0,
-        "bound_min": float(bounds.min()),
-        "bound_max": float(bounds.max()),
-        "true_cost": float(truths.mean()),
-        "true_cost_std": float(truths.std(ddof=1)) if several else 0.0,
-        "violations": int(np.sum(bounds < truths)),
-        "draws": len(bounds),
-    }
+    spread: dict[str, Any] = {"violations": int(np.sum(bounds < truths)), "draws": len(bounds)}
+    for name, values in (("bound", bounds), ("true_cost", truths)):
+        spread[name] = float(values.mean())
+        spread[f"{name}_std"] = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return spread | {"bound_min": float(bounds.min()), "bound_max": float(bounds.max())}
 
 
 def cells(row: Spread) -> tuple[str, str, str]:

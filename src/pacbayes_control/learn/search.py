@@ -203,13 +203,9 @@ class GaussianSearch:
 
     def _gaussian(self, coordinates: Floats) -> DiagonalGaussian:
         m, rho = coordinates
-        prior = self.prior
-        return DiagonalGaussian(
-            prior.mean + np.sqrt(prior.variance) * m,
-            prior.variance * np.exp(rho),
-            "posterior",
-            self.seen,
-        )
+        mean = self.prior.mean + np.sqrt(self.prior.variance) * m
+        variance = self.prior.variance * np.exp(rho)
+        return DiagonalGaussian(mean, variance, "posterior", self.seen)
 
     def _averaged(self) -> Floats:
         return self.average / (1 - self.SMOOTHING**self.step) if self.step else self.coordinates
@@ -283,7 +279,7 @@ class GaussianSearch:
         """SHA-256 of everything that determines a search, which a checkpoint must match."""
         plain = ("n", "delta", "objective", "seed", "stream")
         record = {name: getattr(self, name) for name in plain} | surroundings
-        record |= {"prior": self.prior.digest, "settings": asdict(self.settings)}
+        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": asdict(self.settings)}
         return files.sha256(json.dumps(record, sort_keys=True).encode())
 
     def save(self, path: Path, fingerprint: str) -> None:

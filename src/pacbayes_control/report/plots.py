@@ -17,7 +17,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve, curve
-from pacbayes_control.certify.text import printable, round_down, shortened, shown
+from pacbayes_control.certify.text import printable, round_down, shown
 from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.report.sections import gaussian_moves, project, side_by_side
@@ -62,7 +62,7 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
     names = [printable(run.costs.name(int(i))).replace("\n", " ") for i in top]
-    left.set_yticks(places, [shortened(name, LONGEST) for name in names], parse_math=False)
+    left.set_yticks(places, [printable(name, LONGEST) for name in names], parse_math=False)
     left.set(ylim=(len(top) - 0.4, -0.6), xlim=(0, None), xlabel="share ( | of the prior)")
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     right.plot(run.costs.means[top], places, "o", color=ORANGE, ms=5)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.files import read_json, sha256
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.verify import intervals
@@ -76,7 +76,9 @@ def _check_record(run: Run, sentence: str | None) -> None:
     """Whether the certificate is consistent with itself and about these files."""
     c, costs = run.certificate, run.costs
     require(c.method in METHODS, f"the method {c.method!r} is unknown")
-    digests = costs.digests | {"prior": run.prior.digest, "posterior": run.posterior.digest}
+    digests = dict(costs.digests)
+    for name, distribution in (("prior", run.prior), ("posterior", run.posterior)):
+        digests[name] = sha256(distribution.to_bytes())
     for name in sorted({*digests, *c.hashes}):
         same = c.hashes.get(name) == digests.get(name)
         require(same, f"the certificate is about other {name}: the hash differs")

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, read_manifest
-from pacbayes_control.certify.text import printable, shortened
+from pacbayes_control.certify.text import printable
 
 NAMESPACE = "pacbayes-control"  # other signatures of a key, such as of commits, do not count here
 LARGEST = 1 << 20  # bytes of a signature or a file of keys
@@ -177,4 +177,4 @@ def _reason(done: CompletedProcess[bytes]) -> str:
     """The error of ssh-keygen in one line, without lines of @ and control characters."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith("@"))
-    return shortened(printable(text), 300)
+    return printable(text, 300)

@@ -80,7 +80,7 @@ def read_campaign(
     costs = Costs(table.values, table.names, origin=origin, sites=table.sites)
     if not graded:
         _check_summaries(path.name, costs, table.lines)
-    prior = None if table.prior is None else prior_for(costs, table.prior)
+    prior = None if table.prior is None else prior_for(costs, table.prior)[0]
     return CostTable(costs, prior, f"{table.recognised}, {_policies(costs)}")
 
 

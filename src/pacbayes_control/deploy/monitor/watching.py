@@ -40,7 +40,7 @@ class Promise:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | {"ball": self.ball.to_record() if self.ball else None}
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ def continuous(
     def results_of(setting: str, n: int, plan: Plan, repeats: int) -> list[dict[str, Any]]:
         task = Vehicle.from_options(VehicleOptions(**plan.options))
         test = task.environments(test_environments, stream="continuous test", seed=seed)
-        words = f"{__version__} {plan!r} {pretrained()[0].digest}"  # all that a result depends on
+        prior = sha256(pretrained()[0].to_bytes())
+        words = f"{__version__} {plan!r} {prior}"  # all that a result depends on
         key = f"{seed} {test_environments} {sha256(words.encode())[:16]}"
         results, known = [], {}
         for draw in range(repeats):

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from pacbayes_control.certify.files import has_type, read_json
-from pacbayes_control.certify.text import shortened
+from pacbayes_control.certify.text import LONGEST_NAME, printable
 from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
 from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.robots.swing.simulator import Swing
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of the other entries of a record, and i
 
 def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:
     if not has_type(value, kind):
-        raise ValueError(f"{name} is {shortened(repr(value))}, and must be {words}")
+        raise ValueError(f"{name} is {printable(repr(value), LONGEST_NAME)}, and must be {words}")
 
 
 @dataclass(frozen=True)
