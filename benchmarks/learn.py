@@ -48,7 +48,9 @@ def bench_learn(solver: str = "clarabel", seed: int = 0) -> LearnBench:
         cost = posterior.probabilities @ costs.means
         return float(mcallester_pinsker(cost, posterior.kl(prior), n, delta))
 
-    posterior, seconds = repeat(lambda: minimise(costs.means, n, prior, delta, "pinsker"))
+    posterior, seconds = repeat(
+        lambda: minimise(costs.means, n, prior, delta=delta, objective="pinsker")
+    )
     problem = Programmes(costs.means, n, prior, delta)
     solve_programmes(problem, solver=solver, lambdas=1)  # loads the solver
     started = time.perf_counter()
@@ -60,8 +62,8 @@ def bench_learn(solver: str = "clarabel", seed: int = 0) -> LearnBench:
     binary = rng.binomial(n, rng.beta(2, 8, len(many))) / n
     graded = rng.beta(2, 8, len(many))
     q, c = rng.random(1_000_000) ** 2, 10.0 ** rng.uniform(-5, 0, 1_000_000)
-    _, binary_seconds = repeat(lambda: minimise(binary, n, many, delta, "pinsker"))
-    _, graded_seconds = repeat(lambda: minimise(graded, n, many, delta, "pinsker"))
+    _, binary_seconds = repeat(lambda: minimise(binary, n, many, delta=delta, objective="pinsker"))
+    _, graded_seconds = repeat(lambda: minimise(graded, n, many, delta=delta, objective="pinsker"))
     _, inversion_seconds = repeat(lambda: kl_inverse(q, c))
     return LearnBench(
         policies=costs.policies,

@@ -47,7 +47,7 @@ class Rover(Task):
     captions = {"rocks.png": ("Rocks ahead of the rover.", "Where the rocks of new fields lie.")}
 
     def environments(self, n, stream, seed=0):
-        return first_environments(self.draw, f"rover rock={self.rock}", n, stream, seed)
+        return first_environments(self.draw, f"rover rock={self.rock}", n, stream=stream, seed=seed)
 
     @staticmethod
     def draw(rng, n):

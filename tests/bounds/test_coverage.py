@@ -339,7 +339,7 @@ def test_the_certificate_of_what_was_learnt_holds(method, binary):
     violated = []
     for _ in range(CERTIFICATES):
         costs, truth = recorded_costs(rng, binary)
-        run = learn_finite(costs, delta, method)
+        run = learn_finite(costs, delta, method=method)
         violated.append(run.certificate.bound < run.posterior.probabilities @ truth)
     assert covers(np.array(violated), delta)
 

@@ -350,8 +350,8 @@ def test_the_certificate_of_a_posterior_that_votes_holds(noisy, shared):
             environments,
             prior,
             posterior,
-            budget,
-            Plan(method=method, objective="kl", draws=draws, shared_draws=shared, seed=seed),
+            budget=budget,
+            plan=Plan(method=method, objective="kl", draws=draws, shared_draws=shared, seed=seed),
         )
         assert run.certificate.noise == ("the thresholds" if noisy else None)
         return run.certificate.bound, posterior
@@ -380,7 +380,7 @@ def learnt_by_heart() -> NDArray[np.bool_]:
         posterior = voted_posterior(environments, TASK.lanes, 2.0, 0.02)
         budget, prior = split_budget(DELTA, "kl"), standard(TASK.lanes)
         run = certify_posterior(
-            TASK, environments, prior, posterior, budget, Plan(draws=10, seed=seed)
+            TASK, environments, prior, posterior, budget=budget, plan=Plan(draws=10, seed=seed)
         )
         return run.certificate.bound, posterior
 
@@ -401,8 +401,8 @@ def one_shared_policy() -> NDArray[np.bool_]:
             environments,
             prior,
             posterior,
-            budget,
-            Plan(draws=1, shared_draws=True, seed=seed),
+            budget=budget,
+            plan=Plan(draws=1, shared_draws=True, seed=seed),
         )
         return run.certificate.bound, posterior
 
@@ -490,8 +490,12 @@ def test_the_certificate_with_a_prior_from_a_part_holds_and_the_rest_is_all_it_m
         posterior = voted_posterior(rest, task.lanes, 0.3) if seed % 2 else prior.distribution
         budget = split_budget(DELTA, "kl")
         with pytest.raises(ValueError, match="prior has seen some"):
-            certify_posterior(task, environments, prior, posterior, budget, Plan(draws=1))
-        run = certify_posterior(task, rest, prior, posterior, budget, Plan(draws=1, seed=seed))
+            certify_posterior(
+                task, environments, prior, posterior, budget=budget, plan=Plan(draws=1)
+            )
+        run = certify_posterior(
+            task, rest, prior, posterior, budget=budget, plan=Plan(draws=1, seed=seed)
+        )
         assert (run.certificate.environments, run.certificate.set_aside) == (16, 24)
         return run.certificate.bound, posterior
 
@@ -571,7 +575,7 @@ def test_the_certificate_of_a_single_draw_holds(noisy):
 
     def certify(environments: Environments, seed: int) -> tuple[float, Any]:
         posterior = voted_posterior(environments, task.lanes, *((1.0, 0.3), (0.2, 0.9))[seed % 2])
-        run = certify_draw(task, environments, prior, posterior, Plan(delta=DELTA, seed=seed))
+        run = certify_draw(task, environments, prior, posterior, plan=Plan(delta=DELTA, seed=seed))
         assert run.costs.parameters is not None
         return run.certificate.bound, run.costs.parameters[0]
 
@@ -613,7 +617,7 @@ def test_noisy_costs_of_finitely_many_policies_are_counted_as_they_are(method):
     for seed in range(CERTIFICATES):
         costs = evaluate(task, policies, task.environments(40, "train", seed))
         assert costs.noise == "the thresholds"
-        run = learn_finite(costs, DELTA, method)
+        run = learn_finite(costs, DELTA, method=method)
         wrong.append(run.certificate.bound < run.posterior.probabilities @ truths)
     assert covers(np.array(wrong), DELTA)
 

@@ -401,7 +401,9 @@ def test_the_conclusion_that_the_world_has_changed_is_wrong_with_at_most_delta_p
     """
     n, delta, alpha = 12, 0.2, 0.05
     bounds = [
-        learn_finite((np.arange(n) < k).astype(int)[:, None], delta, "occam").certificate.bound
+        learn_finite(
+            (np.arange(n) < k).astype(int)[:, None], delta, method="occam"
+        ).certificate.bound
         for k in range(n + 1)
     ]
     truth = bounds[2] + 0.06

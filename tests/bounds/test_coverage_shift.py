@@ -209,8 +209,8 @@ def test_the_paper_s_robust_bounds_hold_on_the_worst_distribution(binary):
     numbers = zip(*(column[:CERTIFICATES] for column in columns), strict=True)
     pairs = [
         (
-            robust_maurer(float(cost), float(kl), ENVIRONMENTS, DELTA, radius),
-            robust_c_pac(float(exponential), float(kl), ENVIRONMENTS, DELTA, radius),
+            robust_maurer(float(cost), float(kl), ENVIRONMENTS, DELTA, radius=radius),
+            robust_c_pac(float(exponential), float(kl), ENVIRONMENTS, DELTA, radius=radius),
         )
         for cost, exponential, kl in numbers
     ]

@@ -365,10 +365,12 @@ def variational(
 def test_the_variational_inequality_is_the_paper_s_formula(name, offset):
     costs, weights = np.array([0.0, 0.2, 0.5, 0.9]), np.array([0.4, 0.3, 0.2, 0.1])
     direct = variational(name, costs, weights, 0.02, 1.0, offset)
-    value = f_divergence_inequality(costs, 0.02, name, offset, weights)
+    value = f_divergence_inequality(costs, 0.02, name, offset=offset, weights=weights)
     assert value == pytest.approx(min(direct, 1), rel=1e-11)
     repeated = np.repeat(costs, [4, 3, 2, 1])
-    assert f_divergence_inequality(repeated, 0.02, name, offset) == pytest.approx(value, rel=1e-11)
+    assert f_divergence_inequality(repeated, 0.02, name, offset=offset) == pytest.approx(
+        value, rel=1e-11
+    )
 
 
 @pytest.mark.parametrize("name", F_DIVERGENCES)
@@ -379,7 +381,7 @@ def test_no_shift_within_the_ball_exceeds_the_variational_inequality(name):
         held = y > 0
         radius = max(float(between(name, x[held], y[held])), 0.0)
         for offset in [1.2] if name == "reverse-kl" else [-1.0, -0.3, 0.0, 0.5]:
-            value = f_divergence_inequality(c[held], radius, name, offset, y[held])
+            value = f_divergence_inequality(c[held], radius, name, offset=offset, weights=y[held])
             assert x @ c <= value + 1e-9
             informative += value < 0.9
     assert informative > 50
@@ -401,7 +403,7 @@ def test_the_best_scale_and_offset_reach_the_exact_value_for_costs_of_0_and_1(na
     best = min(minimize(value, x, method="Nelder-Mead", options=options).fun for x in starts)
     assert best == pytest.approx(exact, abs=1e-7)
     assert best >= exact - 1e-9
-    assert f_divergence_inequality(costs, b, name, 0.0, weights) > exact + 1e-4
+    assert f_divergence_inequality(costs, b, name, offset=0.0, weights=weights) > exact + 1e-4
 
 
 @pytest.mark.parametrize("name", F_DIVERGENCES)
@@ -409,7 +411,7 @@ def test_the_exact_value_is_never_above_the_variational_inequality(name):
     rng = np.random.default_rng(5)
     points = np.column_stack([rng.random(60), rng.random(60) / 4, rng.uniform(-2, 2, 60)])
     for u, b, offset in points.tolist():
-        value = f_divergence_inequality([0, 1], b, name, offset, [1 - u, u])
+        value = f_divergence_inequality([0, 1], b, name, offset=offset, weights=[1 - u, u])
         assert shift_inverse(u, b, name) <= value + 1e-9
 
 
@@ -418,7 +420,7 @@ def test_the_exact_value_is_never_above_the_variational_inequality(name):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 2))
 def test_the_kl_inequality_is_the_variational_one_with_an_offset_of_minus_one(costs, radius):
     mean = float(np.mean(np.exp(costs)))
-    value = f_divergence_inequality(costs, radius, "kl", -1.0)
+    value = f_divergence_inequality(costs, radius, "kl", offset=-1.0)
     assert kl_inequality(mean, radius) == pytest.approx(value, rel=1e-10, abs=1e-14)
 
 
@@ -443,7 +445,7 @@ def test_the_robust_bound_is_the_paper_s_formula(n, delta):
         complexity = (kl + math.log(2 * math.sqrt(n) / delta)) / (2 * n)
         inside = mean + (math.e - 1) * math.sqrt(complexity)
         direct = min(radius + math.log(min(inside, math.e)), 1)
-        value = robust_c_pac(mean, kl, n, delta, radius)
+        value = robust_c_pac(mean, kl, n, delta, radius=radius)
         assert value == pytest.approx(direct, rel=1e-10), (mean, kl, radius)
         assert value >= direct, (mean, kl, radius)
 
@@ -456,15 +458,15 @@ COSTS_AND_RADII = list(product((0.0, 0.02, 0.08, 0.3, 0.7), (0.0, 0.01, 0.08185,
 def test_the_final_bound_is_never_above_the_robust_one_for_costs_of_0_and_1(kl, n, delta):
     for cost, radius in COSTS_AND_RADII:
         mean = 1 + cost * (math.e - 1)
-        value = robust_maurer(cost, kl, n, delta, radius)
-        assert value <= robust_c_pac(mean, kl, n, delta, radius) + 1e-12, (cost, radius)
+        value = robust_maurer(cost, kl, n, delta, radius=radius)
+        assert value <= robust_c_pac(mean, kl, n, delta, radius=radius) + 1e-12, (cost, radius)
 
 
 @pytest.mark.parametrize(("kl", "n", "delta"), SETTINGS)
 def test_the_final_bound_solves_the_paper_s_programme(kl, n, delta):
     for cost, radius in COSTS_AND_RADII:
         shifted = solved_programme(cost, kl, n, delta, radius)
-        value = robust_maurer(cost, kl, n, delta, radius)
+        value = robust_maurer(cost, kl, n, delta, radius=radius)
         assert value == pytest.approx(float(shifted), abs=1e-9), (cost, radius)
         assert value >= shifted - mp.mpf("1e-20"), (cost, radius)
 
@@ -497,7 +499,7 @@ def test_the_programme_is_not_better_solved_with_a_smaller_cost():
     c = np.linspace(1e-4, 0.5, 2000)
     feasible = c[kl_bernoulli(cost, c) <= (kl + math.log(2 * math.sqrt(n) / delta)) / n]
     pairs = shift_inverse(feasible, radius, "kl")
-    value = robust_maurer(cost, kl, n, delta, radius)
+    value = robust_maurer(cost, kl, n, delta, radius=radius)
     assert np.max(pairs) <= value
     assert np.max(pairs) == pytest.approx(value, abs=2e-3)
     assert value == shift_inverse(maurer(cost, kl, n, delta), radius, "kl")
@@ -505,9 +507,9 @@ def test_the_programme_is_not_better_solved_with_a_smaller_cost():
 
 def test_no_value_leaves_the_unit_interval():
     assert kl_inequality(math.e, 5.0) == donsker_varadhan(math.e, 5.0) == 1
-    assert robust_c_pac(math.e, 1.0, 10, 0.1, 0.0) == 1
-    assert robust_maurer(1.0, 1.0, 10, 0.1, 0.0) == 1
-    assert f_divergence_inequality([0.0, 0.0], 0.0, "chi-squared", -1.0) >= 0
+    assert robust_c_pac(math.e, 1.0, 10, 0.1, radius=0.0) == 1
+    assert robust_maurer(1.0, 1.0, 10, 0.1, radius=0.0) == 1
+    assert f_divergence_inequality([0.0, 0.0], 0.0, "chi-squared", offset=-1.0) >= 0
     assert f_divergence_inequality([0.5], 0.1, "reverse-kl") == 1
 
 
@@ -525,8 +527,8 @@ def test_what_is_no_radius_is_refused_everywhere(radius):
         lambda: f_divergence_inequality([0, 1], radius),
         lambda: kl_inequality(1.2, radius),
         lambda: donsker_varadhan(1.2, radius),
-        lambda: robust_c_pac(1.2, 1.0, 100, 0.1, radius),
-        lambda: robust_maurer(0.2, 1.0, 100, 0.1, radius),
+        lambda: robust_c_pac(1.2, 1.0, 100, 0.1, radius=radius),
+        lambda: robust_maurer(0.2, 1.0, 100, 0.1, radius=radius),
     ):
         with pytest.raises(ValueError, match=r"B = .* must be a finite number of at least 0") as e:
             call()
@@ -576,7 +578,7 @@ def test_costs_outside_the_unit_interval_are_refused(costs):
 @pytest.mark.parametrize("weights", [[0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]]])
 def test_weights_must_be_probabilities(weights):
     with pytest.raises(ValueError, match="the weights must be probabilities, one for each cost"):
-        f_divergence_inequality([0, 1], 0.1, "kl", 0.0, weights)
+        f_divergence_inequality([0, 1], 0.1, "kl", offset=0.0, weights=weights)
 
 
 @pytest.mark.parametrize("mean", [0.99, 2.72, math.nan, math.inf])
@@ -584,7 +586,7 @@ def test_a_mean_of_exponentials_outside_its_range_is_refused(mean):
     for call in (
         lambda: kl_inequality(mean, 0.1),
         lambda: donsker_varadhan(mean, 0.1),
-        lambda: robust_c_pac(mean, 1.0, 100, 0.1, 0.1),
+        lambda: robust_c_pac(mean, 1.0, 100, 0.1, radius=0.1),
     ):
         with pytest.raises(ValueError, match=r"must lie in \[1, e\]"):
             call()
@@ -612,7 +614,9 @@ def test_the_inverse_at_zero_for_an_order_close_to_one_is_within_1e_9():
 @pytest.mark.parametrize("name", ["reverse-kl", "total-variation", "hellinger"])
 def test_a_cost_that_never_occurs_does_not_spoil_the_variational_inequality(name):
     offset = {"reverse-kl": 0.9}.get(name, 0.0)
-    without = f_divergence_inequality([0.1, 0.3], 0.01, name, offset, [0.5, 0.5])
+    without = f_divergence_inequality([0.1, 0.3], 0.01, name, offset=offset, weights=[0.5, 0.5])
     with np.errstate(invalid="ignore"):
-        value = f_divergence_inequality([0.1, 0.3, 1.0], 0.01, name, offset, [0.5, 0.5, 0.0])
+        value = f_divergence_inequality(
+            [0.1, 0.3, 1.0], 0.01, name, offset=offset, weights=[0.5, 0.5, 0.0]
+        )
     assert value == pytest.approx(without, rel=1e-12)

@@ -161,21 +161,21 @@ def test_thiemann_s_bound_at_a_given_lambda_is_its_formula_rounded_upwards(lam):
         for cost, kl, n, delta in cases(50):
             c = exact_complexity(kl, 2 * mp.sqrt(n), n, delta)
             exact = mp.mpf(cost) / (1 - half) + c / (2 * half * (1 - half))
-            assert encloses(thiemann(cost, kl, n, delta, lam), exact)
+            assert encloses(thiemann(cost, kl, n, delta, lam=lam), exact)
 
 
 def test_the_quadratic_bound_is_thiemann_s_at_its_best_lambda():
     for cost, kl, n, delta in cases(200):
         best = float(thiemann(cost, kl, n, delta))
         assert float(quadratic(cost, kl, n, delta)) == pytest.approx(best, rel=1e-11)
-        others = thiemann(cost, kl, n, delta, np.linspace(0.01, 1.99, 199))
+        others = thiemann(cost, kl, n, delta, lam=np.linspace(0.01, 1.99, 199))
         assert np.all(others >= best * (1 - 1e-11))
 
 
 def test_thiemann_s_best_lambda_is_found_among_many():
     grid = np.linspace(1e-4, 1.9999, 200_000)
     for cost, kl, n, delta in [(0.08, 1.0, 1000, 0.01), (0.3, 5.0, 200, 0.1), (0.0, 0.0, 50, 0.1)]:
-        lowest = float(np.min(thiemann(cost, kl, n, delta, grid)))
+        lowest = float(np.min(thiemann(cost, kl, n, delta, lam=grid)))
         assert float(thiemann(cost, kl, n, delta)) == pytest.approx(lowest, rel=1e-8)
 
 
@@ -462,7 +462,7 @@ def test_an_empirical_cost_lies_between_0_and_1(bound, cost):
 @pytest.mark.parametrize("lam", [0.0, 2.0, -1.0, math.nan, [1.0, 2.5]])
 def test_thiemann_s_lambda_lies_between_0_and_2(lam):
     with pytest.raises(ValueError, match="λ must lie in"):
-        thiemann(0.1, 1.0, 100, 0.1, lam)
+        thiemann(0.1, 1.0, 100, 0.1, lam=lam)
 
 
 @pytest.mark.parametrize("failures", [-1, 21, 2.5, math.nan, math.inf, [3, 4.5]])

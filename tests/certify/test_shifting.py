@@ -85,7 +85,9 @@ def test_a_certificate_is_shifted_once(binary_costs: Costs):
 
 
 def test_the_smallest_certificate_gives_the_smallest_robust_one(binary_costs: Costs):
-    runs = [learn_finite(binary_costs, 0.02, method) for method in ("kl", "kl-maurer", "pinsker")]
+    runs = [
+        learn_finite(binary_costs, 0.02, method=method) for method in ("kl", "kl-maurer", "pinsker")
+    ]
     plain = [run.certificate.bound for run in runs]
     assert len(set(plain)) == 3
     for name in NAMES:

@@ -230,7 +230,7 @@ def test_every_divergence_can_be_that_of_the_ball(
 
 def test_a_run_of_one_policy_can_be_shifted_too(quick: Pbc, tmp_path: Path):
     failed = np.random.default_rng(5).random((200, 3)) < [0.5, 0.02, 0.3]
-    learn_finite(failed, 0.01, "occam").save(tmp_path / "one")
+    learn_finite(failed, 0.01, method="occam").save(tmp_path / "one")
     result = quick("shift", "one", "--ball", "total-variation:0.1", "--out", "robust")
     assert result.returncode == 0, result.stderr
     c = verify(tmp_path / "robust").certificate

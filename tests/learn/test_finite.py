@@ -47,7 +47,7 @@ def test_no_other_distribution_does_better(name: str, n: int):
     for _ in range(sized(1, full=3)):
         means = rng.beta(1, 4, 8)
         prior = Categorical(rng.dirichlet(np.ones(8)))
-        best = minimise(means, n, prior, 0.05, name)
+        best = minimise(means, n, prior, delta=0.05, objective=name)
         found = value(best, means, prior, n, 0.05, name)
         descended = by_descent(means, prior, n, 0.05, name)
         assert descended - 1e-4 < found <= descended + 1e-9
@@ -69,14 +69,14 @@ def test_the_minimum_is_never_above_the_prior_or_any_single_policy(
 ):
     c = np.array(means)
     prior = Categorical.uniform(len(c))
-    found = value(minimise(c, n, prior, delta, name), c, prior, n, delta, name)
+    found = value(minimise(c, n, prior, delta=delta, objective=name), c, prior, n, delta, name)
     for other in [prior, *(Categorical.one(j, len(c)) for j in range(len(c)))]:
         assert found <= value(other, c, prior, n, delta, name) * (1 + 1e-9)
 
 
 def test_the_pinsker_minimum_is_stationary_at_beta_four_n_lambda():
     means, prior, n = np.array([0.1, 0.12, 0.3, 0.5]), Categorical.uniform(4), 200
-    p = minimise(means, n, prior, 0.01, "pinsker")
+    p = minimise(means, n, prior, delta=0.01, objective="pinsker")
     lam = np.sqrt((p.kl(prior) + np.log(2 * np.sqrt(n) / 0.01)) / (2 * n))
     ratios = np.log(p.probabilities[1:] / p.probabilities[0]) / (means[0] - means[1:])
     assert np.allclose(ratios, 4 * n * lam, rtol=1e-8)
@@ -84,7 +84,7 @@ def test_the_pinsker_minimum_is_stationary_at_beta_four_n_lambda():
 
 def test_the_kl_minimum_is_stationary_at_the_difference_of_log_odds():
     means, prior, n = np.array([0.1, 0.12, 0.3, 0.5]), Categorical.uniform(4), 200
-    p = minimise(means, n, prior, 0.01, "kl")
+    p = minimise(means, n, prior, delta=0.01, objective="kl")
     cost = p.probabilities @ means
     bound = float(maurer_xi(cost, p.kl(prior), n, 0.01))
     beta = n * (np.log(bound / (1 - bound)) - np.log(cost / (1 - cost)))
@@ -99,20 +99,20 @@ def test_the_global_minimum_is_found_where_there_are_two():
     betas = np.geomspace(1, 1e4, 4000)
     values = mcallester_pinsker(*path.at(betas), 100, 0.01)
     minima = np.sum((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:]))
-    p = minimise(means, 100, prior, 0.01, "pinsker")
+    p = minimise(means, 100, prior, delta=0.01, objective="pinsker")
     assert minima >= 1
     assert value(p, means, prior, 100, 0.01, "pinsker") <= values.min() + 1e-12
 
 
 def test_equal_policies_keep_the_proportions_of_the_prior():
     prior = Categorical([0.1, 0.3, 0.6])
-    p = minimise(np.array([0.1, 0.1, 0.9]), 1000, prior, 0.01, "kl").probabilities
+    p = minimise(np.array([0.1, 0.1, 0.9]), 1000, prior, delta=0.01, objective="kl").probabilities
     assert np.isclose(p[1] / p[0], 3, rtol=1e-12)
 
 
 def test_policies_outside_the_prior_get_no_mass():
     prior = Categorical([0.5, 0.5, 0.0])
-    p = minimise(np.array([0.5, 0.4, 0.0]), 1000, prior, 0.01, "kl").probabilities
+    p = minimise(np.array([0.5, 0.4, 0.0]), 1000, prior, delta=0.01, objective="kl").probabilities
     assert p[2] == 0
 
 
@@ -196,7 +196,7 @@ def test_bad_options_get_a_clear_error(binary_costs: Costs, options: dict, messa
 def test_a_policy_that_the_prior_all_but_excludes_is_still_found(weight: float):
     means = np.append(0.01, np.full(20, 0.5))
     prior = Categorical(np.append(weight, np.full(20, (1 - weight) / 20)))
-    p = minimise(means, 2000, prior, 0.01, "kl")
+    p = minimise(means, 2000, prior, delta=0.01, objective="kl")
     point = Categorical.one(0, 21)
     found = value(p, means, prior, 2000, 0.01, "kl")
     assert found <= value(point, means, prior, 2000, 0.01, "kl") + 1e-9

@@ -165,6 +165,6 @@ def test_priors_that_saw_the_costs_would_be_wrong_and_honest_ones_are_not():
         prior = stripped
         for _ in range(2):
             prior = Categorical(learn_finite(costs, 0.05, prior=prior).posterior.probabilities)
-        wrong += learn_finite(costs, 0.05, "occam", prior=prior).certificate.bound < 0.5
+        wrong += learn_finite(costs, 0.05, method="occam", prior=prior).certificate.bound < 0.5
     assert violated <= 6
     assert wrong > 15

@@ -50,7 +50,9 @@ def run() -> Run[DiagonalGaussian]:
 
 def test_learning_lowers_the_bound_and_the_true_cost(run: Run[DiagonalGaussian]):
     prior, budget = GaussianPrior(PRIOR), split_budget(0.01, "kl")
-    before = certify_posterior(TASK, TRAIN, prior, PRIOR, budget, Plan(draws=10)).certificate
+    before = certify_posterior(
+        TASK, TRAIN, prior, PRIOR, budget=budget, plan=Plan(draws=10)
+    ).certificate
     after = run.certificate
     assert before.kl == 0
     assert after.bound < before.bound - 0.1
@@ -64,7 +66,7 @@ def test_learning_with_its_usual_settings_lowers_the_bound(natural: bool):
     settings = SearchSettings(steps=60, natural=natural)
     certificate = learn_gaussian(TASK, TRAIN, PRIOR, Plan(search=settings)).certificate
     budget = split_budget(0.01, "kl")
-    prior = certify_posterior(TASK, TRAIN, GaussianPrior(PRIOR), PRIOR, budget).certificate
+    prior = certify_posterior(TASK, TRAIN, GaussianPrior(PRIOR), PRIOR, budget=budget).certificate
     assert certificate.bound < prior.bound - 0.1
     assert certificate.draws == ROLLOUTS // len(TRAIN)
 
@@ -132,7 +134,7 @@ def test_shared_draws_leave_more_room_for_error_than_fresh_ones():
     slack = {}
     for shared in (False, True):
         c = certify_posterior(
-            TASK, TRAIN, prior, PRIOR, budget, Plan(draws=50, shared_draws=shared)
+            TASK, TRAIN, prior, PRIOR, budget=budget, plan=Plan(draws=50, shared_draws=shared)
         ).certificate
         assert c.training_cost_bound is not None
         slack[shared] = c.training_cost_bound - c.empirical_cost
@@ -267,7 +269,7 @@ def test_a_prior_that_has_seen_the_environments_is_refused_before_any_rollout():
     with pytest.raises(ValueError, match=message):
         learn_family(task, TRAIN, [prior, GaussianPrior(PRIOR)], Plan(search=QUICK))
     with pytest.raises(ValueError, match=message):
-        certify_posterior(task, TRAIN, prior, PRIOR, split_budget(0.01, "kl"))
+        certify_posterior(task, TRAIN, prior, PRIOR, budget=split_budget(0.01, "kl"))
     assert task.given == []
 
 
@@ -306,7 +308,9 @@ def test_a_prior_over_other_policies_than_the_tasks_gets_a_clear_error():
 def test_a_posterior_over_other_policies_than_the_prior_gets_a_clear_error():
     prior, task = GaussianPrior(DiagonalGaussian(np.zeros(3), 1.0)), TASK
     with pytest.raises(ValueError, match="the posterior has 2 parameters and the prior 3"):
-        certify_posterior(task, TRAIN, prior, PRIOR, split_budget(0.01, "kl"), Plan(draws=2))
+        certify_posterior(
+            task, TRAIN, prior, PRIOR, budget=split_budget(0.01, "kl"), plan=Plan(draws=2)
+        )
 
 
 # ---- bad options --------------------------------------------------------------------------------

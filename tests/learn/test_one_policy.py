@@ -95,7 +95,7 @@ def test_a_posterior_over_the_candidates_may_be_certified_instead(tmp_path: Path
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.method, c.policy, c.policies) == (method, None, 20)
     weights = Categorical([0.5] + [0.5 / 19] * 19)
-    same = learn_finite(run.costs.values, 0.01, method, prior=weights).certificate
+    same = learn_finite(run.costs.values, 0.01, method=method, prior=weights).certificate
     assert c.bound == same.bound
 
 
@@ -146,7 +146,7 @@ def test_a_prior_that_has_seen_the_environments_is_refused():
 @pytest.mark.parametrize("task", [TASK, GRADED], ids=["0/1", "graded"])
 def test_the_bound_on_a_draw_is_the_disintegrated_one(tmp_path: Path, task: Reach):
     environments = task.environments(150, stream="train")
-    run = certify_draw(task, environments, PRIOR, POSTERIOR, Plan(delta=0.02, seed=5))
+    run = certify_draw(task, environments, PRIOR, POSTERIOR, plan=Plan(delta=0.02, seed=5))
     c = verify(run.save(tmp_path / "run")).certificate
     assert run.costs.parameters is not None
     policy = run.costs.parameters[0]
@@ -167,7 +167,7 @@ def test_the_bound_on_a_draw_is_the_disintegrated_one(tmp_path: Path, task: Reac
 
 def test_the_same_seed_draws_the_same_policy_for_good():
     first, again, other = (
-        certify_draw(TASK, TRAIN, PRIOR, POSTERIOR, Plan(seed=seed)) for seed in (0, 0, 1)
+        certify_draw(TASK, TRAIN, PRIOR, POSTERIOR, plan=Plan(seed=seed)) for seed in (0, 0, 1)
     )
     assert first.certificate == again.certificate
     assert first.costs.parameters is not None
@@ -179,7 +179,7 @@ def test_the_same_seed_draws_the_same_policy_for_good():
 @pytest.mark.slow
 def test_draws_follow_the_posterior():
     policies = [
-        certify_draw(TASK, TRAIN[:2], PRIOR, POSTERIOR, Plan(seed=seed)).costs.parameters
+        certify_draw(TASK, TRAIN[:2], PRIOR, POSTERIOR, plan=Plan(seed=seed)).costs.parameters
         for seed in range(300)
     ]
     standard = (np.concatenate(policies) - POSTERIOR.mean) / np.sqrt(POSTERIOR.variance)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ def test_a_draw_from_the_prior_itself_pays_for_no_divergence():
 def test_the_noise_of_a_draw_is_a_stream_of_its_own(tmp_path: Path):
     task = Slippery(radius=2.0)
     environments = task.environments(80, stream="train")
-    run = certify_draw(task, environments, PRIOR, POSTERIOR, Plan(seed=2))
+    run = certify_draw(task, environments, PRIOR, POSTERIOR, plan=Plan(seed=2))
     assert run.costs.parameters is not None
     expected = task.costs(run.costs.parameters, environments, Noise("single draw noise", 2))
     assert np.array_equal(run.costs.values, expected)

@@ -25,7 +25,9 @@ def pinsker(raw: np.ndarray, means: np.ndarray, prior: Categorical, n: int) -> f
 def test_the_papers_programmes_agree_with_the_gibbs_path(solver: str, n: int):
     rng = np.random.default_rng(n)
     means, prior = rng.beta(2, 6, 20), Categorical(rng.dirichlet(np.full(20, 5.0)))
-    exact = pinsker(minimise(means, n, prior, 0.01, "pinsker").probabilities, means, prior, n)
+    exact = pinsker(
+        minimise(means, n, prior, delta=0.01, objective="pinsker").probabilities, means, prior, n
+    )
     solved = pinsker(
         solve_programmes(Programmes(means, n, prior, 0.01), solver=solver), means, prior, n
     )

@@ -96,11 +96,15 @@ def mean_exponentials(costs: Costs) -> NDArray[np.float64]:
 def c_pac(run: Run[Categorical], shift: float = SHIFT) -> float:
     """C_PAC' of a run's posterior, from its costs alone."""
     mean = float(run.posterior.probabilities @ mean_exponentials(run.costs))
-    return robust_c_pac(mean, run.posterior.kl(run.prior), run.costs.environments, DELTA, shift)
+    return robust_c_pac(
+        mean, run.posterior.kl(run.prior), run.costs.environments, DELTA, radius=shift
+    )
 
 
 def learn_robust(costs: Costs, prior: Categorical | None = None, **options) -> Run[Categorical]:
-    return learn_finite(costs, DELTA, "kl-maurer", "robust-pinsker", prior, **options)
+    return learn_finite(
+        costs, DELTA, method="kl-maurer", objective="robust-pinsker", prior=prior, **options
+    )
 
 
 # ---- C_PAC' over finitely many policies ---------------------------------------------------------
@@ -116,7 +120,7 @@ def test_no_posterior_among_thousands_has_a_smaller_c_pac_prime(kind, n: int, po
     means = np.clip(others @ mean_exponentials(costs), 1, E)
     values = np.array(
         [
-            robust_c_pac(float(mean), float(kl), n, DELTA, SHIFT)
+            robust_c_pac(float(mean), float(kl), n, DELTA, radius=SHIFT)
             for mean, kl in zip(means, divergences(others, prior), strict=True)
         ]
     )
@@ -141,7 +145,9 @@ def test_c_pac_prime_is_minimised_whatever_the_shift(n: int, policies: int):
 def test_the_papers_programmes_come_close_and_are_never_better(n: int, policies: int):
     costs, prior = graded(n, policies), some_prior(policies)
     exact = learn_robust(costs, prior)
-    solved = learn_constrained(costs, DELTA, "kl-maurer", prior, objective="robust-pinsker")
+    solved = learn_constrained(
+        costs, DELTA, method="kl-maurer", prior=prior, objective="robust-pinsker"
+    )
     assert c_pac(exact) <= c_pac(solved) + 1e-12
     assert c_pac(solved) - c_pac(exact) < 2e-4  # λ runs over a grid of a hundred values
     assert solved.certificate.objective == exact.certificate.objective == "robust-pinsker"
@@ -169,7 +175,7 @@ def test_at_the_best_lambda_the_papers_programme_has_the_same_optimum(n: int, po
 
 def test_for_failures_the_robust_policy_is_the_papers_usual_one(binary_costs: Costs):
     robust = learn_robust(binary_costs)
-    usual = learn_finite(binary_costs, DELTA, "kl-maurer", "pinsker")
+    usual = learn_finite(binary_costs, DELTA, method="kl-maurer", objective="pinsker")
     assert robust.posterior.to_bytes() == usual.posterior.to_bytes()
     assert robust.certificate.bound == usual.certificate.bound
     assert binary_costs.exponential_means.tolist() == binary_costs.means.tolist()
@@ -186,7 +192,7 @@ def gamble() -> Costs:
 
 def test_graded_costs_that_vary_are_worth_more_divergence_where_the_world_may_shift(gamble: Costs):
     robust = learn_robust(gamble)
-    usual = learn_finite(gamble, DELTA, "kl-maurer", "pinsker")
+    usual = learn_finite(gamble, DELTA, method="kl-maurer", objective="pinsker")
     assert robust.posterior.probabilities[0] > 0.9  # the steady one
     assert usual.posterior.probabilities[1] > 0.6  # the one that is cheaper on average
     assert c_pac(robust) < c_pac(usual) - 0.03
@@ -194,8 +200,8 @@ def test_graded_costs_that_vary_are_worth_more_divergence_where_the_world_may_sh
 
 @pytest.mark.slow
 def test_the_programmes_too_prefer_what_varies_less_where_the_world_may_shift(gamble: Costs):
-    robust = learn_constrained(gamble, DELTA, "kl-maurer", objective="robust-pinsker")
-    usual = learn_constrained(gamble, DELTA, "kl-maurer", objective="pinsker")
+    robust = learn_constrained(gamble, DELTA, method="kl-maurer", objective="robust-pinsker")
+    usual = learn_constrained(gamble, DELTA, method="kl-maurer", objective="pinsker")
     assert robust.posterior.probabilities[0] > 0.9
     assert usual.posterior.probabilities[1] > 0.6
     assert c_pac(robust) - c_pac(learn_robust(gamble)) < 2e-4
@@ -213,7 +219,7 @@ def test_constraints_are_kept_under_the_robust_objective():
     best = int(free.posterior.probabilities.argmax())
     limit = LinearConstraint(np.eye(4)[best], -np.inf, 0.3)
     held = learn_constrained(
-        costs, DELTA, "kl-maurer", constraints=[limit], objective="robust-pinsker"
+        costs, DELTA, method="kl-maurer", constraints=[limit], objective="robust-pinsker"
     )
     assert free.posterior.probabilities[best] > 0.31
     assert held.posterior.probabilities[best] == pytest.approx(0.3, abs=1e-4)
@@ -226,7 +232,7 @@ def test_constraints_are_kept_under_the_robust_objective():
     assert len(allowed) > 500
     means = allowed @ mean_exponentials(costs)
     values = [
-        robust_c_pac(float(mean), float(kl), 300, DELTA, SHIFT)
+        robust_c_pac(float(mean), float(kl), 300, DELTA, radius=SHIFT)
         for mean, kl in zip(means, divergences(allowed, held.prior), strict=True)
     ]
     assert c_pac(held) <= min(values) + 2e-4
@@ -254,7 +260,7 @@ def test_a_robust_run_is_certified_in_its_ball_and_verified(graded_costs: Costs,
     run = under_shift(learn_robust(graded_costs), Ball("kl", 0.05))
     c = verify(run.save(tmp_path / "run")).certificate
     assert (c.method, c.objective) == ("kl-maurer", "robust-pinsker")
-    expected = robust_maurer(c.empirical_cost, c.kl, c.environments, DELTA, 0.05)
+    expected = robust_maurer(c.empirical_cost, c.kl, c.environments, DELTA, radius=0.05)
     assert c.bound == pytest.approx(expected, abs=1e-9)
 
 
@@ -266,14 +272,14 @@ def test_a_robust_run_is_certified_in_its_ball_and_verified(graded_costs: Costs,
 @pytest.mark.parametrize("n", [50, 1000, 20_000])
 def test_the_solvers_robust_bound_is_that_of_two_inversions(n: int, shift: float):
     for cost, kl in product(sized((0.0, 0.2), full=(0.0, 0.02, 0.2, 0.6)), (0.0, 4.0)):
-        solved = solve_robust_bound(cost, kl, n, DELTA, shift)
-        safe = robust_maurer(cost, kl, n, DELTA, shift)
+        solved = solve_robust_bound(cost, kl, n, DELTA, shift=shift)
+        safe = robust_maurer(cost, kl, n, DELTA, radius=shift)
         assert solved <= safe + 1e-5
         assert solved == pytest.approx(safe, abs=1e-5)
 
 
 def test_both_inversions_are_felt_in_the_solvers_bound():
-    solved = solve_robust_bound(0.1, 1.0, 500, DELTA, 0.05)
+    solved = solve_robust_bound(0.1, 1.0, 500, DELTA, shift=0.05)
     assert solved > float(maurer(0.1, 1.0, 500, DELTA)) + 0.05
     assert solved > float(shift_inverse(0.1, 0.05, "kl")) + 0.02
 
@@ -289,7 +295,7 @@ def test_no_posterior_has_a_smaller_robust_bound_than_the_smallest_bound_carried
 ):
     for n, policies in SIZES:
         costs, prior = kind(n, policies), some_prior(policies)
-        run = learn_finite(costs, DELTA, "kl", prior=prior)
+        run = learn_finite(costs, DELTA, method="kl", prior=prior)
         others = posteriors(run.posterior, prior, 3000)
         plain = maurer_xi(np.minimum(others @ costs.means, 1), divergences(others, prior), n, DELTA)
         values = shift_inverse(plain, ball.radius, ball.divergence)
@@ -305,7 +311,7 @@ def test_the_papers_robust_method_is_never_better_from_the_same_prior(kind, ball
     for seed in range(sized(4, full=12)):
         n, policies = 40 + 37 * seed, 2 + seed
         costs, prior = kind(n, policies), some_prior(policies)
-        exact = under_shift(learn_finite(costs, DELTA, "kl", prior=prior), ball).certificate
+        exact = under_shift(learn_finite(costs, DELTA, method="kl", prior=prior), ball).certificate
         paper = under_shift(learn_robust(costs, prior), ball).certificate
         assert exact.bound <= paper.bound
         assert exact.bound < paper.bound or paper.bound == 1
@@ -319,7 +325,7 @@ def test_the_papers_robust_method_is_never_better_from_the_same_prior(kind, ball
 @pytest.mark.parametrize("n", [100, 3000])
 def test_the_slopes_are_those_of_c_pac_prime(cost: float, kl: float, n: int):
     def value(cost: float, kl: float) -> float:
-        return robust_c_pac(1 + (E - 1) * cost, kl, n, DELTA, SHIFT)
+        return robust_c_pac(1 + (E - 1) * cost, kl, n, DELTA, radius=SHIFT)
 
     assert value(cost, kl) < 1
     by_cost, by_kl = OBJECTIVES["robust-pinsker"].slopes(cost, kl, n, DELTA)
@@ -420,7 +426,7 @@ def test_the_value_of_a_robust_search_is_c_pac_prime_without_the_shift():
         search.tell(rescaled_exponential(costs).mean(axis=0), environments=())
         mean = float(np.exp(costs).mean())
         smooth = mean if step == 0 else search.SMOOTHING * smooth + (1 - search.SMOOTHING) * mean
-        expected = robust_c_pac(smooth, here.kl(PRIOR), len(TRAIN), DELTA, SHIFT)
+        expected = robust_c_pac(smooth, here.kl(PRIOR), len(TRAIN), DELTA, radius=SHIFT)
         assert expected < 1
         assert search.value == pytest.approx(expected - SHIFT, rel=1e-9)
 
@@ -433,7 +439,9 @@ def test_a_robust_search_lowers_c_pac_prime_itself():
     for name, gaussian in (("prior", PRIOR), ("found", search.posterior)):
         policies = gaussian.sample(np.random.default_rng(0), 2000)
         mean = mean_costs(GRADED, policies, TRAIN, of=Quantity(function=np.exp)).mean()
-        values[name] = robust_c_pac(float(mean), gaussian.kl(PRIOR), len(TRAIN), DELTA, SHIFT)
+        values[name] = robust_c_pac(
+            float(mean), gaussian.kl(PRIOR), len(TRAIN), DELTA, radius=SHIFT
+        )
     assert values["found"] < values["prior"] - 0.02
 
 

@@ -52,20 +52,21 @@ def test_the_bound_is_the_formula_with_50_digits(tilt: float, cost: float):
         middle = (low + high) / 2
         low, high = (middle, high) if binary_kl(middle) <= allowed else (low, middle)
     exact = min((radius + mpmath.log(1 + (mpmath.exp(lam) - 1) * high)) / lam, mpmath.mpf(1))
-    bound = float(tilted_maurer(cost, kl, n, delta, radius, tilt))
+    bound = float(tilted_maurer(cost, kl, n, delta, radius=radius, tilt=tilt))
     assert -1e-17 <= bound - exact < 1e-9
 
 
 def test_at_tilt_one_it_is_never_above_the_papers_c_pac_prime():
     for cost in (0.0, 0.1, 0.5):
-        ours = float(tilted_maurer(cost, 1.0, 1000, 0.01, 0.05, 1.0))
-        assert ours <= robust_c_pac(1 + (math.e - 1) * cost, 1.0, 1000, 0.01, 0.05)
+        ours = float(tilted_maurer(cost, 1.0, 1000, 0.01, radius=0.05, tilt=1.0))
+        assert ours <= robust_c_pac(1 + (math.e - 1) * cost, 1.0, 1000, 0.01, radius=0.05)
 
 
 def test_for_binary_costs_the_best_tilt_recovers_the_exact_bound():
     exact = float(shift_inverse(maurer_xi(0.1, 1.0, 1000, 0.01), 0.05, "kl"))
     best = minimize_scalar(
-        lambda tilt: float(tilted_maurer(0.1, 1.0, 1000, 0.01, 0.05, tilt)), bounds=(0.05, 20)
+        lambda tilt: float(tilted_maurer(0.1, 1.0, 1000, 0.01, radius=0.05, tilt=tilt)),
+        bounds=(0.05, 20),
     )
     assert exact - 1e-9 <= best.fun < exact + 1e-6
 
@@ -96,7 +97,7 @@ def test_it_minimises_over_every_posterior():
     kl = np.array([Categorical(p / p.sum()).kl(prior) for p in posteriors])
     for tilt in TILTS:
         others = tilted_maurer(
-            posteriors @ costs.tilted_means(tilt), kl, 300, share, BALL.radius, tilt
+            posteriors @ costs.tilted_means(tilt), kl, 300, share, radius=BALL.radius, tilt=tilt
         )
         assert np.all(run.certificate.bound <= others + 1e-9)
 

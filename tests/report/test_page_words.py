@@ -243,7 +243,7 @@ def test_costs_are_compared_for_tasks_that_cannot_show_themselves(tmp_path: Path
 
 @pytest.mark.slow
 def test_it_is_said_where_nothing_could_be_compared(page: Write, monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise ValueError("its noise is another")
 
     monkeypatch.setattr("pacbayes_control.report.page.roll_out_again", refuse)

@@ -877,7 +877,9 @@ def test_tasks_of_one_name_in_different_environments_are_told_apart():
 @pytest.mark.parametrize("method", ["kl", "occam"])
 def test_what_is_certified_acts_as_it_did_in_training(method: str):
     task = drift_task()
-    run = learn_finite(evaluate(task, GAINS, task.environments(40, stream="train")), 0.05, method)
+    run = learn_finite(
+        evaluate(task, GAINS, task.environments(40, stream="train")), 0.05, method=method
+    )
     robot = DeployedPolicy(run, drift_task(), seed=0)
     robot.reset()
     env, total, ended = Drift(), 0.0, False
@@ -897,7 +899,7 @@ def test_a_model_with_a_memory_is_deployed_with_it():
     model = Recurrent(3)
     task = models_task(model, cost=x_at_the_end)
     run = learn_finite(
-        evaluate(task, zeros(), task.environments(20, stream="train")), 0.05, "occam"
+        evaluate(task, zeros(), task.environments(20, stream="train")), 0.05, method="occam"
     )
     robot = DeployedPolicy(run, models_task(Recurrent(3)))
     for _ in range(2):  # each episode from its beginning
@@ -907,7 +909,9 @@ def test_a_model_with_a_memory_is_deployed_with_it():
 
 def test_observations_that_are_dictionaries_reach_a_deployed_policy():
     task = drift_task(make=partial(Drift, pad=True), policy=FunctionPolicy(steer_pad, 2))
-    run = learn_finite(evaluate(task, GAINS, task.environments(20, stream="train")), 0.05, "occam")
+    run = learn_finite(
+        evaluate(task, GAINS, task.environments(20, stream="train")), 0.05, method="occam"
+    )
     robot = DeployedPolicy(run, task)
     observation: Any = {"state": np.array([-3.0, 0.0], np.float32), "step": 2}
     assert robot.predict(observation)[0] == steer_pad(robot.policy, observation)

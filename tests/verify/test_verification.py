@@ -34,7 +34,7 @@ def test_honest_runs_are_verified(
     tmp_path: Path, method: str, binary_costs: Costs, graded_costs: Costs
 ):
     for i, costs in enumerate((binary_costs, graded_costs)):
-        folder = learn_finite(costs, 0.03, method).save(tmp_path / str(i))
+        folder = learn_finite(costs, 0.03, method=method).save(tmp_path / str(i))
         verification = verify(folder)
         assert verification.recomputed <= verification.certificate.bound
         assert verification.certificate.bound - verification.recomputed < 1e-9
@@ -51,7 +51,7 @@ def test_many_random_runs_are_verified_at_the_last_digit(tmp_path: Path):
         costs = Costs(values < rng.random() if i % 2 else values)
         prior = Categorical(rng.dirichlet(np.full(policies, 0.7)))
         method = METHODS[i % 4]
-        run = learn_finite(costs, float(10 ** rng.uniform(-9, -0.5)), method, prior=prior)
+        run = learn_finite(costs, float(10 ** rng.uniform(-9, -0.5)), method=method, prior=prior)
         verify(run.save(tmp_path / str(i)))
 
 

@@ -135,7 +135,7 @@ def test_every_method_is_verified_under_a_shift(
     tmp_path: Path, method: str, binary_costs: Costs, graded_costs: Costs
 ):
     for i, costs in enumerate((binary_costs, graded_costs)):
-        run = learn_finite(costs, 0.03, method)
+        run = learn_finite(costs, 0.03, method=method)
         check_honest(under_shift(run, Ball("kl", 0.08)), tmp_path / str(i))
         check_honest(under_shift(run, estimated("hellinger")), tmp_path / f"{i} estimated")
     check_honest(under_shift(learn_best(binary_costs, 0.02), Ball("kl", 0.08)), tmp_path / "best")

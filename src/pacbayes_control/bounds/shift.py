@@ -80,6 +80,7 @@ def f_divergence_inequality(
     costs: ArrayLike,
     radius: float,
     divergence: str = "kl",
+    *,
     offset: float = 0.0,
     weights: ArrayLike | None = None,
 ) -> float:
@@ -95,7 +96,9 @@ def f_divergence_inequality(
         offset: ν; for `reverse-kl`, larger than every cost, as f* is infinite at 0 and above.
         weights: the probability of each cost; equal by default.
 
-    >>> round(f_divergence_inequality([0, 1], 0.01, "kl", -1, [0.9, 0.1]), 4)  # eq. 30
+    Equation 30 of the paper:
+
+    >>> round(f_divergence_inequality([0, 1], 0.01, "kl", offset=-1, weights=[0.9, 0.1]), 4)
     0.1818
     """
     chosen = named_divergence(divergence)
@@ -137,14 +140,14 @@ def donsker_varadhan(mean_exponential: float, radius: float) -> float:
 
 
 def robust_c_pac(
-    empirical_exponential: float, kl: float, n: int, delta: float, radius: float
+    empirical_exponential: float, kl: float, n: int, delta: float, *, radius: float
 ) -> float:
     """C_PAC', the robust PAC-Bayes bound (paper: Corollary 4, eq. 32 and 33).
 
     C_D'(P) ≤ B + ln(r̂ₑ + (e-1) √((KL(P‖P₀) + ln(2√N/δ)) / (2N))) for all P and all D' with
     KL(D'‖D) ≤ B, where r̂ₑ is the mean of e^C over P and the environments.
 
-    >>> round(robust_c_pac(1 + 0.08 * (math.e - 1), 1.0, 1000, 0.01, 0.08), 4)
+    >>> round(robust_c_pac(1 + 0.08 * (math.e - 1), 1.0, 1000, 0.01, radius=0.08), 4)
     0.3091
     """
     penalty = math.sqrt(float(complexity(kl, log_two_root(n), n, delta)) / 2)
@@ -152,13 +155,15 @@ def robust_c_pac(
     return donsker_varadhan(min(mean, math.e), radius)
 
 
-def robust_maurer(empirical_cost: float, kl: float, n: int, delta: float, radius: float) -> float:
+def robust_maurer(
+    empirical_cost: float, kl: float, n: int, delta: float, *, radius: float
+) -> float:
     """The paper's final bound on the robust policy (eq. 37), by two inversions.
 
     max c' subject to kl(r̂‖c) ≤ (KL(P‖P₀) + ln(2√N/δ)) / N and kl(c'‖c) ≤ B: the largest c' grows
     with c, so the largest c is computed first.
 
-    >>> round(robust_maurer(0.08, 1.0, 1000, 0.01, 0.08), 4)
+    >>> round(robust_maurer(0.08, 1.0, 1000, 0.01, radius=0.08), 4)
     0.2721
     """
     return float(shift_inverse(maurer(empirical_cost, kl, n, delta), radius, "kl"))
@@ -168,7 +173,7 @@ def robust_maurer(empirical_cost: float, kl: float, n: int, delta: float, radius
 
 
 def tilted_maurer(
-    empirical_tilted: ArrayLike, kl: ArrayLike, n: int, delta: float, radius: float, tilt: float
+    empirical_tilted: ArrayLike, kl: ArrayLike, n: int, delta: float, *, radius: float, tilt: float
 ) -> Floats:
     """Donsker and Varadhan's inequality for λC, with Maurer's bound on the mean of e^{λC}.
 
@@ -181,7 +186,7 @@ def tilted_maurer(
     be far smaller, because E e^{λC} depends on the spread of C.
 
     >>> half = math.expm1(2 * 0.5) / math.expm1(2)  # every cost is one half, and λ = 2
-    >>> round(float(tilted_maurer(half, 1.0, 1000, 0.01, 0.02, 2.0)), 3)
+    >>> round(float(tilted_maurer(half, 1.0, 1000, 0.01, radius=0.02, tilt=2.0)), 3)
     0.579
     >>> round(float(shift_inverse(maurer(0.5, 1.0, 1000, 0.01), 0.02, "kl")), 3)
     0.667

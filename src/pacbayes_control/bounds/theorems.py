@@ -74,7 +74,7 @@ def quadratic(empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float) ->
 
 
 def thiemann(
-    empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float, lam: ArrayLike | None = None
+    empirical_cost: ArrayLike, kl: ArrayLike, n: int, delta: float, *, lam: ArrayLike | None = None
 ) -> Floats:
     """The λ-bound of Thiemann et al., uniform over λ in (0, 2); by default, the best λ.
 

@@ -149,7 +149,7 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
     tilted_up, kl = min(1.0, tilted * (1 + 2 * loss + 1e-13)), posterior.kl(basis.prior)
     kl_up = kl * (1 + loss) + 4 * loss
     bound, alone = (
-        float(tilted_maurer(tilted_up, kl_up, n, delta, radius, tilt))
+        float(tilted_maurer(tilted_up, kl_up, n, delta, radius=radius, tilt=tilt))
         for radius in (ball.radius, 0.0)
     )
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))

@@ -98,7 +98,15 @@ def certify(asked: CertifyOptions) -> None:
     limits = [limit_on(text, costs) for text in asked.at_least or []]
     limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None
-    comparison = compare(costs, asked.delta, weights, asked.method, limits, asked.solver, ball)
+    comparison = compare(
+        costs,
+        asked.delta,
+        prior=weights,
+        method=asked.method,
+        constraints=limits,
+        solver=asked.solver,
+        ball=ball,
+    )
     chosen = comparison.chosen
     say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:

@@ -59,7 +59,9 @@ def report(asked: ReportOptions) -> None:
     own = load_task(asked.task) if asked.task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None
     with working("rolling out what the page shows"):
-        written = write_page(loaded, page, own, environments, name, _pictures(folder))
+        written = write_page(
+            loaded, page, task=own, environments=environments, name=name, pictures=_pictures(folder)
+        )
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
     if warning := not_reproduced(written.again):

@@ -14,8 +14,7 @@ from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.tasks.registry import installed_tasks
 
-EXPERIMENTS = entry_points(group="pacbayes_control.experiments")  # a name, and a function
-KNOWN = ", ".join(sorted(EXPERIMENTS.names))
+GROUP = "pacbayes_control.experiments"  # of entry points: a name, and a function
 
 
 class Experiments(TyperGroup):
@@ -27,9 +26,11 @@ class Experiments(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
         """One of them, with its options; an error that lists the others."""
-        if cmd_name not in EXPERIMENTS.names:
-            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {KNOWN}")
-        experiment = EXPERIMENTS[cmd_name].load()  # experiment(folder, *, …) -> record
+        known = entry_points(group=GROUP)
+        if cmd_name not in known.names:
+            names = ", ".join(sorted(known.names))
+            raise ValueError(f"experiment {cmd_name!r} is unknown: choose {names}")
+        experiment = known[cmd_name].load()  # experiment(folder, *, …) -> record
         own = list(inspect.signature(experiment, eval_str=True).parameters.values())[1:]
         shared = cmd_name in installed_tasks()  # with the runs of `pbc learn`
         usual = f"reproduce-{cmd_name}" if shared else cmd_name
@@ -54,7 +55,8 @@ reproduce = typer.Typer(
     cls=Experiments,
     help=f"""Run an experiment of a robot's paper, and print its figures beside ours.
 
-    Experiments: {KNOWN}. Their own options: pbc reproduce NAME --help.
+    Experiments: {", ".join(sorted(entry_points(group=GROUP).names))}. Their own
+    options: pbc reproduce NAME --help.
     Interrupted experiments are taken up where they were.
 
     Example: pbc reproduce NAME --json figures.json

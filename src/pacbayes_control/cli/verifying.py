@@ -170,7 +170,7 @@ def _rolled_out_again(run: Run[Any], place: str | None, count: int) -> Again:
                 f"{error}: name the task that it is of (--task MODULE:TASK) to run rollouts again"
             ) from None
     environments = recorded_environments(run.costs, task)
-    return roll_out_again(run, task, environments, count or None)
+    return roll_out_again(run, task, environments, count=count or None)
 
 
 def _check_table(run: Run[Any], file: Path) -> str:

@@ -39,6 +39,7 @@ CELLS = 4_000_000  # of the table β × distinct costs held at a time
 def learn_finite(
     costs: Costs | ArrayLike,
     delta: float = 0.01,
+    *,
     method: str | None = None,
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
@@ -79,7 +80,7 @@ def learn_finite(
         posterior = Categorical.one(policy, costs.policies)
     else:
         means = costs.exponential_means if OBJECTIVES[objective].exponential else costs.means
-        posterior = minimise(means, costs.environments, prior, share, objective)
+        posterior = minimise(means, costs.environments, prior, delta=share, objective=objective)
     posterior = with_costs_used(posterior, prior, costs)
     basis = Basis(costs, prior, posterior, budget, Provenance(objective, origin or words))
     return Run(issuing.issue(basis, method), costs, prior, posterior)
@@ -88,6 +89,7 @@ def learn_finite(
 def learn_best(
     costs: Costs,
     delta: float = 0.01,
+    *,
     prior: Categorical | ArrayLike | None = None,
     methods: tuple[str, ...] = ("kl", "occam"),
 ) -> Run[Categorical]:
@@ -96,7 +98,9 @@ def learn_best(
     Computing each method at full δ and keeping the best would be a choice by the data, which voids
     the confidence.
     """
-    runs = [learn_finite(costs, delta, name, prior=prior, sharing=methods) for name in methods]
+    runs = [
+        learn_finite(costs, delta, method=name, prior=prior, sharing=methods) for name in methods
+    ]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
@@ -117,6 +121,7 @@ def learn_tilted(
     costs: Costs | ArrayLike,
     ball: Ball,
     delta: float = 0.01,
+    *,
     prior: Categorical | ArrayLike | None = None,
     tilts: Sequence[float] = TILTS,
 ) -> Run[Categorical]:
@@ -156,7 +161,7 @@ def learn_tilted(
     runs = []
     for tilt in tilts:
         means = costs.tilted_means(tilt)
-        posterior = minimise(means, costs.environments, prior, share, "kl")
+        posterior = minimise(means, costs.environments, prior, delta=share, objective="kl")
         posterior = with_costs_used(posterior, prior, costs)
         basis = Basis(costs, prior, posterior, budget, Provenance(TILTED, words))
         runs.append(Run(issuing.issue_tilted(basis, tilt, ball), costs, prior, posterior))
@@ -177,6 +182,7 @@ class Comparison:
 def compare(
     costs: Costs,
     delta: float = 0.01,
+    *,
     prior: Categorical | None = None,
     method: str | None = None,
     constraints: Sequence[LinearConstraint] = (),
@@ -211,18 +217,25 @@ def compare(
         raise ValueError("best takes no solver: it minimises the kl bound itself")
     runs = {}
     if constraints or solver:
-        run = learn_constrained(costs, delta, "kl", prior, constraints, solver or "clarabel")
+        run = learn_constrained(
+            costs,
+            delta,
+            method="kl",
+            prior=prior,
+            constraints=constraints,
+            solver=solver or "clarabel",
+        )
         runs = {name: _certified_by(name, run) for name in PAC_BAYES}
     for name in METHODS:
         if name not in runs and not constraints:
-            runs[name] = learn_finite(costs, delta, name, prior=prior)
+            runs[name] = learn_finite(costs, delta, method=name, prior=prior)
     if method == BEST:
-        runs[BEST] = learn_best(costs, delta, prior)
+        runs[BEST] = learn_best(costs, delta, prior=prior)
     if ball:
         runs = {name: under_shift(run, ball) for name, run in runs.items()}
         graded = ball.divergence == "kl" and not (costs.binary or constraints or solver)
         if method == TILTED or graded:
-            runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior)
+            runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior=prior)
     chosen = runs[method]
     return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)
 
@@ -240,7 +253,7 @@ def _certified_by(method: str, run: Run[Categorical]) -> Run[Categorical]:
 
 
 def minimise(
-    means: Floats, n: int, prior: Categorical, delta: float, objective: str
+    means: Floats, n: int, prior: Categorical, *, delta: float, objective: str
 ) -> Categorical:
     """The posterior that minimises a bound over the whole simplex, for mean costs over n rollouts.
 

@@ -96,19 +96,26 @@ def learn_family(
     searches = []
     for index, prior in enumerate(priors):
         name = f"search {index}" if several else "search"
-        searches.append(_searched(task, environments, prior, share, plan, execution, name))
+        searches.append(
+            _searched(
+                task, environments, prior, delta=share, plan=plan, execution=execution, name=name
+            )
+        )
     best = min(range(len(priors)), key=lambda index: searches[index].best_value)
     chosen, posterior = priors[best], searches[best].posterior
     if several:
         words = f"{chosen.origin}; one of {len(priors)} declared in advance"
         chosen = replace(chosen, origin=words)
-    return certify_posterior(task, environments, chosen, posterior, budget, plan, execution)
+    return certify_posterior(
+        task, environments, chosen, posterior, budget=budget, plan=plan, execution=execution
+    )
 
 
 def _searched(
     task: Task,
     environments: Environments,
     prior: GaussianPrior,
+    *,
     delta: float,
     plan: Plan,
     execution: Execution,
@@ -157,6 +164,7 @@ def certify_posterior(
     environments: Environments,
     prior: GaussianPrior,
     posterior: DiagonalGaussian,
+    *,
     budget: Budget,
     plan: Plan | None = None,
     execution: Execution | None = None,
@@ -226,7 +234,7 @@ def learn_one(
     return learn_finite(
         costs,
         plan.delta,
-        plan.method or "occam",
+        method=plan.method or "occam",
         prior=Categorical(weights, seen=gaussian.seen),
         origin=f"{words}: {prior.origin}",
     )
@@ -244,8 +252,10 @@ def learn_draw(
     prior = GaussianPrior.of(prior)
     prior.check_unseen(environments)
     plan = replace(plan, objective=plan.objective or "kl")
-    search = _searched(task, environments, prior, plan.delta, plan, execution, "search")
-    return certify_draw(task, environments, prior, search.posterior, plan, execution)
+    search = _searched(
+        task, environments, prior, delta=plan.delta, plan=plan, execution=execution, name="search"
+    )
+    return certify_draw(task, environments, prior, search.posterior, plan=plan, execution=execution)
 
 
 def certify_draw(
@@ -253,6 +263,7 @@ def certify_draw(
     environments: Environments,
     prior: GaussianPrior | DiagonalGaussian,
     posterior: DiagonalGaussian,
+    *,
     plan: Plan | None = None,
     execution: Execution | None = None,
 ) -> Run[DiagonalGaussian]:

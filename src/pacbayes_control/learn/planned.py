@@ -131,8 +131,8 @@ def _learn_listed(
             _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
     if method == "best":
-        return learn_best(costs, plan.delta, prior)
-    return learn_finite(costs, plan.delta, method, objective, prior)
+        return learn_best(costs, plan.delta, prior=prior)
+    return learn_finite(costs, plan.delta, method=method, objective=objective, prior=prior)
 
 
 # ---- continuous policies ------------------------------------------------------------------------

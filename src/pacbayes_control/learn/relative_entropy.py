@@ -35,6 +35,7 @@ FEASIBLE = 1e-5  # how far a solver's p may be from the constraints; no bound de
 def learn_constrained(
     costs: Costs,
     delta: float = 0.01,
+    *,
     method: str = "kl",
     prior: Categorical | ArrayLike | None = None,
     constraints: Sequence[LinearConstraint] = (),
@@ -153,6 +154,7 @@ def solve_robust_bound(
     kl: float,
     n: int,
     delta: float,
+    *,
     shift: float,
     solver: str = "clarabel",
 ) -> float:
@@ -160,7 +162,7 @@ def solve_robust_bound(
 
     A cross-check of `bounds.shift.robust_maurer`: the value of a solver is not a valid bound.
 
-    >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, 0.08), 4)
+    >>> round(solve_robust_bound(0.08, 1.0, 1000, 0.01, shift=0.08), 4)
     0.2721
     """
     cp, name = _cvxpy(solver)

@@ -73,6 +73,7 @@ class Page:
 def write_page(
     run: Run[Any],
     file: str | Path,
+    *,
     task: Task | None = None,
     environments: Environments | None = None,
     name: str = "run",
@@ -108,7 +109,7 @@ def write_page(
     again = Again(0, 0)
     if task is not None and environments is not None and reason != "":
         try:
-            again = roll_out_again(run, task, environments, REPEATED if replay else None)
+            again = roll_out_again(run, task, environments, count=REPEATED if replay else None)
         except ValueError as error:
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
     embedded = embedded_pictures(pictures or {}, known.captions if known else {})

@@ -120,7 +120,7 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
         return (), "One drawn policy has one bound: no other method certifies the same draw."
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
     if isinstance(run.posterior, Categorical):
-        compared = compare(run.costs, delta, run.prior, ball=c.ball)
+        compared = compare(run.costs, delta, prior=run.prior, ball=c.ball)
         others = [other.certificate for other in compared.runs]
     else:
         others = [_sampled(run, method, delta) for method in PAC_BAYES]
@@ -176,7 +176,9 @@ def projected_bound(run: Run[Any], environments: int) -> float:
     cost = c.empirical_cost if c.training_cost_bound is None else c.training_cost_bound
     if c.tilt is not None and c.ball is not None:
         tilted = float(run.posterior.probabilities @ run.costs.tilted_means(c.tilt))
-        return float(tilted_maurer(tilted, c.kl, environments, share, c.ball.radius, c.tilt))
+        return float(
+            tilted_maurer(tilted, c.kl, environments, share, radius=c.ball.radius, tilt=c.tilt)
+        )
     if c.method == "occam":
         level = share * float(run.prior.probabilities[c.policy])
         if c.binary:  # failures at the same rate, rounded up to a whole number

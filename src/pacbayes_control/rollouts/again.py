@@ -38,6 +38,7 @@ def roll_out_again(
     run: Run[Any],
     task: Task,
     environments: Environments,
+    *,
     count: int | None = None,
     seconds: float = 3.0,
     rng: np.random.Generator | None = None,

@@ -158,7 +158,7 @@ def table_of(
                 _complete(kept, WorkerPool(workers), pace, execution)
                 table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
         else:
-            table, incidents = _in_memory(job, workers, pace, execution, among)
+            table, incidents = _in_memory(job, workers, pace, execution=execution, among=among)
             code = {}
     if origin is not None:
         earlier: Any = origin.get("incidents", {})
@@ -171,6 +171,7 @@ def _in_memory(
     job: Job,
     executor: Executor | None,
     pace: Pace | None,
+    *,
     execution: Execution,
     among: tuple[int, int] | None,
 ) -> tuple[Table, Counter[str]]:

@@ -25,7 +25,7 @@ class Stopping(Task):
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Marks under a named stream."""
-        return first_environments(self._draw, "stopping", n, stream, seed)
+        return first_environments(self._draw, "stopping", n, stream=stream, seed=seed)
 
     def costs(self, policies: NDArray, environments: Environments, *_: Noise) -> NDArray:
         """1 where a policy misses the mark; shape (environments, policies)."""

@@ -150,6 +150,7 @@ def first_environments(
     draw: Callable[[np.random.Generator, int], Arrays],
     task: str,
     n: int,
+    *,
     stream: str,
     seed: int,
     block: int = BLOCK,

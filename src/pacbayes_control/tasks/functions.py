@@ -71,7 +71,7 @@ class FunctionTask(OneByOneTask):
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
         task = f"{self.name} {named(self.draw)}"
-        return first_environments(self._draw_block, task, n, stream, seed, FEW)
+        return first_environments(self._draw_block, task, n, stream=stream, seed=seed, block=FEW)
 
     def _rollouts(
         self, policies: NDArray, environments: Environments, noise: Noise | None
@@ -133,7 +133,9 @@ class BatchTask(UserTask):
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n environments under a named stream."""
-        return first_environments(self.draw, f"{self.name} {named(self.draw)}", n, stream, seed)
+        return first_environments(
+            self.draw, f"{self.name} {named(self.draw)}", n, stream=stream, seed=seed
+        )
 
     def costs(
         self, policies: NDArray, environments: Environments, noise: Noise | None = None

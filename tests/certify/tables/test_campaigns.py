@@ -563,7 +563,7 @@ def test_a_posterior_is_no_prior_for_the_table_that_it_was_learnt_from(
         with pytest.raises(ValueError, match="the prior was learnt from environments"):
             learn(again, 0.05, prior=prior)
     with pytest.raises(ValueError, match="the prior was learnt from environments"):
-        compare(again, 0.05, prior)
+        compare(again, 0.05, prior=prior)
 
 
 def test_a_posterior_is_a_prior_for_other_sites(tmp_path: Path):

@@ -231,7 +231,7 @@ def test_a_sheet_has_a_place_for_each_object():
 
 def test_a_film_goes_from_above_the_object_to_the_ending():
     arrays = TASK.environments(2, stream="test").arrays()
-    playback, _ = grasp_pictures._played(TASK, Arm(), arrays, 1, lifting(1)[0])
+    playback, _ = grasp_pictures._played(TASK, Arm(), arrays, row=1, policy=lifting(1)[0])
     moments = grasp_pictures._moments(playback, 6)
     ends = {phase: last for phase, _, last in playback.phases}
     assert [text for _, text in moments] == [
@@ -250,11 +250,13 @@ def test_a_film_goes_from_above_the_object_to_the_ending():
 @pytest.mark.slow
 def test_a_film_of_the_gripper_leaves_out_the_way_down_which_is_not_simulated():
     environments = TASK.environments(2, stream="test")[1:2]
-    playback, _ = grasp_pictures._played(TASK, TASK.robot, environments.arrays(), 0, lifting(1)[0])
+    playback, _ = grasp_pictures._played(
+        TASK, TASK.robot, environments.arrays(), row=0, policy=lifting(1)[0]
+    )
     moments = grasp_pictures._moments(playback, 5)
     assert [text for _, text in moments] == ["down", "closing", "closed", "lifting", "lifted"]
-    strip = film(TASK, TASK.robot, environments, lifting(1)[0], frames=2)
-    arm = film(TASK, Arm(), environments, lifting(1)[0], frames=2)
+    strip = film(TASK, TASK.robot, environments, policy=lifting(1)[0], frames=2)
+    arm = film(TASK, Arm(), environments, policy=lifting(1)[0], frames=2)
     assert imread(BytesIO(strip)).shape[1] < imread(BytesIO(arm)).shape[1]  # which is shown whole
 
 
@@ -262,7 +264,7 @@ def test_the_film_is_of_an_object_that_is_lifted():
     environments = TASK.environments(8, stream="test")
     policy = lifting(3)[0]
     row = grasp_pictures._worth_a_film(TASK, Arm(), environments, policy)
-    playback, _ = grasp_pictures._played(TASK, Arm(), environments.arrays(), row, policy)
+    playback, _ = grasp_pictures._played(TASK, Arm(), environments.arrays(), row=row, policy=policy)
     assert playback.ending == LIFTED
     assert grasp_pictures._worth_a_film(TASK, Arm(), environments[:2], OPEN_AIR[0] / 5) == 0
 

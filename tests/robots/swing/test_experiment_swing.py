@@ -38,7 +38,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Flown:
 @pytest.fixture
 def learnt(result: Flown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the certificates, which do not matter to the flights."""
-    monkeypatch.setattr(experiment, "certificates", lambda *_: (result.rows, result.run))
+    monkeypatch.setattr(experiment, "certificates", lambda *_, **__: (result.rows, result.run))
 
 
 def test_the_papers_figures_are_the_papers():
@@ -54,7 +54,10 @@ def test_there_is_a_row_for_each_view_of_the_gains_and_each_method(result: Flown
 
 def test_the_bound_is_no_more_than_two_hundredths_above_the_papers():
     """Means over draws; two draws are within a few hundredths of them."""
-    rows = {row.method: row for row in certificates({"fixed": Swing()}, 2, TEST)[0]}
+    rows = {
+        row.method: row
+        for row in certificates({"fixed": Swing()}, draws=2, test_environments=TEST)[0]
+    }
     assert all(row.environments == ENVIRONMENTS for row in rows.values())
     assert rows["kl"].bound <= 0.134
     assert rows["paper"].bound <= 0.134
@@ -147,7 +150,7 @@ def test_the_record_is_what_was_promised(result: Flown):
 
 def test_no_draws_are_an_error():
     with pytest.raises(ValueError, match="0 draws were asked for"):
-        certificates({"fixed": Swing()}, 0)
+        certificates({"fixed": Swing()}, draws=0)
 
 
 @pytest.mark.slow

@@ -60,5 +60,7 @@ def test_the_same_seed_gives_the_same_table_step_by_step(monkeypatch: pytest.Mon
     task = Vehicle()
     costs = Costs(task.costs(task.policies, task.environments(100, "table1 train 0", 1)))
     uniform = Categorical.uniform(50)
-    by_hand = learn_finite(costs, 0.01, "kl-maurer", "pinsker", uniform).certificate.bound
+    by_hand = learn_finite(
+        costs, 0.01, method="kl-maurer", objective="pinsker", prior=uniform
+    ).certificate.bound
     assert [row.bound for row in first if row.method == "paper"] == [by_hand]

@@ -172,10 +172,12 @@ def test_one_draw_is_what_the_paper_does_step_by_step(monkeypatch: pytest.Monkey
         unseen = there.environments(300, f"table2 estimate {applied}", 4)
         truth = there.costs(policies, unseen).mean(axis=0)
         objective = "robust-pinsker" if name == "robust" else "pinsker"
-        p = learn_finite(costs, 0.01, "kl-maurer", objective, uniform).posterior
+        p = learn_finite(
+            costs, 0.01, method="kl-maurer", objective=objective, prior=uniform
+        ).posterior
         cost, kl = float(p.probabilities @ costs.means), p.kl(uniform)
         if name == "robust":
-            expected = robust_maurer(cost, kl, 100, 0.01, ball().radius)
+            expected = robust_maurer(cost, kl, 100, 0.01, radius=ball().radius)
         else:
             expected = float(maurer(cost, kl, 100, 0.01))
         assert rows[name].bound == pytest.approx(expected, abs=1e-9)

@@ -27,7 +27,7 @@ def test_the_vehicle_is_drawn_the_same_each_time(tmp_path: Path):
     environments = many[int(failed.argmax()) :][:2]  # not all of them pass
     a, b, c = (tmp_path / name for name in ("a.svg", "b.svg", "c.png"))
     for path in (a, b, c):
-        draw_rollouts(task, run, environments, path, rollouts=4)
+        draw_rollouts(task, run, environments, file=path, rollouts=4)
     assert a.read_bytes().startswith(b"<?xml")
     assert a.read_bytes() == b.read_bytes()
     assert c.read_bytes().startswith(b"\x89PNG")

@@ -104,7 +104,7 @@ def read_sheet(path: Path) -> CsvTable:
     if not filled:
         raise ValueError(f"{path.name} has no rows: it is empty")
     for i in filled:
-        _check_row(path.name, rows[i], lines[i], rows[filled[0]], lines[filled[0]])
+        _check_row(path.name, rows[i], lines[i], first=rows[filled[0]], first_line=lines[filled[0]])
     width = len(rows[filled[0]])
     while width > 1 and not any(rows[i][width - 1] for i in filled):
         width -= 1  # a separator at every line's end
@@ -157,7 +157,7 @@ def _is_blank(row: Sequence[str]) -> bool:
     return len(row) < 2 and not any(row)
 
 
-def _check_row(file: str, row: list[str], line: int, first: list[str], first_line: int) -> None:
+def _check_row(file: str, row: list[str], line: int, *, first: list[str], first_line: int) -> None:
     numbered = len(row) > 1 and re.fullmatch(r"#\s*\d*", row[0])  # as in #1, #2 under a heading #
     if row[0].startswith("#") and not numbered and row[0].casefold() not in MISSING:
         raise ValueError(f"{file}: line {line} is a comment, {quoted(row[0])}: remove it")

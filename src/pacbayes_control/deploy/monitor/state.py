@@ -164,7 +164,7 @@ def check_consistent(state: Mapping[str, Any], bound: float) -> None:
     require(same, "the e-value is not that of the wealth")
     if stride == 1:
         reached = path
-        _replay(betting, n, sums, path, bound, tolerance)
+        _replay(betting, n, sums, path=path, bound=bound, tolerance=tolerance)
     else:
         reached = np.append(0.0, path[:-1] + float(largest_bet) * np.diff(sums) + tolerance)
         possible = not np.any(path > reached)
@@ -225,7 +225,7 @@ def _check_alarm(state: Mapping[str, Any], n: Floats, path: Floats, reached: Flo
 
 
 def _replay(
-    state: BettingState, n: Floats, sums: Floats, path: Floats, bound: float, tolerance: float
+    state: BettingState, n: Floats, sums: Floats, *, path: Floats, bound: float, tolerance: float
 ) -> None:
     """Repeat the updates for every outcome: one by one, or by counts if several came at once."""
     trials, costs = np.diff(n).astype(int), np.diff(sums)

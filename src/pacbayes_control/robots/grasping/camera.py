@@ -157,7 +157,7 @@ def shaded(
     light = target + LIGHT[0] * axes[0] + LIGHT[1] * level + [0, 0, LIGHT[2]]
     fine = np.flatnonzero(seen)
     ray = fine % FINER + FINER * (fine // (width * FINER) % FINER)  # of its pixel
-    brightness = _brightness(model, data, points, normals, light, ray)
+    brightness = _brightness(model, data, points, normals=normals, light=light, ray=ray)
     colours = np.clip(_albedo(model, geoms, points) * brightness[:, None], 0, 1)
     table = geoms == model.geom("table").id
     away = np.hypot(points[table, 0], points[table, 1])
@@ -202,7 +202,7 @@ def _product(a: Floats, b: Floats) -> Floats:
 
 
 def _brightness(
-    model: Any, data: Any, points: Floats, normals: Floats, light: Floats, ray: NDArray[np.int64]
+    model: Any, data: Any, points: Floats, *, normals: Floats, light: Floats, ray: NDArray[np.int64]
 ) -> Floats:
     """The light that each point gets, (points,); ray: the number of its ray in its pixel."""
     direct = np.zeros(len(points))

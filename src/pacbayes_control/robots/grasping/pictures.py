@@ -70,15 +70,15 @@ def views(task: Grasping, policies: NDArray, environments: Environments, columns
     for row in range(n):
         words, colour = "lifted" if endings[row] == LIFTED else "not lifted", _colour(endings[row])
         axis = sheet.panel(sheet.box(row), title=words, colour=colour)
-        _draw_view(axis, task, own[row, 0], arrays, row, colour)
+        _draw_view(axis, task, own[row, 0], arrays=arrays, row=row, colour=colour)
     return sheet.png()
 
 
 def film(
-    task: Grasping, robot: Robot, environments: Environments, policy: NDArray, frames: int = 6
+    task: Grasping, robot: Robot, environments: Environments, *, policy: NDArray, frames: int = 6
 ) -> bytes:
     """One policy's grasp of the first object, from its beginning to its end."""
-    playback, grasp = _played(task, robot, environments.arrays(), 0, policy)
+    playback, grasp = _played(task, robot, environments.arrays(), row=0, policy=policy)
     moments = _moments(playback, frames)
     titles = [fill(f"{playback.seconds(m):.2f} s: {words}", 38) for m, words in moments]
     columns, size, lines = 3, (264, 208), LINE * max(text.count("\n") + 1 for text in titles)
@@ -108,13 +108,13 @@ def failures(task: Grasping, policies: NDArray, environments: Environments) -> b
     sheet.figure.text(GAP / wide, 1 - (GAP + 2) / tall, whole, fontsize=9, color=DARK, va="top")
     for number, (row, column) in enumerate(chosen):
         policy = policies[column]
-        playback, grasp = _played(task, task.robot, arrays, row, policy)
+        playback, grasp = _played(task, task.robot, arrays, row=row, policy=policy)
         image = _close_up(playback, len(playback.states) - 1, grasp, sheet.size)
         left, top, width, _ = box = sheet.box(number)
         text = f"object {environments.start + row}: {ENDINGS[playback.ending]}"
         sheet.panel(box, image, fill(text, 42))
         inset = sheet.panel((left + width - 86, top + 6, 80, 80))
-        _draw_view(inset, task, policy, arrays, row, RED)
+        _draw_view(inset, task, policy, arrays=arrays, row=row, colour=RED)
     return sheet.png()
 
 
@@ -125,7 +125,7 @@ def attachments(task: Grasping, run: Run[Any], environments: Environments) -> di
     return {
         "objects.png": contact_sheet(task, few),
         "views.png": views(task, policies, few[:12]),
-        "film.png": film(task, arm, few[filmed : filmed + 1], policies[0]),
+        "film.png": film(task, arm, few[filmed : filmed + 1], policy=policies[0]),
         "failures.png": failures(task, policies[:1], environments[:SEARCHED]),
     }
 
@@ -145,7 +145,7 @@ def _drawn(run: Run[Any]) -> NDArray:
 
 
 def _played(
-    task: Grasping, robot: Robot, arrays: Arrays, row: int, policy: NDArray
+    task: Grasping, robot: Robot, arrays: Arrays, *, row: int, policy: NDArray
 ) -> tuple[Playback, Floats]:
     """A policy's grasp of the object in a row: its playback, and the grasp, (3,)."""
     grasp = task.grasps(policy[None], arrays["heights"][row], arrays["centroid"][row])[0]
@@ -217,7 +217,7 @@ def _overview(playback: Playback, size: tuple[int, int]) -> NDArray[np.uint8] | 
 
 
 def _draw_view(
-    axis: Axes, task: Grasping, policy: NDArray, arrays: Arrays, row: int, colour: str
+    axis: Axes, task: Grasping, policy: NDArray, *, arrays: Arrays, row: int, colour: str
 ) -> None:
     """Draw the heights of the object in a row, and a policy's grasp of it."""
     camera, heights = task.tabletop.camera, arrays["heights"][row]

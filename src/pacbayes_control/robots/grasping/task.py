@@ -134,7 +134,9 @@ class Grasping(Task):
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n objects at rest under a named stream."""
         words = f"grasping {self.tabletop!r}, {physics()}"
-        return first_environments(self.tabletop.draw, words, n, stream, seed, BLOCK)
+        return first_environments(
+            self.tabletop.draw, words, n, stream=stream, seed=seed, block=BLOCK
+        )
 
     @property
     def distribution(self) -> str:

@@ -21,6 +21,7 @@ def draw_rollouts(
     task: Planar,
     run: Run[Any],
     environments: Environments,
+    *,
     file: Path | BinaryIO,
     rollouts: int = 20,
 ) -> None:

@@ -343,7 +343,7 @@ class Planar(Task):
         from pacbayes_control.robots.planar.pictures import draw_rollouts
 
         picture = BytesIO()
-        draw_rollouts(self, run, environments[:3], picture)
+        draw_rollouts(self, run, environments[:3], file=picture)
         return {"picture.svg": picture.getvalue()}
 
     def recordings(

@@ -76,6 +76,7 @@ def tasks(seed: int = 0) -> tuple[IdentifiedModel, dict[str, Swing]]:
 
 def certificates(
     drones: dict[str, Swing],
+    *,
     draws: int = 10,
     test_environments: int = 100_000,
     seed: int = 0,
@@ -111,7 +112,9 @@ def swing(
     """Run the experiment. The flights' logs, outcomes and monitor go to `folder`, made anew."""
     _remove(folder)
     model, drones = tasks(seed)
-    rows, run = certificates(drones, draws, test_environments, seed, execution)
+    rows, run = certificates(
+        drones, draws=draws, test_environments=test_environments, seed=seed, execution=execution
+    )
     task = drones["fixed"]
     flights, paths, fields = [], [], []
     with FlightCampaign(folder, run, simulated=True) as campaign:

@@ -28,7 +28,7 @@ LAGS = 30  # of the correlation that are drawn
 def attachments(result: Flown, environments: Environments) -> dict[str, bytes]:
     """Pictures of the arena with simulated rollouts, and of the flights, for the run's folder."""
     rollouts, flights = BytesIO(), BytesIO()
-    draw_rollouts(result.task, result.run, environments, rollouts)
+    draw_rollouts(result.task, result.run, environments, file=rollouts)
     flights_figure(result).savefig(flights, format="png", dpi=110)
     return {"picture.svg": rollouts.getvalue(), "flights.png": flights.getvalue()}
 

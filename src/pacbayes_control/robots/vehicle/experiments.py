@@ -33,7 +33,7 @@ def reproduce_table1(
     train = task.environments(1000, stream="train", seed=seed)
     run = learn_finite(evaluate(task, task.policies, train))
     shown = task.environments(3, stream="test", seed=seed)
-    draw_rollouts(task, run, shown, folder / "vehicle.svg")
+    draw_rollouts(task, run, shown, file=folder / "vehicle.svg")
     table1.show_table1(rows)
     say(f"\nFigures: {folder / 'table1.svg'}, {folder / 'vehicle.svg'}")
     return {"rows": [asdict(row) for row in rows]}

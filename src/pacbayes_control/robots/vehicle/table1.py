@@ -27,14 +27,14 @@ PAPER = {100: (0.178, 0.087), 500: (0.135, 0.084), 1000: (0.121, 0.088), 10000: 
 def _paper(costs: Costs) -> Run[Categorical]:
     """Algorithm 1: minimise C_PAC from the uniform prior, and report Maurer's bound."""
     uniform = Categorical.uniform(costs.policies)
-    return learn_finite(costs, DELTA, "kl-maurer", "pinsker", uniform)
+    return learn_finite(costs, DELTA, method="kl-maurer", objective="pinsker", prior=uniform)
 
 
 # Ours start from the uniform prior over the 46 policies that differ: y₀ = 0 is K = 0 for any x₀.
 METHODS: dict[str, Callable[[Costs], Run[Categorical]]] = {
     "paper": _paper,
-    "kl": lambda costs: learn_finite(costs, DELTA, "kl"),
-    "occam": lambda costs: learn_finite(costs, DELTA, "occam"),
+    "kl": lambda costs: learn_finite(costs, DELTA, method="kl"),
+    "occam": lambda costs: learn_finite(costs, DELTA, method="occam"),
 }
 
 

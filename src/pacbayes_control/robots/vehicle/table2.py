@@ -79,13 +79,15 @@ def table2(
             uniform = Categorical.uniform(sample.policies)
             runs = {
                 "paper": METHODS["paper"](sample),
-                "exact": learn_finite(sample, DELTA, "kl", prior=uniform),
+                "exact": learn_finite(sample, DELTA, method="kl", prior=uniform),
                 "occam": METHODS["occam"](sample),
             }
             for who, run in runs.items():
                 experiment.add(run, true_costs[name], n, name, who)
             if name == "train":
-                runs["paper"] = learn_finite(sample, DELTA, "kl-maurer", "robust-pinsker", uniform)
+                runs["paper"] = learn_finite(
+                    sample, DELTA, method="kl-maurer", objective="robust-pinsker", prior=uniform
+                )
                 for who, run in runs.items():
                     shifted = under_shift(run, where)
                     experiment.add(shifted, true_costs["test"], n, "robust", who)

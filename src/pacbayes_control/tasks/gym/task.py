@@ -110,7 +110,9 @@ class GymTask(OneByOneTask):
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
         options = f" {identity.named(self.options)}" if self.options else ""
-        return first_environments(self._draw_block, f"{self.name}{options}", n, stream, seed, FEW)
+        return first_environments(
+            self._draw_block, f"{self.name}{options}", n, stream=stream, seed=seed, block=FEW
+        )
 
     def check_policies(self, policies: NDArray) -> None:
         """An error for rows of another length than a policy has."""

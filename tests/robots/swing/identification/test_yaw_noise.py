@@ -162,7 +162,7 @@ def test_the_test_of_columns_is_the_textbooks_where_gusts_are_known():
 def test_quantiles_of_a_mixture_are_where_it_says():
     weights, centres, sd = np.array([0.3, 0.7]), np.array([-1.0, 2.0]), np.array([0.5, 3.0])
     for share in (0.005, 0.5, 0.9):
-        x = mixture_quantile(weights, centres, sd, 7.0, share)
+        x = mixture_quantile(weights, centres, sd, freedom=7.0, share=share)
         assert weights @ stats.t.cdf((x - centres) / sd, 7) == pytest.approx(share, abs=1e-9)
 
 

@@ -77,12 +77,12 @@ class GustMixture:
 
 
 def mixture_quantile(
-    weights: Floats, centres: Floats, sd: Floats, freedom: float, share: float
+    weights: Floats, centres: Floats, sd: Floats, *, freedom: float, share: float
 ) -> float:
     """The quantile at `share` of a mixture of Student's distributions.
 
     >>> one, zero = np.ones(1), np.zeros(1)
-    >>> round(mixture_quantile(one, zero, one, 10.0, 0.975), 3)
+    >>> round(mixture_quantile(one, zero, one, freedom=10.0, share=0.975), 3)
     2.228
     """
     sd = np.maximum(sd, 1e-300)
@@ -185,7 +185,9 @@ class WeightedFit:
         sd = np.sqrt(covariances[:, i, i])
         value = float(self.fit.parameters[i])
         low, high = (
-            mixture_quantile(self.mixture.weights, shifts[:, i], sd, self.fit.freedom, share)
+            mixture_quantile(
+                self.mixture.weights, shifts[:, i], sd, freedom=self.fit.freedom, share=share
+            )
             for share in ((1 - confidence) / 2, (1 + confidence) / 2)
         )
         if i == 2 and self.gusty:
