@@ -147,11 +147,13 @@ class Costs:
         has a range too, and "v" for other costs. The digest of a row of 0 and 1 is the same in a
         table with fractions. The number is that of the environment, or of the last of equal ones.
         """
-        kind, digests = "s" if self.range else "v", {}
+        last: dict[bytes, int] = {}  # the number of the last row with these bytes
         for number, row in enumerate(self.values):
             whole = self.binary or bool(np.all((row == 0) | (row == 1)))
             content = row.astype(np.uint8) if whole else np.asarray(row, "<f8")
-            digests[kind + sha256(content.tobytes())[:16]] = number
+            last[content.tobytes()] = number
+        kind = "s" if self.range else "v"
+        digests = {kind + sha256(content)[:16]: number for content, number in last.items()}
         for number, site in enumerate(self.sites):
             digests["n" + sha256(site.casefold().encode())[:16]] = number
         return digests
