@@ -265,6 +265,13 @@ def test_a_flight_that_was_killed_on_the_ground_is_no_trial(run: Run[Any], folde
         assert campaign.next == 2
 
 
+def test_a_summary_that_does_not_say_how_a_flight_ended_is_refused(run: Run[Any], folder: Path):
+    folder.mkdir()
+    (folder / "flight-0001.json").write_text('{"state": "ended", "cost": 0}')
+    with pytest.raises(ValueError, match=r"flight 1 .* does not say how it ended"):
+        FlightCampaign(folder, run, simulated=True)
+
+
 def test_a_folder_is_flown_in_by_one_at_a_time(run: Run[Any], folder: Path):
     with (
         FlightCampaign(folder, run, simulated=True),

@@ -246,9 +246,14 @@ class FlightCampaign:
 
     def _add_outcome(self, number: int, summary: Mapping[str, Any]) -> None:
         """Add an outcome to the table, and sync it to the disk."""
+        if not {"cost", "end", "reason"} <= summary.keys():
+            raise ValueError(
+                f"the summary of flight {number} in {self.folder} does not say how it ended: it "
+                "was altered, so give another --out"
+            )
         known = self.outcomes.read_bytes() if self.outcomes.exists() else HEADER
-        values = (number, summary["cost"], summary["end"], summary["reason"])
         row = io.StringIO()
+        values = (number, summary["cost"], summary["end"], summary["reason"])
         csv.writer(row, lineterminator="\n").writerow(values)
         files.write_atomic(self.outcomes, known + row.getvalue().encode(), durable=True)
         self.counted.append(number)
