@@ -118,26 +118,18 @@ def mean_costs(
         here = replace(execution, workers=executor, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
             job = Job(task, chunk, policies, noise, of.surrogate)
-            part = table_of(job, here, among=(done, rollouts))
+            part = table_of(job, here.counting_on(done, rollouts))
             total += (of.function(part) if of.function else part).sum(axis=0, dtype=float)
             done += part.size
     return total / len(environments)
 
 
 def table_of(
-    job: Job,
-    execution: Execution | None = None,
-    origin: dict[str, object] | None = None,
-    *,
-    among: tuple[int, int] | None = None,
+    job: Job, execution: Execution | None = None, origin: dict[str, object] | None = None
 ) -> Table:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
-    Args:
-        job: its rollouts
-        execution: where and how
-        origin: a record to which incidents are added, and the digest of the code of kept rollouts
-        among: where the job is one of several, and nothing is kept: rollouts before it, and of all
+    origin: a record to which incidents are added, and the digest of the code of kept rollouts.
     """
     execution = execution or Execution()
     executor, store, retries = execution.workers, execution.store, execution.retries
@@ -158,7 +150,7 @@ def table_of(
                 _complete(kept, WorkerPool(workers), pace, execution)
                 table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
         else:
-            table, incidents = _in_memory(job, workers, pace, execution=execution, among=among)
+            table, incidents = _in_memory(job, workers, pace, execution)
             code = {}
     if origin is not None:
         earlier: Any = origin.get("incidents", {})
@@ -168,17 +160,11 @@ def table_of(
 
 
 def _in_memory(
-    job: Job,
-    executor: Executor | None,
-    pace: Pace | None,
-    *,
-    execution: Execution,
-    among: tuple[int, int] | None,
+    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
 ) -> tuple[Table, Counter[str]]:
     """The costs, and counts of retries and of errors declared to be failures."""
-    table: Table = np.empty((len(job.environments), job.policies.shape[-2]), np.uint8)
+    table: Table = np.empty(job.shape, np.uint8)
     incidents, log, done = Counter(), FailureLog(execution.retries), 0
-    before, total = among or (0, table.size)
     if pace is None:
         rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
     else:
@@ -191,7 +177,7 @@ def _in_memory(
         table[first_row:last_row, first:last] = part
         done += part.size
         incidents["raised"] += raised
-        execution.tell(before + done, total)
+        execution.tell(done, table.size)
     incidents["retries"] = log.count if execution.retries else 0
     return table, incidents
 

@@ -87,8 +87,8 @@ def _sample(
         here = replace(execution, workers=executor, store=None)
         for first, policies in shared_draws(posterior, count, stream, seed):
             job = Job(task, environments, policies, noise.shifted(first) if noise else None)
-            among = len(environments) * first, len(environments) * count
-            parts.append(table_of(job, here, origin, among=among))
+            counted = here.counting_on(len(environments) * first, len(environments) * count)
+            parts.append(table_of(job, counted, origin))
     return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
 
 
@@ -124,7 +124,7 @@ def sampled_mean(
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)
-            table = table_of(job, here, among=(done, rollouts))
+            table = table_of(job, here.counting_on(done, rollouts))
             total += float(table.sum(dtype=float))
             done += table.size
     return total / rollouts
