@@ -46,9 +46,9 @@ def quick_checks(patch: pytest.MonkeyPatch) -> None:
         conformance,  # where a command runs, not where tests are counted
     )
 
-    speed, pool = conformance._speed, conformance.ProcessPool
+    speed, pool = conformance._speed, conformance.Processes
     patch.setattr(conformance, "_speed", lambda job, _: speed(job, 0.05))
-    patch.setattr(conformance, "ProcessPool", lambda _: pool(1))
+    patch.setattr(conformance, "Processes", lambda _: pool(1))
 
 
 @contextmanager

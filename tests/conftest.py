@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from commands import command, run_here
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.rollouts.pools import ProcessPool
+from pacbayes_control.rollouts.processes import Processes
 from sizes import FAST, FULL
 
 CASES_IF_FAST = 1  # of each parametrised test
@@ -111,16 +111,16 @@ def quick(
 
 
 @pytest.fixture(scope="session")
-def another_process() -> Iterator[ProcessPool]:
+def another_process() -> Iterator[Processes]:
     """One to send tasks to, which knows nothing but what is sent."""
-    with ProcessPool(1) as pool:
+    with Processes(1) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-def two_processes() -> Iterator[ProcessPool]:
+def two_processes() -> Iterator[Processes]:
     """They are replaced when they die, so that a test may kill them."""
-    with ProcessPool(2) as pool:
+    with Processes(2) as pool:
         yield pool
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pacbayes_control.cli.interrupting import Interruption
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.rollouts.pools import shielded
+from pacbayes_control.rollouts.processes import shielded
 from sizes import sized
 
 # Interrupts itself when a module is first asked for, as a Ctrl-C at that moment would.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -209,6 +210,18 @@ def rolled_out(log: Path, environments: Environments, after: int = 0) -> list[tu
 
 def lines_of(log: str | Path) -> int:
     return len(Path(log).read_text().splitlines()) if Path(log).exists() else 0
+
+
+def kept(out: Path) -> set[tuple[int, int]]:
+    """The rollouts that a campaign's table and chunks hold, each once."""
+    pieces = [tuple(map(int, re.findall(r"\d+", path.name))) for path in out.glob("*.npz")]
+    if (out / "costs.npy").exists():
+        rows, columns = np.load(out / "costs.npy", mmap_mode="r").shape
+        beside = [piece for piece in pieces if piece[0] >= rows or piece[2] >= columns]
+        pieces = [(0, rows, 0, columns), *beside]  # others are about to be deleted
+    cells = [(i, j) for a, b, c, d in pieces for i in range(a, b) for j in range(c, d)]
+    assert len(cells) == len(set(cells))
+    return set(cells)
 
 
 # ---- executors and paces that nobody would wish for ---------------------------------------------

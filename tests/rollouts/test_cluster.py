@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from distributed import Client, LocalCluster
 from small_robots import (
     TASKS,
     goal,
+    kept,
     lines_of,
     policies,
     released,
@@ -61,12 +61,6 @@ def client() -> Iterator[Client]:
         Client(two, set_as_default=False) as client,
     ):
         yield client
-
-
-def kept(out: Path) -> set[tuple[int, int]]:
-    lines = (out / "finished.jsonl").read_text().splitlines()
-    records = map(json.loads, lines)
-    return {divmod(i, COLUMNS) for r in records for i in range(r["first"], r["last"])}
 
 
 # ---- a cluster that works -----------------------------------------------------------------------

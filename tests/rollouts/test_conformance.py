@@ -21,7 +21,7 @@ from pacbayes_control import DiagonalGaussian
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import conformance
 from pacbayes_control.rollouts.conformance import Check, check_task, passed, some_policies
-from pacbayes_control.rollouts.pools import ProcessPool
+from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks import BatchTask, FunctionTask
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ NOT_TRIED = [SAME, COMPANY, OWN, GLOBAL, ELSEWHERE, DIFFER, TOLD]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-class KeptPool(ProcessPool):
+class KeptPool(Processes):
     """A process that outlives a check, to spare the start of another for the next."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -50,18 +50,18 @@ class KeptPool(ProcessPool):
 
 
 @pytest.fixture(scope="module")
-def kept_process() -> Iterator[ProcessPool]:
+def kept_process() -> Iterator[Processes]:
     pool = KeptPool(1)
     yield pool
-    ProcessPool.shutdown(pool)
+    Processes.shutdown(pool)
 
 
 @pytest.fixture
 def check(
-    kept_process: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    kept_process: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Check]]:
     """The checks of a task by name, in another process that is kept."""
-    monkeypatch.setattr(conformance, "ProcessPool", lambda _: kept_process)
+    monkeypatch.setattr(conformance, "Processes", lambda _: kept_process)
 
     def run(task: Any, **options: Any) -> dict[str, Check]:
         checks = check_task(task, **{"seconds": 0.01, "environments": 6, **options})

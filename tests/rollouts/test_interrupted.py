@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import small_robots as robots
-from small_robots import TASKS, lines_of, policies, released, robot_task, rolled_out, waiting
+from small_robots import TASKS, kept, lines_of, policies, released, robot_task, rolled_out, waiting
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.rollouts import Execution, evaluate
@@ -86,16 +85,6 @@ def started(
         process.wait()
         assert process.stderr is not None
         process.stderr.close()
-
-
-def kept(out: Path) -> set[tuple[int, int]]:
-    """The rollouts that whole lines tell of."""
-    path = out / "finished.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    records = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    cells = [divmod(i, COLUMNS) for r in records for i in range(r["first"], r["last"])]
-    assert len(cells) == len(set(cells))
-    return set(cells)
 
 
 def run_since(log: Path, before: int) -> list[tuple[int, int]]:

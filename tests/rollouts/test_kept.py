@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,21 @@ import small_robots as robots
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from small_robots import TASKS, Erratic, lines_of, policies, robot_task, rolled_out, waiting
+from small_robots import TASKS, Erratic, kept, lines_of, policies, robot_task, rolled_out, waiting
 
 import pacbayes_control
+from pacbayes_control.certify import files
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, sample_costs
+from pacbayes_control.certify.files import hash_file
+from pacbayes_control.rollouts import (
+    Execution,
+    Progress,
+    evaluate,
+    evaluation,
+    pools,
+    sample_costs,
+)
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.rollouts.kept import KeptCosts
 from pacbayes_control.tasks import Environments, Noise
@@ -56,7 +66,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of five rollouts at most, however fast these are."""
-    monkeypatch.setattr(evaluation, "Pace", lambda _: Erratic([5]))
+    monkeypatch.setattr(pools, "Pace", lambda _: Erratic([5]))
 
 
 def environments(task: Any) -> Environments:
@@ -102,34 +112,25 @@ def stopped_after(rollouts: int) -> Callable[[int, int], None]:
     return progress
 
 
-def finished(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "finished.jsonl").read_text().splitlines()]
-
-
-def cells(lines: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """The rollouts that lines tell of, in order."""
-    return [divmod(i, COLUMNS) for line in lines for i in range(line["first"], line["last"])]
-
-
 # ---- the files ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("graded", [False, True])
 def test_the_files_are_what_is_documented(log: Path, out: Path, graded: bool):
-    task = robot_task(log, graded=graded)
-    costs = roll(task, out)
-    name = "graded.npy" if graded else "costs.npy"
-    names = {path.name for path in out.iterdir()}
-    assert names - {"lock"} == {"rollouts.json", "finished.jsonl", name}
-    table = np.load(out / name)
+    task, seen = robot_task(log, graded=graded), set[str]()
+
+    def progress(_: Progress) -> None:
+        seen.update(path.name for path in out.iterdir())
+
+    costs = roll(task, out, progress=progress)
+    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy", "lock"}
+    assert any(re.fullmatch(r"rows-\d+-\d+-columns-\d+-\d+\.npz", name) for name in seen)
+    table = np.load(out / "costs.npy")
     assert table.dtype == (np.float64 if graded else np.uint8)
     assert np.array_equal(table, costs.values)
     assert np.array_equal(table, roll(TASKS["miss" if graded else "hit"]).values)
-    assert cells(finished(out)) == ALL
-    for line in finished(out):
-        part = np.ascontiguousarray(table.ravel()[line["first"] : line["last"]], np.float64)
-        assert line["sha256"] == hashlib.sha256(part.tobytes()).hexdigest()
-    described = json.loads((out / "rollouts.json").read_text())
+    described = json.loads((out / "campaign.json").read_text())
+    assert list(described["tables"]) == [hash_file(out / "costs.npy")]
     assert described["environments"]["stream"] == "train"
     assert described["version"] == pacbayes_control.__version__
     assert described["task"] == repr(task)
@@ -211,132 +212,119 @@ def test_what_is_finished_is_not_run_again_but_for_the_probes(
     task = robot_task(log, graded=graded)
     with pytest.raises(Stopped):
         roll(task, out, progress=stopped_after(rollouts))
-    done = cells(finished(out)) if rollouts else []
+    done = kept(out)
     assert rollouts <= len(done) < ROLLOUTS
     again = run_again(task, log, out)
     assert set(again) >= set(ALL) - set(done)
     probes = [cell for cell in again if cell in done]
     assert len(probes) == min(PROBES, len(done))
     assert len(again) == ROLLOUTS - len(done) + len(probes)
-    assert sorted(cells(finished(out))) == ALL
-
-
-@pytest.mark.slow
-def test_a_last_line_cut_at_any_byte_loses_at_most_its_piece(log: Path, out: Path):
-    task = robot_task(log)
-    with pytest.raises(Stopped):
-        roll(task, out, progress=stopped_after(9))
-    content = (out / "finished.jsonl").read_bytes()
-    lines = content.splitlines(keepends=True)
-    whole, last = b"".join(lines[:-1]), lines[-1]
-    done = cells([json.loads(line) for line in lines[:-1]])
-    table = (out / "costs.npy").read_bytes()
-    for cut in {*range(0, len(last), sized(12, full=1)), *range(len(last) - 2, len(last) + 1)}:
-        (out / "finished.jsonl").write_bytes(whole + last[:cut])
-        (out / "costs.npy").write_bytes(table)
-        again = run_again(task, log, out)
-        kept = done + (cells([json.loads(last)]) if cut >= len(last) - 1 else [])
-        assert set(again) >= set(ALL) - set(kept)
-        assert len(again) == ROLLOUTS - len(kept) + min(PROBES, len(kept))
-        assert json.loads((out / "finished.jsonl").read_bytes().splitlines()[-1])
-        before = lines_of(log)
-        roll(task, out)  # and the lines after it are read
-        assert lines_of(log) == before + PROBES
+    assert sorted(kept(out)) == ALL
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("graded", [False, True])
-def test_a_byte_that_changed_costs_its_piece_and_no_other(log: Path, out: Path, graded: bool):
+def test_a_chunk_that_is_damaged_costs_its_rollouts_and_no_others(
+    log: Path, out: Path, tmp_path: Path, graded: bool
+):
     task = robot_task(log, graded=graded)
-    roll(task, out)
-    path = out / ("graded.npy" if graded else "costs.npy")
-    intact, lines = path.read_bytes(), finished(out)
-    offset, size = len(intact) - ROLLOUTS * (8 if graded else 1), 8 if graded else 1
-    assert len(lines) > 3
-    for line in (lines[0], lines[2], lines[-1]):
-        at = offset + size * line["last"] - 1
-        path.write_bytes(intact[:at] + bytes([intact[at] ^ 1]) + intact[at + 1 :])
+    with pytest.raises(Stopped):
+        roll(task, out, progress=stopped_after(30))
+    shutil.copytree(out, tmp_path / "intact")
+    path = sorted(out.glob("*.npz"))[2]
+    content, done = path.read_bytes(), kept(out)
+    lost = kept_in(path)
+    data = content.index(b"NUMPY") + 122  # within the costs, after the header
+    for damaged in (
+        b"",
+        content[:-1],
+        content[: len(content) // 2],
+        b"[1]",
+        flipped(content, data),
+    ):
+        shutil.rmtree(out)
+        shutil.copytree(tmp_path / "intact", out)
+        path.write_bytes(damaged)
         again = run_again(task, log, out)
-        broken = cells([line])
-        assert set(again) >= set(broken)
-        assert len(again) == len(broken) + PROBES
-        assert path.read_bytes() == intact
+        assert len(again) == ROLLOUTS - len(done - lost) + PROBES
+        assert set(again) >= lost
+
+
+def kept_in(path: Path) -> set[tuple[int, int]]:
+    a, b, c, d = map(int, re.findall(r"\d+", path.name))
+    return {(i, j) for i in range(a, b) for j in range(c, d)}
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
 @pytest.mark.parametrize(
-    "line",
+    "name",
     [
-        b"",
-        b"\n",
-        b"\xff\xfe",
-        b"[]\n",
-        b"7\n",
-        b"{}\n",
-        b'{"first": 0, "last": 4}\n',
-        b'{"first": -4, "last": 4, "sha256": ""}\n',
-        b'{"first": 4, "last": 4, "sha256": ""}\n',
-        b'{"first": 0, "last": 4000, "sha256": ""}\n',
-        b'{"first": 0, "last": 120, "sha256": "00"}\n',
-        b'{"first": "0", "last": 120, "sha256": "00"}\n',
-        b'{"first": 1e1, "last": 120, "sha256": "00"}\n',
-        b'{"first": null, "last": 120, "sha256": "00"}\n',
+        "rows-0-99-columns-0-4.npz",
+        "rows-3-3-columns-0-4.npz",
+        "rows-0-2-columns-1-3.npz",
+        "rows-0-1-columns-0-9.npz",
+        "other.npz",
     ],
 )
-def test_a_line_that_tells_of_nothing_counts_for_nothing(log: Path, out: Path, line: bytes):
+def test_a_chunk_of_no_use_is_ignored(log: Path, out: Path, name: str):
     task = robot_task(log)
     with pytest.raises(Stopped):
         roll(task, out, progress=stopped_after(1))
-    (out / "finished.jsonl").write_bytes(line)
+    a_chunk = min(out.glob("*.npz"))
+    a_chunk.rename(out / name)
+    for path in set(out.glob("*.npz")) - {out / name}:
+        path.unlink()
     assert run_again(task, log, out) == ALL
+    assert not (out / name).exists()
 
 
 @pytest.mark.slow
 @settings(max_examples=sized(25, full=60))
 @given(data=st.data())
-def test_damage_anywhere_in_the_lines_never_changes_the_costs(
+def test_damage_anywhere_never_changes_the_costs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ):
     folder = tmp_path_factory.getbasetemp() / "damaged"
     out, task = folder / "out", TASKS["miss"]
-    if not out.exists():
-        folder.mkdir(exist_ok=True)
-        roll(task, out)
+    if not folder.exists():
+        with pytest.raises(Stopped):
+            roll(task, out, progress=stopped_after(60))
         shutil.copytree(out, folder / "intact")
-    for path in (folder / "intact").iterdir():
-        shutil.copy(path, out / path.name)
-    content = bytearray((out / "finished.jsonl").read_bytes())
+    shutil.rmtree(out)
+    shutil.copytree(folder / "intact", out)
+    path = data.draw(st.sampled_from(sorted(out.glob("*.npz"))))
+    content = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] = data.draw(st.integers(0, 255))
-    (out / "finished.jsonl").write_bytes(content)
+    path.write_bytes(content)
     assert roll(task, out).digests == expected("miss").digests
 
 
-def test_a_table_that_is_gone_is_made_again(log: Path, out: Path):
+def test_a_table_that_was_altered_is_refused_and_made_again_where_it_is_gone(log: Path, out: Path):
     task = robot_task(log)
-    roll(task, out)
+    costs = roll(task, out)
+    content = (out / "costs.npy").read_bytes()
+    for altered in (flipped(content, len(content) - 1), content + b"0", b""):
+        (out / "costs.npy").write_bytes(altered)
+        with pytest.raises(ValueError, match=r"costs\.npy was altered: delete it to roll out all"):
+            roll(task, out)
     (out / "costs.npy").unlink()
-    again = run_again(task, log, out)
-    ones = {tuple(cell) for cell in np.argwhere(roll(task, out).values).tolist()}
-    assert set(again) >= ones
-
-
-def test_a_table_of_another_size_is_refused(log: Path, out: Path):
-    task = robot_task(log)
-    roll(task, out)
-    with (out / "costs.npy").open("ab") as file:
-        file.write(b"0")
-    with pytest.raises(
-        ValueError, match=r"costs\.npy was altered: it is not a table of \(30, 4\) cos"
-    ):
-        roll(task, out)
+    before = lines_of(log)
+    assert roll(task, out).digests == costs.digests
+    assert lines_of(log) == before + ROLLOUTS
 
 
 def test_a_description_that_is_damaged_is_refused(log: Path, out: Path):
     task = robot_task(log)
     roll(task, out)
-    for content in (b"", b"{", b"[1]", b"\xff"):
-        (out / "rollouts.json").write_bytes(content)
-        with pytest.raises(ValueError, match=r"rollouts\.json is corrupt"):
+    whole = json.loads((out / "campaign.json").read_text())
+    wrong = [{**whole, "size": 3}, {**whole, "tables": {"a": {}}}, {**whole, "looks": [1]}, {}]
+    for content in (b"", b"{", b"[1]", b"\xff", *(json.dumps(one).encode() for one in wrong)):
+        (out / "campaign.json").write_bytes(content)
+        with pytest.raises(ValueError, match=r"campaign\.json is corrupt"):
             roll(task, out)
 
 
@@ -388,67 +376,39 @@ def test_graded_costs_that_come_late_take_over_the_table(out: Path, batched: boo
     assert first > 2
     kept = evaluate(task, policies(COLUMNS), train, execution=Execution(store=out))
     assert kept.digests == here.digests
-    assert {path.name for path in out.iterdir()} - {"lock"} == {
-        "graded.npy",
-        "rollouts.json",
-        "finished.jsonl",
-    }
     assert (
         evaluate(task, policies(COLUMNS), train, execution=Execution(store=out)).digests
         == here.digests
     )
 
 
-@pytest.mark.parametrize(
-    "moment",
-    ["before", "new.open", "file.write", "replace", "unlink"],
-)
-def test_a_take_over_that_is_interrupted_is_done_again(
-    out: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+@pytest.mark.parametrize("moment", ["allocated", "hashed", "described", "replaced", "unlinked"])
+def test_an_interruption_while_the_table_is_made_loses_nothing(
+    log: Path, out: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    task = FunctionTask(late, robots.draw, "late", 2)
-    train = task.environments(400, stream="train")
-    here = evaluate(task, policies(COLUMNS), train)
+    task = robot_task(log, graded=True)
+    names = {"allocated": (os, "posix_fallocate"), "hashed": (files, "hash_file")}
+    names |= {"described": (KeptCosts, "describe"), "replaced": (Path, "replace")}
+    owner, name = names.get(moment, (Path, "unlink"))
+    do: Any = getattr(owner, name)
 
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def stop(*arguments: Any, **options: Any) -> Any:
+        done = None if moment in ("allocated", "hashed") else do(*arguments, **options)
+        part, table = out / ".costs.npy.part", out / "costs.npy"
+        if moment in ("allocated", "hashed") or (part if moment == "described" else table).exists():
+            raise Stopped
+        return done
 
     with monkeypatch.context() as patch:
-        if moment == "before":
-            patch.setattr("pacbayes_control.rollouts.kept.KeptCosts._turn_to_floats", stop)
-        elif moment == "new.open":
-            opened = Path.open
-            patch.setattr(
-                Path,
-                "open",
-                lambda p, *a, **k: stop() if p.name == "graded.new" else opened(p, *a, **k),
-            )
-        elif moment == "file.write":
-            written = KeptCosts._write
-            patch.setattr(
-                KeptCosts,
-                "_write",
-                lambda k, p, *a: stop() if p.name == "graded.new" else written(k, p, *a),
-            )
-        else:
-            method = getattr(Path, moment)
-            names = {"unlink": "costs.npy", "replace": "graded.new"}
-            patch.setattr(
-                Path,
-                moment,
-                lambda p, *a, **k: stop() if p.name == names[moment] else method(p, *a, **k),
-            )
-        with pytest.raises(KeyboardInterrupt):
-            evaluate(task, policies(COLUMNS), train, execution=Execution(store=out))
-    assert (
-        evaluate(task, policies(COLUMNS), train, execution=Execution(store=out)).digests
-        == here.digests
-    )
-    assert {path.name for path in out.iterdir()} - {"lock"} == {
-        "graded.npy",
-        "rollouts.json",
-        "finished.jsonl",
-    }
+        patch.setattr(owner, name, stop)
+        with pytest.raises(Stopped):
+            roll(task, out)
+    assert lines_of(log) == ROLLOUTS
+    costs = roll(task, out)
+    assert lines_of(log) == ROLLOUTS + PROBES
+    assert costs.digests["costs"] == expected("miss").digests["costs"]
+    assert costs.incidents == {}
+    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy", "lock"}
 
 
 # ---- folders that are not for this ---------------------------------------------------------------
@@ -476,10 +436,8 @@ def test_rollouts_of_anything_else_are_refused_with_what_differs(out: Path):
             (task, rows, task.environments(40, "test", 8)[10:]),
             Noise("wind", 1),
         ),
-        ("set of environments", (task, rows, again[10:]), Noise("wind", 1)),
         ("set of environments", (task, rows, again[:30]), Noise("wind", 1)),
         ("list of policies", (task, rows + 1, train), Noise("wind", 1)),
-        ("list of policies", (task, rows[:-1], train), Noise("wind", 1)),
         ("list of policies", (task, rows.astype(np.float32), train), Noise("wind", 1)),
         ("noise", (task, rows, train), Noise("wind", 2)),
         ("noise", (task, rows, train), Noise("waves", 1)),
@@ -553,8 +511,9 @@ def test_a_file_in_place_of_the_folder_is_refused_and_left_alone(tmp_path: Path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(out: Path):
-    (out / "rollouts.new").mkdir(parents=True)
-    with pytest.raises(OSError, match=f"^{out}: Is a directory$"):
+    out.parent.parent.mkdir(exist_ok=True)
+    out.parent.write_text("a file")
+    with pytest.raises(OSError, match=f"^{out}: Not a directory$"):
         evaluate(
             TASKS["miss"],
             policies(2),
@@ -570,7 +529,7 @@ def test_an_empty_folder_will_do_and_so_will_the_name_of_one(tmp_path: Path):
         environments(TASKS["miss"]),
         execution=Execution(store=str(tmp_path)),
     )
-    assert (tmp_path / "graded.npy").exists()
+    assert (tmp_path / "costs.npy").exists()
     assert costs.policies == 2
 
 
@@ -647,7 +606,7 @@ def test_a_task_that_does_not_repeat_is_not_continued(out: Path, rollout: Callab
     task = FunctionTask(rollout, robots.draw, "moody", 2)
     with pytest.raises(Stopped):
         roll(task, out, progress=stopped_after(5))
-    before = (out / "graded.npy").read_bytes(), (out / "finished.jsonl").read_bytes()
+    before = {path: path.read_bytes() for path in out.glob("*.npz")}
     with pytest.raises(
         ValueError,
         match=rf"^{out} cannot be continued: the rollout of policy \d in environment 1\d cost "
@@ -655,7 +614,7 @@ def test_a_task_that_does_not_repeat_is_not_continued(out: Path, rollout: Callab
     ) as caught:
         roll(task, out)
     assert "\n" not in str(caught.value)
-    assert ((out / "graded.npy").read_bytes(), (out / "finished.jsonl").read_bytes()) == before
+    assert {path: path.read_bytes() for path in out.glob("*.npz")} == before
 
 
 # ---- a full disk --------------------------------------------------------------------------------
@@ -666,10 +625,10 @@ sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 size = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-from pacbayes_control.rollouts import evaluation
+from pacbayes_control.rollouts import pools
 from small_robots import Erratic
 from test_kept import fill
-evaluation.Pace = lambda _: Erratic([1])  # so many lines that they are longer than the table
+pools.Pace = lambda _: Erratic([100])
 try:
     fill(sys.argv[3])
 except OSError as error:
@@ -724,22 +683,16 @@ def overfilled(disk: Path, grow: Callable[[int], bool]) -> tuple[str, str]:
     return run.stdout.strip(), "File too large"
 
 
-def whole_lines(out: Path) -> list[dict[str, Any]]:
-    """All but those that were cut off."""
-    lines = (out / "finished.jsonl").read_bytes().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith(b"}\n")]
-
-
 def test_a_full_disk_is_an_error_that_says_what_survives_and_going_on_works(
     small_disk: tuple[Path, Callable[[int], bool]],
 ):
     disk, grow = small_disk
     out = disk / "out"
     message, reason = overfilled(disk, grow)
-    kept = sum(line["last"] - line["first"] for line in whole_lines(out))
-    assert 0 < kept < 20_000
+    done = len(kept(out))
+    assert 0 < done < 20_000
     assert message == (
-        f"{out}: {reason}; the {kept:,} rollouts that are finished survive there: make room and do "
+        f"{out}: {reason}; the {done:,} rollouts that are finished survive there: make room and do "
         "the same again to go on"
     )
     grow(1000)
@@ -752,7 +705,7 @@ def test_a_full_disk_is_an_error_that_says_what_survives_and_going_on_works(
         train,
         execution=Execution(store=out, progress=lambda now: told.append(now.done)),
     )
-    assert told[0] == kept
+    assert told[0] == done
     assert costs.digests == evaluate(task, policies(20), train).digests
     del costs
 
@@ -761,13 +714,13 @@ def test_going_on_with_a_disk_that_is_still_full_loses_nothing(
     small_disk: tuple[Path, Callable[[int], bool]],
 ):
     disk, grow = small_disk
-    kept = [0]
+    done = [0]
     for _ in range(3):
         message, reason = overfilled(disk, grow)
         assert reason in message
         assert "that are finished survive there" in message
-        kept.append(sum(line["last"] - line["first"] for line in whole_lines(disk / "out")))
-    assert kept == sorted(kept)
+        done.append(len(kept(disk / "out")))
+    assert done == sorted(done)
     grow(1000)
     fill(disk / "out")
-    assert sum(line["last"] - line["first"] for line in whole_lines(disk / "out")) == 20_000
+    assert len(kept(disk / "out")) == 20_000

@@ -187,9 +187,8 @@ def executing(
     task: Task, how: ExecutionOptions | int | None = None, store: Path | None = None
 ) -> Iterator[Execution]:
     """An execution on a cluster, or with a number of workers, by default one for each core."""
-    from loky import cpu_count
-
     from pacbayes_control.rollouts import Execution, cluster, pool
+    from pacbayes_control.rollouts.processes import cores
 
     asked = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
     if asked.workers and asked.scheduler:
@@ -199,7 +198,7 @@ def executing(
     elif asked.workers is None and task.uses_all_cores:
         workers = nullcontext()
     else:
-        workers = pool(task, asked.workers or cpu_count())
+        workers = pool(task, asked.workers or cores())
     with workers as executor, progress_bars() as tell:
         yield Execution(
             executor,

@@ -6,18 +6,22 @@ sampling     policies drawn from a posterior
 jobs         all rollouts of a table of costs, and the pieces of it that workers roll out
 workers      pieces sent to workers, and collected in any order
 failures     the log of rollouts that failed, perhaps only at first, and the error for them
-pools        the workers: threads, processes, a cluster
-kept         costs on disk, written as they finish, so that work can be resumed
+pools        the workers: this process, threads, processes, or any Executor
+processes    processes of this machine, which can be watched and ended
+cluster      the workers of a Dask cluster
+kept         a campaign: costs on disk, written as they finish, to be resumed and to grow
 again        recorded rollouts, run again and compared
 conformance  checks of a task before it is certified
 differences  whether rollouts depend on the environments that are drawn
 """
 
 from pacbayes_control.rollouts.again import roll_out_again
+from pacbayes_control.rollouts.cluster import cluster
 from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs, spread
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
-from pacbayes_control.rollouts.pools import cluster, pool
+from pacbayes_control.rollouts.pools import pool
+from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.rollouts.sampling import (
     Draws,
     certifying_draws,
@@ -29,6 +33,7 @@ from pacbayes_control.rollouts.sampling import (
 __all__ = [
     "Draws",
     "Execution",
+    "Processes",
     "Progress",
     "Quantity",
     "RolloutError",

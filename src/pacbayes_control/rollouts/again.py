@@ -15,8 +15,9 @@ from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.evaluation import Place, in_time
+from pacbayes_control.rollouts.evaluation import in_time
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
+from pacbayes_control.rollouts.processes import Place
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of
@@ -152,7 +153,7 @@ def _jobs(
         policies = FreshDraws(posterior, costs.policies, *_stream(costs, "policies"))
     job = Job(task, environments, policies, noise)
     for row, column in places:
-        yield job.part(Piece(row, row + 1, column, column + 1))
+        yield job.part(Piece.at(row, column))
 
 
 def _cost(job: Job) -> float | str:

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
+from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import Job, Piece, Table
-from pacbayes_control.rollouts.pools import ProcessPool, open_workers
-from pacbayes_control.rollouts.workers import RolloutError
+from pacbayes_control.rollouts.pools import open_workers
+from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import generator, in_a_line
 from pacbayes_control.tasks.identity import identity
@@ -107,8 +108,8 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
         yield _tried(REPEAT, _repeats, job, table, roll)
         yield _tried(DIFFER, environments_differ, job, table, roll, False)
 
-    with _global_states(), open_workers(task, execution.workers) as executor:
-        roll = partial(table_of, execution=Execution(executor, retries=execution.retries))
+    with _global_states(), open_workers(task, execution.workers) as crew:
+        roll = partial(table_of, execution=Execution(crew, retries=execution.retries))
         for check in quick_checks(roll):
             if not check.passed:
                 raise ValueError(
@@ -267,7 +268,7 @@ def _global_states() -> Iterator[Callable[[], dict[str, bytes]]]:
 def _elsewhere_the_same(job: Job, table: Table) -> str:
     """The task can be sent to another process, which gets the same environments and costs."""
     size = len(cloudpickle.dumps(job.task))
-    with ProcessPool(2) as pool:
+    with Processes(2) as pool:
         _compare(table_of(job, Execution(pool)), table, "in another process")
     return f"two other processes agree; the task takes {size:,} bytes to send"
 

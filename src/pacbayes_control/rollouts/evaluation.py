@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,17 @@ from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.execution import Execution, Workers
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
-from pacbayes_control.rollouts.jobs import CHUNK, Job, Pace, Piece, Table, pieces
+from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
-from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
+from pacbayes_control.rollouts.pools import Crew, LostWorkers, open_workers
+from pacbayes_control.rollouts.processes import Place
 from pacbayes_control.rollouts.workers import roll_out, roll_out_here
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions_of
 
-HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
-Place = tuple[int, int]  # a rollout's row and column in its table
+T = TypeVar("T")
 NO_ENVIRONMENTS = "there are no environments to roll out in"
 
 
@@ -114,8 +115,8 @@ def mean_costs(
     if len(environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
     total, done, rollouts = np.zeros(len(policies)), 0, len(environments) * len(policies)
-    with open_workers(task, execution.workers) as executor:
-        here = replace(execution, workers=executor, store=None)
+    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
+        here = replace(execution, workers=crew, store=None)
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
             job = Job(task, chunk, policies, noise, of.surrogate)
             part = table_of(job, here.counting_on(done, rollouts))
@@ -129,76 +130,88 @@ def table_of(
 ) -> Table:
     """The costs of a job: in memory, or mapped from the folder where they are kept.
 
-    origin: a record to which incidents are added, and the digest of the code of kept rollouts.
+    origin: a record to which facts about the rollouts are added, such as incidents.
     """
     execution = execution or Execution()
-    executor, store, retries = execution.workers, execution.store, execution.retries
+    workers, store, retries = execution.workers, execution.store, execution.retries
+    timeout = execution.rollout_timeout
     if len(job.environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
     if type(retries) is not int or retries < 0:
         raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
-    pace: Pace | None = None
-    if isinstance(job.task, SpreadTask):
-        if executor is not None:
-            raise ValueError("the task is spread over workers already: give no executor too")
-        job, executor, pace = replace(job, task=job.task.task), job.task.executor, job.task.pace
-    elif executor is not None or store or job.task.one_by_one:
-        pace = Pace(HERE if executor is None else ELSEWHERE)
-    with open_workers(job.task, executor) as workers:
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
+        raise ValueError(f"rollout_timeout = {timeout!r} is not a positive number of seconds")
+    facts: dict[str, object] = {} if timeout is None else {"rollout_timeout": float(timeout)}
+    with open_workers(job.task, workers, timeout) as crew:
+        if isinstance(job.task, SpreadTask):
+            job = replace(job, task=job.task.task)
         if store is not None:
             with kept_costs(Path(store), job, execution) as kept:
-                _complete(kept, WorkerPool(workers), pace, execution)
-                table, incidents, code = kept.table(), kept.incidents, {"code": kept.code}
+                _complete(kept, crew, execution)
+                table, incidents, overdue = kept.table(), kept.incidents, kept.overdue
+                facts["code"] = kept.code
+                if origin is not None and not isinstance(job.policies, FreshDraws):
+                    facts |= {"looks": looks} if (looks := kept.look()) else {}
+                    facts |= {n: kept.record[n] for n in ("declared_looks",) if n in kept.record}
         else:
-            table, incidents = _in_memory(job, workers, pace, execution)
-            code = {}
+            table, incidents, overdue = _in_memory(job, crew, execution)
     if origin is not None:
         earlier: Any = origin.get("incidents", {})
-        origin |= code
-        origin |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
+        facts |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
+        facts |= {"timed_out": sorted(map(list, overdue))} if overdue else {}
+        origin |= facts
     return table
 
 
 def _in_memory(
-    job: Job, executor: Executor | None, pace: Pace | None, execution: Execution
-) -> tuple[Table, Counter[str]]:
-    """The costs, and counts of retries and of errors declared to be failures."""
+    job: Job, crew: Crew, execution: Execution
+) -> tuple[Table, Counter[str], list[Place]]:
+    """The costs, counts of incidents, and the rollouts that took too long."""
     table: Table = np.empty(job.shape, np.uint8)
-    incidents, log, done = Counter(), FailureLog(execution.retries), 0
-    if pace is None:
+    incidents, overdue, log, done = Counter(), [], FailureLog(execution.retries), 0
+    if crew.executor is None and not job.task.one_by_one:
         rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
     else:
-        pool = WorkerPool(executor)
-        todo = pieces(job, [(0, table.size)], pace, pool.limit)
-        rolled_out = roll_out(job, todo, pool, pace, log=log)
-    for (first_row, last_row, first, last), part, raised in rolled_out:
-        if part.dtype != np.uint8 and table.dtype == np.uint8:
+        todo = pieces(job, [(0, table.size)], crew.pace(job.task), crew.limit)
+        tell = partial(_remark, execution, lambda: (done, table.size))
+        rolled_out = roll_out(job, todo, crew, log=log, tell=tell)
+    for (first_row, last_row, first, last), part in rolled_out:
+        if part.costs.dtype != np.uint8 and table.dtype == np.uint8:
             table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        table[first_row:last_row, first:last] = part
-        done += part.size
-        incidents["raised"] += raised
+        table[first_row:last_row, first:last] = part.costs
+        done += part.costs.size
+        incidents["raised"] += part.raised
+        overdue += [(first_row, first)] if part.overdue else []
         execution.tell(done, table.size)
     incidents["retries"] = log.count if execution.retries else 0
-    return table, incidents
+    incidents["timeouts"] = len(overdue)
+    return table, incidents, overdue
 
 
-def _complete(kept: KeptCosts, pool: WorkerPool, pace: Pace | None, execution: Execution) -> None:
+def _remark(execution: Execution, state: Callable[[], tuple[int, int]], words: str) -> None:
+    execution.tell(*state(), words)
+
+
+def _complete(kept: KeptCosts, crew: Crew, execution: Execution) -> None:
     """Roll out the rollouts that are not finished, and keep their costs."""
     execution.tell(kept.finished, kept.rollouts)
     if kept.finished:
-        _check_repeats(kept, pool)
-    todo = pieces(kept.job, kept.gaps, pace, pool.limit)
+        _check_repeats(kept, crew)
+    tell = partial(_remark, execution, lambda: (kept.finished, kept.rollouts))
     try:
-        rolled_out = roll_out(kept.job, todo, pool, pace, keep_going=True, log=kept.failures)
-        for piece, part, raised in rolled_out:
-            kept.keep(piece, part, raised)
-            execution.tell(kept.finished, kept.rollouts)
+        for part, gaps in kept.unfinished():
+            todo = pieces(part, gaps, crew.pace(part.task), crew.limit)
+            log = kept.failures
+            for piece, done in roll_out(part, todo, crew, log=log, keep_going=True, tell=tell):
+                kept.keep(part, piece, done)
+                execution.tell(kept.finished, kept.rollouts)
     except (RolloutError, LostWorkers) as error:
         error.args = (
             f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "
             f"{_remedy(error)} to go on",
         )
         raise
+    kept.finish()
 
 
 def _remedy(error: RolloutError | LostWorkers) -> str:
@@ -212,27 +225,28 @@ def _remedy(error: RolloutError | LostWorkers) -> str:
     return "do the same with retries=1 (--set retries=1)"
 
 
-def _check_repeats(kept: KeptCosts, pool: WorkerPool) -> None:
+def _check_repeats(kept: KeptCosts, crew: Crew) -> None:
     """Run some finished rollouts again; an error if a cost differs from the one that was kept.
 
     A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
-    randomness, edited code, a machine that rounds differently.
+    randomness, edited code, a machine that rounds differently. Those that took too long are left
+    out.
     """
-    table = kept.table()
-    places = (divmod(rollout, table.shape[1]) for rollout in kept.some(PROBES))
-    todo = (Piece(row, row + 1, column, column + 1) for row, column in in_time(places, PROBING))
-    for piece, part, _ in roll_out(kept.job, todo, pool, log=FailureLog(kept.failures.retries)):
-        before, now = float(table[piece.first_row, piece.first_column]), float(part[0, 0])
-        if before != now:
+    before = dict(kept.some(PROBES))
+    log = FailureLog(kept.failures.retries)
+    for piece, done in roll_out(kept.job, in_time(before, PROBING), crew, log=log):
+        now = float(done.costs[0, 0])
+        if before[piece] != now and not done.overdue:
             raise ValueError(
                 f"{kept.folder} cannot be continued: the rollout of policy {piece.first_column} in "
-                f"environment {kept.job.environments.start + piece.first_row} cost {before!r} when "
-                f"it was kept and {now!r} now, so the task is not deterministic, or not the same; "
-                "try pbc check on it, or delete the folder to begin again"
+                f"environment {kept.job.environments.start + piece.first_row} cost "
+                f"{before[piece]!r} when it was kept and {now!r} now, so the task is not "
+                "deterministic, or not the same; try pbc check on it, or delete the folder to "
+                "begin again"
             )
 
 
-def in_time(places: Iterable[Place], seconds: float) -> Iterator[Place]:
+def in_time(places: Iterable[T], seconds: float) -> Iterator[T]:
     """The first of some places, and the others until the time is over."""
     until = time.monotonic() + seconds
     for number, place in enumerate(places):
@@ -295,11 +309,11 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
 
 
 class SpreadTask(AdaptedTask):
-    """A task with the workers that run it, and their pace in earlier calls."""
+    """A task with the workers that run it."""
 
-    def __init__(self, task: Task, executor: Executor) -> None:
+    def __init__(self, task: Task, crew: Crew) -> None:
         super().__init__(task)
-        self.task, self.executor, self.pace = task, executor, Pace(ELSEWHERE)
+        self.task, self.crew = task, crew
 
 
 @contextmanager
@@ -309,5 +323,6 @@ def spread(task: Task, executor: Workers) -> Iterator[Task]:
     For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
     """
     task = as_task(task)
-    with open_workers(task, executor) as workers:
-        yield SpreadTask(task, workers) if workers else task
+    with open_workers(task, executor) as crew:
+        known = isinstance(task, SpreadTask)
+        yield SpreadTask(task, crew) if crew.executor and not known else task

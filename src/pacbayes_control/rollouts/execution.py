@@ -6,9 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-Workers = Executor | int | None  # an Executor, so many threads or processes, or this process
+# An Executor, a Dask client, so many threads or processes, or this process.
+Workers = Executor | int | Any | None
 
 
 class Progress(NamedTuple):
@@ -39,6 +40,14 @@ class Execution:
     # How often a rollout that failed may be run again and still count; for failures of machines,
     # not of the task.
     retries: int = 0
+    # Seconds after which a rollout is ended and costs 1, the worst. Only in processes that are
+    # started here: with a number of workers, or none.
+    rollout_timeout: float | None = None
+    # For a store that grows: the numbers of environments at which its costs will be looked at, if
+    # they are declared before it is begun.
+    looks: tuple[int, ...] = ()
+    # Policies that are added to a store were made without knowledge of its environments and costs.
+    policies_unseen: bool = False
     # Continue although the task's code has changed, in a way that does not change the costs of
     # finished rollouts.
     allow_code_change: bool = False

@@ -102,10 +102,6 @@ class FailureLog:
         if self.path:
             append_line(self.path, {"rollouts": spans, "error": error, "code": self.code})
 
-    def covers(self, span: Span) -> bool:
-        """Whether a piece is known to have failed, perhaps together with others."""
-        return any(not without([span], failed.left) for failed in self._open)
-
     def succeeded(self, span: Span) -> None:
         """Remember that a piece succeeded: it may have failed before."""
         for failed in self._open:
@@ -154,7 +150,6 @@ class Failure:
     trace: str = ""
     final: bool = False  # every other rollout of this task would fail too
     wrong: bool = False  # its cost is NaN or outside [0, 1]: running it again would not help
-    died: bool = False  # its worker died while it was in flight
     started: bool = True  # whether the task may have run: not where a worker could not load it
     flaky: bool = False  # it failed, and succeeded when it was run again
     cause: BaseException | None = None  # the exception, if it was raised in this process
@@ -175,10 +170,10 @@ def _flaky(job: Job, failed: Failed) -> Failure:
     """The failure of rollouts that failed at first and succeeded when they were run again."""
     environments, columns = job.environments, job.shape[1]
     rollouts = sum(last - first for first, last in failed.spans)
-    row, column = divmod(min(failed.spans)[0], columns)
-    last_row = (max(last for _, last in failed.spans) - 1) // columns
+    row, column = divmod(min(failed.spans)[0] - job.first_rollout, columns)
+    last_row = (max(last for _, last in failed.spans) - 1 - job.first_rollout) // columns
     first, last = environments.start + row, environments.start + last_row
-    where = f"the rollout of policy {column} in environment {first}"
+    where = f"the rollout of policy {job.first_column + column} in environment {first}"
     if rollouts > 1:
         where = f"one of {rollouts:,} rollouts in environments {first} to {last}"
     words = (
@@ -206,7 +201,7 @@ def rollout_error(job: Job, failures: list[Failure], log: FailureLog | None = No
             words = f"{first.error} (stream {environments.stream!r}, seed {environments.seed})"
         elif not first.flaky:
             words = (
-                f"the rollout of policy {first.column} in environment "
+                f"the rollout of policy {job.first_column + (first.column or 0)} in environment "
                 f"{environments.start + first.row} of stream {environments.stream!r} (seed "
                 f"{environments.seed}) failed, also when it was tried again: {first.error}"
             )

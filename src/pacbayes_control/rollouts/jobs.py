@@ -30,6 +30,11 @@ class Piece(NamedTuple):
     first_column: int
     last_column: int  # exclusive
 
+    @classmethod
+    def at(cls, row: int, column: int) -> Piece:
+        """A single rollout."""
+        return cls(row, row + 1, column, column + 1)
+
     @property
     def rollouts(self) -> int:
         """How many rollouts it has."""
@@ -39,6 +44,16 @@ class Piece(NamedTuple):
         """Its rollouts, counted along the rows of a table of so many columns."""
         first = self.first_row * columns + self.first_column
         return first, first + self.rollouts
+
+    def span_in(self, part: Piece) -> Span | None:
+        """Its rollouts, counted along the rows of a larger part; None if it is no piece of that."""
+        rows, columns = self.first_row - part.first_row, self.first_column - part.first_column
+        wide = part.last_column - part.first_column
+        inside = min(rows, columns) >= 0 and self.last_row <= part.last_row
+        inside = inside and self.last_column <= part.last_column
+        whole = self.last_column - self.first_column == wide or self.last_row - self.first_row == 1
+        first = rows * wide + columns
+        return (first, first + self.rollouts) if inside and whole and self.rollouts > 0 else None
 
     def around(self, row: int, column: int) -> list[Piece]:
         """The other rollouts of the piece, without the given one, in at most four pieces."""
@@ -102,6 +117,12 @@ class Job:
     noise: Noise | None = None
     surrogate: bool = False
     first_column: int = 0  # of a part, in its table
+    first_rollout: int = 0  # of a part of a table that is filled in several parts
+
+    def span(self, piece: Piece) -> Span:
+        """The rollouts of a piece, as they are counted in the log of failures."""
+        first, last = piece.span(self.shape[1])
+        return self.first_rollout + first, self.first_rollout + last
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -178,6 +199,11 @@ class Pace:
         self.seconds = seconds
         self.size = 1
         self._rollouts = self._seconds = 0.0  # of the last pieces, each counting half of the next
+
+    @property
+    def rollout(self) -> float:
+        """Seconds of a rollout, lately; 0 if none was measured."""
+        return self._seconds / self._rollouts if self._rollouts else 0.0
 
     def tell(self, rollouts: int, seconds: float) -> None:
         """Record how many seconds a piece of so many rollouts took."""

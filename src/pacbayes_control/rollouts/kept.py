@@ -1,106 +1,175 @@
-"""Costs kept on disk as they finish, so that a job that was killed can be resumed.
+"""A campaign: a folder that keeps costs as they finish, to be resumed and to grow.
 
-A folder holds `rollouts.json`, the description of the job; `costs.npy`, the table, or `graded.npy`
-once there is a cost between 0 and 1; `finished.jsonl`, a line for each finished piece, with the
-SHA-256 of its costs; `failed.jsonl`, a line for each failure; and a lock. Costs are written before
-their line, so that a piece counts if its line is complete and its costs match. They are written to
-the file, not to a memory map: a full disk is then an error and not a crash.
+It holds `campaign.json`, which says what the costs depend on; a file for each finished chunk, whose
+name says which rows and columns of the table it has; once all are finished, `costs.npy`, the table,
+in place of the chunks; `failed.jsonl`, a line for each failure; and a lock. Every file is complete
+or absent, so that a crash at any moment loses at most the chunks in flight. A finished campaign can
+grow by environments and by policies: what it has is never run again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import filelock
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
-from numpy.typing import NDArray
 
 import pacbayes_control
-from pacbayes_control.certify.files import json_bytes, read_json, sha256
+from pacbayes_control.certify import files
 from pacbayes_control.rollouts.execution import Execution
-from pacbayes_control.rollouts.failures import FailureLog, append_line, read_lines, rollout_error
+from pacbayes_control.rollouts.failures import FailureLog, rollout_error
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, Table, merged, without
+from pacbayes_control.rollouts.processes import Place
+from pacbayes_control.rollouts.workers import Done
 from pacbayes_control.tasks.identity import code_digest, identity
 
-FORMAT = 2
+FORMAT = 3
+MANIFEST, TABLE, LOCK = "campaign.json", "costs.npy", "lock"
+CHUNK = re.compile(r"rows-(\d+)-(\d+)-columns-(\d+)-(\d+)\.npz")
 WORDS = {  # for keys of a description, where those do not read well
     "environments": "set of environments",
     "first environments": "draw of environments",
     "policies": "list of policies",
+    "rollout_timeout": "limit of time for a rollout",
     "version": "version of this library",
 }
-BYTES, FLOATS = "costs.npy", "graded.npy"  # the table: costs of 0 and 1 only, or any costs
-HEADER = 128  # bytes before the costs: NumPy's header of any such table, padded to a multiple of 64
-AT_A_TIME = 1 << 20  # costs that are read or hashed together
-FINISHED = {"first": int, "last": int, "sha256": str, "raised": int}  # lines of finished.jsonl
-COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls, in `rollouts.json`
+COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
+LOOK = {"environments": int, "policies": str, "count": int, "delta": float | None}
+NEEDED = ("size", "code", "tables", "looks")
+KINDS = {  # of what a description is relied on for, and of what is added to it
+    "size": tuple[int, int],
+    "code": str,
+    "tables": dict[str, dict[str, Any]],
+    "looks": list[dict[str, Any]],
+    "declared_looks": list[int],
+    **dict.fromkeys(COUNTED, int),
+}
+COUNTS = {"shape": tuple[int, int], "raised": int, "overdue": list[tuple[int, int]], "retries": int}
 
 
 class KeptCosts:
     """A table of costs in a folder, some of them finished."""
 
-    def __init__(self, folder: Path, job: Job) -> None:
-        self.folder, self.job, self.shape = folder, job, job.shape
-        self.rollouts = self.shape[0] * self.shape[1]
-        self.graded = (folder / FLOATS).exists()
-        if self.graded:
-            (folder / BYTES).unlink(missing_ok=True)
-        self.done: list[Span] = []
-        if not self._path.exists():
-            self._make_table(np.empty(0))
-        elif self._path.stat().st_size != HEADER + self.rollouts * self._dtype.itemsize:
-            raise ValueError(f"{self._path} was altered: it is not a table of {self.shape} costs")
-        self.done, self.raised = self._read_finished()
+    def __init__(self, folder: Path, job: Job, record: dict[str, Any]) -> None:
+        self.folder, self.job, self.record = folder, job, record
+        self.rollouts = job.shape[0] * job.shape[1]
+        self.code = record["code"]  # digest of the task's code
+        table = self._read_table()
+        rows, columns = self.shape = table["shape"]  # of the table; the rest is in chunks
+        self.raised, self._retried = table["raised"], table["retries"]
+        self.overdue: list[Place] = [(i, j) for i, j in table["overdue"]]
+        self.graded = self.shape != (0, 0) and self.table().dtype != np.uint8
+        right = Piece(0, rows, columns, job.shape[1])
+        below = Piece(rows, job.shape[0], 0, job.shape[1])
+        self._parts = [(right, 0), (below, right.rollouts)]  # not in the table; first rollout
+        self.chunks: list[Piece] = []  # finished
+        spans = [self._read_chunk(path) for path in folder.glob("*.npz")]
+        self._done = merged(span for span in spans if span)  # rollouts, counted along the parts
         self.failures = FailureLog()
-        self.code = ""  # digest of the task's code
-        self._before: Counter[str] = Counter()  # incidents of earlier calls
+
+    # ---- what is finished -----------------------------------------------------------------------
 
     @property
     def finished(self) -> int:
         """How many rollouts are finished."""
-        return sum(last - first for first, last in self.done)
-
-    @property
-    def gaps(self) -> list[Span]:
-        """The rollouts that are not finished."""
-        return without([(0, self.rollouts)], self.done)
+        return self.shape[0] * self.shape[1] + sum(last - first for first, last in self._done)
 
     @property
     def incidents(self) -> Counter[str]:
-        """Counts of retries, declared failures, code changes and resumptions, over all calls."""
-        return self._before + Counter(retries=self.failures.count, raised=self.raised)
+        """Counts of retries, declared failures and so on, over all calls."""
+        retries = self._retried + self.failures.count
+        now = {"retries": retries, "raised": self.raised, "timeouts": len(self.overdue)}
+        return Counter({kind: self.record.get(kind, 0) for kind in COUNTED}) + Counter(now)
 
-    def keep(self, piece: Piece, costs: Table, raised: int = 0) -> None:
-        """Write the costs of a piece, and then its line in `finished.jsonl`."""
-        first, last = piece.span(self.shape[1])
-        line: dict[str, Any] = {"first": first, "last": last, "sha256": _digest(costs)}
-        with self._telling_what_survives():
-            if costs.dtype != np.uint8 and not self.graded:
-                self._turn_to_floats()
-            self._write(self._path, first, costs)
-            line |= {"raised": raised} if raised else {}
-            append_line(self.folder / "finished.jsonl", line)
-        self.done = merged([*self.done, (first, last)])
+    def unfinished(self) -> Iterator[tuple[Job, list[Span]]]:
+        """The parts of the job that are not in the table, each with its gaps."""
+        for part, first in self._parts:
+            if spans := without([(first, first + part.rollouts)], self._done):
+                job = replace(self.job.part(part), first_rollout=first)
+                yield job, [(a - first, b - first) for a, b in spans]
+
+    def some(self, count: int) -> Iterator[tuple[Piece, float]]:
+        """A few finished rollouts, from the first to the last, and their costs."""
+        pieces = [Piece(0, self.shape[0], 0, self.shape[1]), *sorted(self.chunks)]
+        ends = np.cumsum([piece.rollouts for piece in pieces])
+        for at in np.unique(np.linspace(0, ends[-1] - 1, count).astype(int)):
+            number = int(np.searchsorted(ends, at, side="right"))
+            piece = pieces[number]
+            wide = piece.last_column - piece.first_column
+            row, column = divmod(int(at - ends[number]) + piece.rollouts, wide)
+            costs = self._load(piece)["costs"] if number else self.table()
+            place = piece.first_row + row, piece.first_column + column
+            if place not in self.overdue:
+                yield Piece.at(*place), float(costs[row, column])
+
+    def table(self) -> Table:
+        """The costs in the table, mapped and read-only: they need not fit in memory."""
+        return np.load(self.folder / TABLE, mmap_mode="r", allow_pickle=False)
+
+    def _read_table(self) -> dict[str, Any]:
+        """The record of the table that is there; of an empty one if there is none."""
+        path = self.folder / TABLE
+        if not path.exists():
+            return {"shape": (0, 0), "raised": 0, "overdue": [], "retries": 0}
+        known = self.record["tables"].get(files.hash_file(path))
+        if known is None:
+            raise ValueError(f"{path} was altered: delete it to roll out all of it again")
+        return known | {"shape": tuple(known["shape"])}
+
+    def _read_chunk(self, path: Path) -> Span | None:
+        """The rollouts of a chunk; one that is damaged, or of no use, is deleted."""
+        named = CHUNK.fullmatch(path.name)
+        piece = Piece(*map(int, named.groups())) if named else Piece(0, 0, 0, 0)
+        for part, first in self._parts:
+            if span := piece.span_in(part):
+                try:
+                    chunk = self._load(piece)
+                except Exception:  # a damaged file may raise anything
+                    break
+                self._count(piece, chunk["costs"], int(chunk["raised"]), bool(chunk["overdue"]))
+                return first + span[0], first + span[1]
+        path.unlink()
+        return None
+
+    def _load(self, piece: Piece) -> dict[str, Any]:
+        """The content of a chunk; an error of any kind if it is damaged."""
+        with np.load(io.BytesIO(self._path(piece).read_bytes())) as file:
+            content = {name: file[name] for name in ("costs", "raised", "overdue")}
+        shape = piece.last_row - piece.first_row, piece.last_column - piece.first_column
+        return content | {"costs": content["costs"].reshape(shape)}
+
+    def _path(self, piece: Piece) -> Path:
+        first_row, last_row, first, last = piece
+        return self.folder / f"rows-{first_row}-{last_row}-columns-{first}-{last}.npz"
+
+    def _count(self, piece: Piece, costs: Table, raised: int, overdue: bool) -> None:
+        self.chunks.append(piece)
+        self.graded = self.graded or costs.dtype != np.uint8
         self.raised += raised
+        self.overdue += [(piece.first_row, piece.first_column)] if overdue else []
 
-    def take_up(self, known: dict[str, Any], now: dict[str, Any], execution: Execution) -> None:
+    # ---- more of it -----------------------------------------------------------------------------
+
+    def take_up(self, known: dict[str, Any], execution: Execution) -> None:
         """Continue the work of earlier calls; an error if their rollouts may not be used.
 
         Args:
-            known: the description in the folder, empty if it is new
-            now: the description of this call
+            known: the description in the folder before this call, empty if it is new
             execution: how often a rollout may be run again, and whether the code may have changed
         """
-        log, code, retries = self.folder / "failed.jsonl", now["code"], execution.retries
-        self._before = Counter({kind: known.get(kind, 0) for kind in COUNTED})
-        if known and known.get("code") != code and self.finished:
+        retries, earlier = execution.retries, known.get("code", self.code)
+        if earlier != self.code and self.finished:
             if not execution.allow_code_change:
                 raise ValueError(
                     f"the code of the task has changed since {self.folder} was begun: if that "
@@ -108,34 +177,92 @@ class KeptCosts:
                     "(allow_code_change=True, or --set allow_code_change=true), which the "
                     "certificate will tell; otherwise delete the folder"
                 )
-            earlier = FailureLog.read(retries, log, known.get("code", ""), self.done)
-            self._before += Counter({"retries": earlier.count, "code changes": 1})
-        self.failures, self.code = FailureLog.read(retries, log, code, self.done), code
+            self._add("retries", self._log(retries, earlier).count)
+            self._add("code changes", 1)
+        self.failures = self._log(retries, self.code)
         if self.failures.refused:
-            raise rollout_error(self.job, [], self.failures)
-        if self._before["retries"] and not retries:
+            first = min(span for failed in self.failures.retried for span in failed.spans)[0]
+            part, before = next(p for p in reversed(self._parts) if p[1] <= first)
+            job = replace(self.job.part(part), first_rollout=before)
+            raise rollout_error(job, [], self.failures)
+        if (count := self.incidents["retries"]) and not retries:
             raise ValueError(
-                f"{self.folder} keeps {self._before['retries']:,} rollouts that had failed before "
-                "they were run again: allow retries as before (retries=1, --set retries=1)"
+                f"{self.folder} keeps {count:,} rollouts that had failed before they were run "
+                "again: allow retries as before (retries=1, --set retries=1)"
             )
-        if known and self.gaps:
-            self._before["resumed"] += 1
-        described = now | dict(+self._before)
-        if (known or now) != described:
-            with self._telling_what_survives():
-                _describe(self.folder, described)
+        if known and [*self.shape] != known["size"] and self.finished < self.rollouts:
+            self._add("resumed", 1)
+        if self.record != known:
+            self.describe()
 
-    def some(self, count: int) -> list[int]:
-        """A few finished rollouts, from the first to the last."""
-        first, last = np.array(self.done).T
-        ends = np.cumsum(last - first)
-        chosen = np.unique(np.linspace(0, ends[-1] - 1, count).astype(int))
-        part = np.searchsorted(ends, chosen, side="right")
-        return (last[part] - (ends[part] - chosen)).tolist()
+    def _log(self, retries: int, code: str) -> FailureLog:
+        """Failures of some code since the table was as large as it is."""
+        since = f"{code} after {self.shape[0]} × {self.shape[1]}"
+        return FailureLog.read(retries, self.folder / "failed.jsonl", since, self._done)
 
-    def table(self) -> Table:
-        """All costs, mapped and read-only: they need not fit in memory."""
-        return np.load(self._path, mmap_mode="r", allow_pickle=False)
+    def _add(self, kind: str, count: int) -> None:
+        if count:
+            self.record[kind] = self.record.get(kind, 0) + count
+
+    def keep(self, part: Job, piece: Piece, done: Done) -> None:
+        """Write the costs of a piece of one of the parts."""
+        row = part.environments.start - self.job.environments.start
+        column = part.first_column - self.job.first_column
+        first_row, last_row, first, last = piece
+        own = Piece(row + first_row, row + last_row, column + first, column + last)
+        content = io.BytesIO()
+        np.savez(content, costs=done.costs, raised=done.raised, overdue=done.overdue)
+        with self._telling_what_survives():
+            files.write_atomic(self._path(own), content.getvalue())
+        self._count(own, done.costs, done.raised, done.overdue)
+        self._done = merged([*self._done, part.span(piece)])
+
+    def finish(self) -> None:
+        """Put the finished chunks into the table, and delete them."""
+        if not self.chunks:
+            return
+        path, (rows, columns) = self.folder / f".{TABLE}.part", self.shape
+        kind = np.dtype(np.float64 if self.graded else np.uint8)
+        header = {"descr": kind.str, "fortran_order": False, "shape": self.job.shape}
+        with self._telling_what_survives():
+            with path.open("wb") as file:
+                write_array_header_1_0(file, header)
+                size = file.tell() + self.rollouts * kind.itemsize
+                reserve = getattr(os, "posix_fallocate", lambda fd, _, size: os.truncate(fd, size))
+                reserve(file.fileno(), 0, size)  # a full disk is then an error, and not a crash
+            table = np.load(path, mmap_mode="r+")
+            if rows:
+                table[:rows, :columns] = self.table()
+            for first_row, last_row, first, last in self.chunks:
+                chunk = self._load(Piece(first_row, last_row, first, last))
+                table[first_row:last_row, first:last] = chunk["costs"]
+            table.flush()
+            del table
+            # The description knows the old table and the new one, whichever a crash leaves behind.
+            counts = {"shape": self.job.shape, "raised": self.raised, "overdue": self.overdue}
+            counts["retries"] = self._retried + self.failures.count
+            before = files.hash_file(self.folder / TABLE) if rows else ""
+            kept = {before: self.record["tables"][before]} if rows else {}
+            self.record["tables"] = kept | {files.hash_file(path): counts}
+            self.describe()
+            path.replace(self.folder / TABLE)
+        for piece in self.chunks:
+            self._path(piece).unlink()
+
+    def look(self) -> list[dict[str, Any]]:
+        """The earlier looks at costs of this campaign; this one is recorded beside them."""
+        looks, policies = self.record["looks"], self.record["policies"]
+        here = {"environments": self.job.shape[0], "policies": policies["sha256"]}
+        here |= {"count": self.job.shape[1], "delta": None}
+        if not any(_same_table(look, here) for look in looks):
+            looks.append(here)
+            self.describe()
+        return [look for look in looks if look != here]
+
+    def describe(self) -> None:
+        """Write the description."""
+        with self._telling_what_survives():
+            files.write_atomic(self.folder / MANIFEST, files.json_bytes(self.record))
 
     @contextmanager
     def _telling_what_survives(self) -> Iterator[None]:
@@ -147,62 +274,6 @@ class KeptCosts:
                 "are finished survive there: make room and do the same again to go on"
             ) from error
 
-    @property
-    def _path(self) -> Path:
-        return self.folder / (FLOATS if self.graded else BYTES)
-
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.float64 if self.graded else np.uint8)
-
-    def _costs(self) -> Table:
-        """The costs in the order of the rollouts, mapped and read-only."""
-        return np.memmap(self._path, self._dtype, "r", HEADER, (self.rollouts,))
-
-    def _write(self, path: Path, first: int, costs: NDArray) -> None:
-        """Write the costs of a rollout and those after it to the file of a table."""
-        with path.open("r+b") as file:
-            file.seek(HEADER + first * self._dtype.itemsize)
-            file.write(np.ascontiguousarray(costs, self._dtype).tobytes())
-
-    def _make_table(self, earlier: NDArray) -> None:
-        """Make the file of the table, with costs that are finished already."""
-        new = self._path.with_suffix(".new")
-        kind = {"descr": self._dtype.str, "fortran_order": False, "shape": self.shape}
-        with new.open("wb") as file:
-            write_array_header_1_0(file, kind)
-            file.truncate(HEADER + self.rollouts * self._dtype.itemsize)  # takes no space yet
-        for first, last in self.done:
-            for at in range(first, last, AT_A_TIME):
-                self._write(new, at, earlier[at : min(at + AT_A_TIME, last)])
-        new.replace(self._path)
-
-    def _turn_to_floats(self) -> None:
-        """Copy the finished costs to a table of floats, which replaces the table of bytes."""
-        earlier, self.graded = self._costs(), True
-        self._make_table(earlier)
-        (self.folder / BYTES).unlink()
-
-    def _read_finished(self) -> tuple[list[Span], int]:
-        """The pieces whose line is complete and whose costs match, and how many rollouts raised.
-
-        If a piece was rolled out twice, both lines may match: the later one counts.
-        """
-        costs, lines = self._costs(), []
-        for line in read_lines(self.folder / "finished.jsonl", FINISHED, raised=0):
-            first, last, raised = line["first"], line["last"], line["raised"]
-            right = 0 <= first < last <= self.rollouts and 0 <= raised <= last - first
-            if right and _digest(costs[first:last]) == line["sha256"]:
-                lines.append(((first, last), raised))
-        done = merged(span for span, _ in lines)
-        raised = sum(count for _, count in lines)
-        if raised and sum(b - a for (a, b), _ in lines) > sum(b - a for a, b in done):
-            raised, counted = 0, np.zeros(self.rollouts, bool)
-            for (first, last), count in reversed(lines):
-                raised += 0 if counted[first:last].all() else count
-                counted[first:last] = True
-        return done, raised
-
 
 @contextmanager
 def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCosts]:
@@ -210,92 +281,161 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if "rollouts.json" not in names and not names <= {"lock", "rollouts.new"}:
+    parts = {name for name in names if name.endswith(".part")}  # of a process that was killed
+    if MANIFEST not in names and names - parts - {LOCK}:
         raise ValueError(f"{folder} holds other things than rollouts: choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        lock = filelock.FileLock(folder / "lock").acquire(blocking=False)
-    except filelock.Timeout:
-        raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
-    with lock:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{folder}: {error.strerror or error}") from error
+    with _locked(folder):
         try:
-            now = described_job(job)
-            known = known_job(folder / "rollouts.json", now)
-            if not known:
-                _describe(folder, now)
-            kept = KeptCosts(folder, job)
+            for name in parts:
+                (folder / name).unlink()
+            known = _continued(folder, job, execution)
+            now = described_job(job, job.shape, execution)
+            more = {name: known[name] for name in KINDS if name in known and name not in now}
+            declared = {"declared_looks": [*execution.looks]} if execution.looks else {}
+            kept = KeptCosts(folder, job, {"tables": {}, "looks": [], **declared, **now, **more})
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
-        kept.take_up(known, now, execution)
+        kept.take_up(known, execution)
         yield kept
 
 
-def _describe(folder: Path, description: dict[str, Any]) -> None:
-    new = folder / "rollouts.new"
-    new.write_bytes(json_bytes(description))
-    new.replace(folder / "rollouts.json")
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        lock = filelock.FileLock(folder / LOCK).acquire(blocking=False)
+    except filelock.Timeout:
+        raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
+    with lock:
+        yield
 
 
-def _digest(costs: NDArray) -> str:
-    """SHA-256 of costs, independent of their dtype."""
-    sha, flat = hashlib.sha256(), costs.reshape(-1)
-    for at in range(0, flat.size, AT_A_TIME):
-        sha.update(np.ascontiguousarray(flat[at : at + AT_A_TIME], np.float64).data)
-    return sha.hexdigest()
+def record_look(folder: Path, environments: int, policies: str, count: int, delta: float) -> None:
+    """Record in a campaign that a certificate is made from it, before it is made.
+
+    Args:
+        folder: of the campaign
+        environments: how many the certificate counts
+        policies: SHA-256 of the list of policies
+        count: of these policies
+        delta: of the certificate
+    """
+    here = {"environments": environments, "policies": policies, "count": count, "delta": delta}
+    with _locked(folder):
+        record = _read_manifest(folder)
+        looks = [look for look in record["looks"] if look != here]
+        others = [look for look in looks if not (_same_table(look, here) and look["delta"] is None)]
+        record["looks"] = [*others, here]
+        files.write_atomic(folder / MANIFEST, files.json_bytes(record))
+
+
+def _same_table(look: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(look[name] == other[name] for name in ("environments", "policies", "count"))
 
 
 # ---- the description: everything that the costs depend on, so that none are mixed ----------------
 
 
-def described_job(job: Job) -> dict[str, Any]:
-    """Everything that the costs of a job depend on, as plain values."""
-    environments = job.environments
+def described_job(job: Job, size: Sequence[int], execution: Execution) -> dict[str, Any]:
+    """Everything that the costs of the first rows and columns depend on, as plain values."""
+    rows, columns = size
+    environments, noise = job.environments[:rows], job.noise
+    origin = {name: fact for name, fact in environments.origin.items() if name != "stop"}
     if isinstance(job.policies, FreshDraws):
-        draws, posterior = job.policies, sha256(job.policies.posterior.to_bytes())
+        draws, posterior = job.policies, files.sha256(job.policies.posterior.to_bytes())
         policies: dict[str, Any] = {"posterior": posterior, "draws": draws.draws}
         policies |= {"stream": draws.stream, "seed": draws.seed}
     else:
-        array = np.ascontiguousarray(job.policies)
-        digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.data)
-        policies = {"policies": job.shape[1], "sha256": digest.hexdigest()}
-    noise = job.noise
+        policies = {"policies": columns, "sha256": list_digest(job.policies[..., :columns, :])}
     return {
         "format": FORMAT,
         "version": pacbayes_control.__version__,
         "task": _hashed(identity(job.task)),
         "code": code_digest(job.task),
-        "environments": environments.origin,
+        "environments": origin,
         "first environments": environments[: environments.block].digest(),
         "policies": policies,
         "noise": {"stream": noise.stream, "seed": noise.seed, "of": noise.kind} if noise else None,
         "surrogate": job.surrogate,
+        "rollout_timeout": execution.rollout_timeout,
+        "size": [rows, columns],
     }
 
 
-def known_job(path: Path, description: dict[str, Any]) -> dict[str, Any]:
+def list_digest(policies: Any) -> str:
+    """SHA-256 of a list of policies."""
+    array = np.ascontiguousarray(policies)
+    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _continued(folder: Path, job: Job, execution: Execution) -> dict[str, Any]:
     """The description in a folder, empty if the folder is new.
 
-    Raises ValueError if it differs from the given one in anything but the code.
+    Raises ValueError if the job differs from it in anything but the code, and does not extend it.
     """
-    known: Any = read_json(path) if path.exists() else {}
-    if not isinstance(known, dict):
-        raise ValueError(f"{path} is corrupt: choose another folder")
-    for key, value in description.items() if known else ():
-        if key != "code" and known.get(key) != value:
+    if not (folder / MANIFEST).exists():
+        return {}
+    known = _read_manifest(folder)
+    size, (rows, columns) = known["size"], job.shape
+    if rows < size[0] or columns < size[1]:
+        raise ValueError(
+            f"{folder} holds rollouts of {size[0]:,} environments × {size[1]:,} policies, more "
+            f"than the {rows:,} × {columns:,} that are asked for: ask for as many, or more"
+        )
+    for key, value in described_job(job, size, execution).items():
+        if key not in ("code", "size") and known.get(key) != value:
             what, found = WORDS.get(key, key), _short(known.get(key))
             raise ValueError(
-                f"{path.parent} holds rollouts of another {what}: {found}, not {_short(value)}; "
+                f"{folder} holds rollouts of another {what}: {found}, not {_short(value)}; "
                 "choose another folder, or delete it to begin again"
             )
+    if execution.looks and known.get("declared_looks") != [*execution.looks]:
+        raise ValueError(
+            f"the looks at {folder} were not declared as {[*execution.looks]} before it was begun: "
+            "leave them out"
+        )
+    if columns > size[1]:
+        more = f"{folder} holds rollouts of {size[1]:,} policies, and {columns:,} are given"
+        if not execution.policies_unseen:
+            raise ValueError(
+                f"{more}: policies may be added if they were made without knowledge of these "
+                "environments and their costs; if so, say it (policies_unseen=True, or --set "
+                "policies_unseen=true), which the certificate will tell"
+            )
+        finished = [[*table["shape"]] for table in known["tables"].values()]
+        if size not in finished:
+            raise ValueError(f"{more}: finish it with the first {size[1]:,} before adding others")
     return known
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """The description in a folder, checked as far as this module relies on it."""
+    path = folder / MANIFEST
+    record = files.read_json(path)
+    try:
+        if not files.has_type(record, dict[str, Any]):
+            raise ValueError
+        kinds = {name: kind for name, kind in KINDS.items() if name in {*NEEDED, *record}}
+        files.check_record({name: record.get(name) for name in kinds}, kinds)
+        for table in record["tables"].values():
+            files.check_record(table, COUNTS)
+        for look in record["looks"]:
+            files.check_record(look, LOOK)
+    except ValueError:
+        raise ValueError(f"{path} is corrupt: choose another folder") from None
+    return record
 
 
 def _hashed(words: str) -> str:
     """A long text, such as that of a large array, shortened to its beginning and its digest."""
     if len(words) <= 2000:
         return words
-    return f"{words[:100]}… {sha256(words.encode())}"
+    return f"{words[:100]}… {files.sha256(words.encode())}"
 
 
 def _short(value: Any) -> str:

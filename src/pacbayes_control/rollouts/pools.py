@@ -1,145 +1,82 @@
-"""The workers that roll out: this process, threads, processes, or a given Executor."""
+"""The workers that roll out: this process, threads, processes, a Dask client or an Executor."""
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
-import loky
+import cloudpickle
 
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.rollouts.execution import Workers
+from pacbayes_control.rollouts.jobs import Job, Pace
+from pacbayes_control.rollouts.processes import THREADS, Processes, cores
 from pacbayes_control.tasks import Task
+from pacbayes_control.tasks.environments import in_a_line
 
-DIED = "a worker died, and with it the executor that was given"
-SCHEMES = ("", "tcp", "tls", "ucx", "ws", "wss", "inproc")  # of Dask's addresses
-WATCH = 1.0  # seconds between two checks of a worker that its parent is alive
+HERE, ELSEWHERE = 0.25, 1.0  # seconds that a piece should take in this process, in a worker
+MANY = 100  # workers from which on pieces are longer: the scheduler has to keep up
+LARGE = 1 << 16  # bytes of a task that is not sent with every piece
 
 
 class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a fault of the program
     """Workers were lost that cannot be replaced from here."""
 
 
-@contextmanager
-def shielded() -> Iterator[None]:
-    """Processes that are started in this context ignore Ctrl-C: their parent stops them.
+class Crew:
+    """Workers that are open: one interface to this process, and to any Executor."""
 
-    The parent gets the signal after the context. Without this, a process that is interrupted while
-    it starts shows a traceback.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class ProcessPool(Executor):
-    """Processes of this machine, each known by its number, and replaced when it dies.
-
-    Tasks may be defined in a script or a notebook, and a script needs no `__main__` guard.
-    """
-
-    def __init__(self, processes: int) -> None:
-        self._pools = [_single() for _ in range(processes)]
-        self._max_workers = processes  # as other executors call it
-        self._in_flight: dict[Future[Any], int] = {}  # calls, and the numbers of their processes
-
-    def submit(
-        self, fn: Callable[..., Any], /, *args: Any, avoid: int | None = None, **kwargs: Any
-    ) -> Future[Any]:
-        """Call a function in the least busy process, avoiding one if there are others."""
-        busy = Counter(self._in_flight.values())
-        others = [i for i in range(len(self._pools)) if i != avoid] or [0]
-        number = min(others, key=lambda i: busy[i])
-        try:
-            future = self._pools[number].submit(fn, *args, **kwargs)
-        except BrokenExecutor:  # the process died while it was idle
-            self._pools[number] = _single()
-            future = self._pools[number].submit(fn, *args, **kwargs)
-        self._in_flight[future] = number
-        return future
-
-    def finished(self, future: Future[Any]) -> int:
-        """Remove a finished call; the number of its process, which is replaced if it died."""
-        number = self._in_flight.pop(future)
-        alone = number not in self._in_flight.values()
-        if alone and isinstance(_exception(future), BrokenExecutor):
-            self._pools[number].shutdown(wait=False, kill_workers=True)
-            self._pools[number] = _single()
-        return number
-
-    def companions(self, future: Future[Any]) -> set[Future[Any]]:
-        """The calls that were given to the same process, including this one."""
-        number = self._in_flight.get(future)
-        return {future} | {other for other, its in self._in_flight.items() if its == number}
-
-    def forget(self, future: Future[Any]) -> None:
-        """Remove a call, finished or not."""
-        self._in_flight.pop(future, None)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the processes, also while they work."""
-        del cancel_futures
-        for pool in self._pools:
-            pool.shutdown(wait=wait, kill_workers=True)
-
-
-class ShieldedPool(loky.ProcessPoolExecutor):
-    """Processes that ignore Ctrl-C, even while they start: their parent stops them."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in a process; a process started for it inherits the blocked signal."""
-        with shielded():
-            return super().submit(fn, *args, **kwargs)
-
-
-def _single() -> loky.ProcessPoolExecutor:
-    with shielded():  # a pool interrupted while it starts would leave semaphores behind
-        return ShieldedPool(
-            max_workers=1, timeout=None, initializer=_watch_parent, initargs=(os.getpid(),)
-        )
-
-
-def _watch_parent(parent: int) -> None:
-    """End this worker when its parent is gone, which can no longer stop it."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCH)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-class WorkerPool:
-    """One interface to this process, a ProcessPool, Dask and any other Executor."""
-
-    def __init__(self, executor: Executor | None) -> None:
-        self.executor = executor
+    def __init__(self, executor: Executor | None, timeout: float | None = None) -> None:
+        if timeout is not None and not isinstance(executor, Processes):
+            raise ValueError(
+                "a rollout that takes too long can be ended only in processes that are started "
+                "here: give a number of workers with rollout_timeout, not an executor"
+            )
+        self.executor, self.timeout = executor, timeout
         self._client: Any = getattr(executor, "_client", None)  # Dask's, if the executor is Dask's
-        self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
-        self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
         size = getattr(executor, "_max_workers", 0) or os.cpu_count() or 1  # as far as known
         if self._client is not None:
             size = max(1, sum(self._client.nthreads().values()))
-        self.limit = 1 if executor is None else 2 * size  # no worker ever waits
+        self.limit = 1 if executor is None else 2 * size  # pieces in flight: no worker ever waits
+        self.share = cores() // size if self._client is None else 0  # threads of a worker
+        self._seconds = HERE if executor is None else ELSEWHERE * max(1, size / MANY)
+        self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
+        self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
+        self._paced: tuple[Any, Pace] = (None, Pace(self._seconds))  # the last task, its pace
+        self._packed: tuple[Any, ...] = (None, None, ("", b""))  # a task, its `draw`, both packed
 
-    def pickles(self, task: Task) -> bool:
-        """Whether a task is copied: for other processes, and for threads unless they share it."""
-        shared = isinstance(self.executor, ThreadPoolExecutor) and task.releases_gil
-        return self.executor is not None and not shared
+    def pace(self, task: Task) -> Pace:
+        """The size of a piece, as earlier calls for the same task have measured it."""
+        if self._paced[0] is not task:
+            self._paced = task, Pace(self._seconds)
+        return self._paced[1]
 
-    def submit(self, avoid: Any, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+    def packed(self, job: Job) -> tuple[str, bytes] | None:
+        """A task with its `draw` as bytes, and their digest; None if workers share the object.
+
+        Threads share it only if the task releases the lock: simulators are not made to be shared.
+        """
+        threads = isinstance(self.executor, ThreadPoolExecutor)
+        if self.executor is None or (threads and job.task.releases_gil):
+            return None
+        task, draw = job.task, job.environments.draw
+        if self._packed[0] is not task or self._packed[1] != draw:
+            try:
+                content = cloudpickle.dumps((task, draw))
+            except Exception as error:
+                raise ValueError(
+                    f"task {task.name} cannot be sent to workers: {in_a_line(error)}; define what "
+                    "it consists of in a module, or roll out in this process"
+                ) from error
+            self._packed = task, draw, (sha256(content), content)
+        return self._packed[2]
+
+    def submit(self, avoid: str | None, fn: Any, *args: Any) -> Future[Any]:
         """Call a function in a worker, avoiding one if possible; without workers, call it now."""
         if self.executor is None:
             future: Future[Any] = Future()
@@ -148,13 +85,13 @@ class WorkerPool:
         try:
             options = self._options(avoid)
             future = self.executor.submit(fn, *args, **options)
-            if "key" in options:
-                self._keys[future] = options["key"]
-            return future
         except BrokenExecutor as error:
-            raise LostWorkers(DIED) from error
+            raise LostWorkers("a worker died, and with it the executor that was given") from error
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
+        if "key" in options:
+            self._keys[future] = options["key"]
+        return future
 
     def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
         """Calls whose worker died since the last call of this method; Dask runs them again itself.
@@ -174,34 +111,16 @@ class WorkerPool:
         self._deaths = found
         return again
 
-    def companions(self, future: Future[Any]) -> set[Future[Any]]:
-        """The calls that would end together with this one if its worker died, as far as known."""
-        if isinstance(self.executor, ProcessPool):
-            return self.executor.companions(future)
-        return {future}
-
-    def finished(self, future: Future[Any], reported: str) -> Any:
-        """Remove a finished call; its worker, to be avoided if the call failed."""
-        self._keys.pop(future, None)
-        if isinstance(self.executor, ProcessPool):
-            return self.executor.finished(future)
-        if isinstance(_exception(future), BrokenExecutor):
-            raise LostWorkers(DIED)
-        return reported
-
     def forget(self, futures: Iterable[Future[Any]]) -> None:
-        """Give up calls whose results are no longer needed."""
+        """Give up calls whose results are no longer needed, or which are done."""
         for future in futures:
             self._keys.pop(future, None)
-            if isinstance(self.executor, ProcessPool):
-                self.executor.forget(future)  # not cancelled, which loky does not handle well
-            else:
-                future.cancel()
+            future.cancel()
 
-    def _options(self, avoid: Any) -> dict[str, Any]:
-        """Options of a call: the worker to be avoided, and Dask's name of it."""
-        if isinstance(self.executor, ProcessPool):
-            return {"avoid": avoid}
+    def _options(self, avoid: str | None) -> dict[str, Any]:
+        """Options of a call: the worker to be avoided, the time for a rollout, Dask's name."""
+        if isinstance(self.executor, Processes):
+            return {"avoid": avoid, "timeout": self.timeout}
         if self._client is None:
             return {}
         others = [at for at in self._client.nthreads() if at != avoid] if avoid else []
@@ -209,16 +128,20 @@ class WorkerPool:
         return {"key": f"rollouts-{uuid4().hex}", "pure": False, **chosen}
 
 
-def _exception(future: Future[Any]) -> BaseException | None:
-    return None if future.cancelled() else future.exception()
-
-
 @contextmanager
-def open_workers(task: Task, workers: Workers) -> Iterator[Executor | None]:
-    """The requested workers; those that are started here end with this context."""
-    if isinstance(workers, int):
-        with pool(task, workers) as executor:
-            yield executor
+def open_workers(task: Task, workers: Workers, timeout: float | None = None) -> Iterator[Crew]:
+    """The requested workers; those that are started here end with this context.
+
+    timeout: seconds that a rollout may take, if they are limited
+    """
+    spread_over: Crew | None = getattr(task, "crew", None)
+    if spread_over and workers not in (None, spread_over):
+        raise ValueError("the task is spread over workers already: give no executor too")
+    if spread_over or isinstance(workers, Crew):
+        yield spread_over or workers
+    elif isinstance(workers, int) or (workers is None and timeout is not None):
+        with pool(task, workers, timeout) as executor:
+            yield Crew(executor, timeout)
     else:
         executor = getattr(workers, "get_executor", lambda: workers)()
         if executor is not None and not isinstance(executor, Executor):
@@ -226,66 +149,50 @@ def open_workers(task: Task, workers: Workers) -> Iterator[Executor | None]:
                 f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
                 "Dask client"
             )
-        yield executor
+        yield Crew(executor, timeout)
 
 
 @contextmanager
-def pool(task: Task, workers: int) -> Iterator[Executor | None]:
-    """Threads if the task `releases_gil`, processes otherwise; None for a single worker."""
-    if workers < 1:
+def pool(
+    task: Task, workers: int | None = None, timeout: float | None = None
+) -> Iterator[Executor | None]:
+    """Threads if the task `releases_gil`, processes otherwise; None for a single worker.
+
+    timeout: whether the time of a rollout is limited, which takes processes
+    """
+    if workers is not None and workers < 1:
         raise ValueError(f"{workers} workers were asked for: at least one is needed")
-    if task.uses_all_cores:
+    if task.uses_all_cores and workers is not None:
         raise ValueError(
             f"the task {task.name} uses all cores by itself: leave out the number of workers"
         )
-    if workers == 1:
+    workers = workers or 1
+    if timeout is None and workers == 1:
         yield None
-        return
-    executor = ThreadPoolExecutor(workers) if task.releases_gil else ProcessPool(workers)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+    elif timeout is None and task.releases_gil:
+        with limited_threads(cores() // workers), ThreadPoolExecutor(workers) as executor:
+            yield executor
+            executor.shutdown(cancel_futures=True)
+    else:
+        with Processes(workers) as executor:
+            yield executor
 
 
 @contextmanager
-def cluster(address: str) -> Iterator[Executor]:
-    """The workers of a Dask cluster, by its scheduler's address; each must have this package."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ImportError("a cluster needs dask: pip install 'pacbayes-control[cluster]'") from None
-    try:
-        _check_answers(address)
-        client = Client(address, timeout="10s", set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise OSError(f"no Dask scheduler answers at {address}: {error}") from None
-    with client:
+def limited_threads(share: int) -> Iterator[None]:
+    """Limit the threads of the libraries that are loaded, unless the environment does so."""
+    if any(name in os.environ for name in THREADS):
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    with threadpool_limits(max(1, share)):
+        if torch:
+            torch.set_num_threads(max(1, share))
         try:
-            client.wait_for_workers(1, timeout=30)
-        except TimeoutError:
-            raise OSError(f"the Dask scheduler at {address} has no workers: start some") from None
-        ours = version("pacbayes-control")
-        found: Any = client.run(version, "pacbayes-control", on_error="return")
-        for worker, theirs in found.items():
-            if isinstance(theirs, Exception):
-                raise ValueError(
-                    f"the worker {worker} has no pacbayes-control: install version {ours} there"
-                )
-            if theirs != ours:
-                raise ValueError(
-                    f"the worker {worker} has pacbayes-control {theirs}, not {ours}: install that"
-                )
-        yield client.get_executor()
-
-
-def _check_answers(address: str) -> None:
-    """Raise an error if nothing listens: a client that cannot connect leaves threads behind."""
-    scheme, _, place = address.rpartition("://")
-    host, _, port = place.rpartition(":")
-    if scheme not in SCHEMES:
-        raise ValueError(f"{scheme}:// is not one of {', '.join(filter(None, SCHEMES))}")
-    if scheme in ("", "tcp"):
-        if not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError("write tcp://HOST:PORT")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(before)

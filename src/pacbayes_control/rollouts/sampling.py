@@ -83,8 +83,8 @@ def _sample(
         job = Job(task, environments, FreshDraws(posterior, count, stream, seed), noise)
         return Costs(table_of(job, execution, origin), origin=origin, draws="fresh")
     parts = []
-    with open_workers(task, execution.workers) as executor:
-        here = replace(execution, workers=executor, store=None)
+    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
+        here = replace(execution, workers=crew, store=None)
         for first, policies in shared_draws(posterior, count, stream, seed):
             job = Job(task, environments, policies, noise.shifted(first) if noise else None)
             counted = here.counting_on(len(environments) * first, len(environments) * count)
@@ -119,8 +119,8 @@ def sampled_mean(
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
     total, done, rollouts = 0.0, 0, len(environments) * draws
-    with open_workers(task, execution.workers) as executor:
-        here = replace(execution, workers=executor, store=None)
+    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
+        here = replace(execution, workers=crew, store=None)
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)

@@ -2,13 +2,13 @@
 
 Workers are this process, a pool of threads or processes, or any Executor, such as Dask's. A rollout
 that raises comes back as a `Failure`. It is run once more, on another worker. If it fails again, or
-if it succeeds and retries are not allowed, the failure is reported.
+if it succeeds and retries are not allowed, the failure is reported. A rollout that takes longer
+than it may costs 1, for good.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 import time
@@ -16,20 +16,25 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
+import numpy as np
 
+from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
-from pacbayes_control.rollouts.jobs import Job, Pace, Piece, Table, WrongCost, WrongCosts
-from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool
+from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCosts
+from pacbayes_control.rollouts.pools import LARGE, Crew, LostWorkers, limited_threads
+from pacbayes_control.rollouts.processes import ProcessEnded, Processes, mark, named, watched
+from pacbayes_control.tasks import user_task
 from pacbayes_control.tasks.environments import in_a_line
-from pacbayes_control.tasks.user_task import RolloutFailed
+from pacbayes_control.tasks.user_task import OneByOneTask, RolloutFailed
 
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
 WORKER_DIED = "its worker died"
+SLOW, LOOK = 10.0, 1.0  # times the usual that a rollout may take unmentioned; seconds between looks
 
 
 @dataclass(frozen=True)
@@ -38,208 +43,310 @@ class Attempt:
 
     piece: Piece
     tries: int = 0  # how often this rollout has failed by itself
-    failed_on: Any = None  # the worker that it failed on
-    suspect: bool = False  # it was in flight when a worker died
+    failed_on: str | None = None  # the worker that it failed on
+    with_task: bool = False  # whether the worker that had it lacked the task
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """The costs of a piece."""
 
     costs: Table
-    raised: int  # costs that are 1 because of an error declared to be a failure
-    seconds: float
+    raised: int = 0  # costs that are 1 because of an error declared to be a failure
+    seconds: float = 0.0
+    overdue: bool = False  # one cost, which is 1 because the rollout took too long
 
 
-Outcome = Done | Failure
+class Overdue(NamedTuple):
+    """A rollout that took longer than it may; its worker was ended, and with it the piece."""
+
+    row: int
+    column: int
+
+
+class TaskNeeded(NamedTuple):
+    """A worker's answer to a piece of a task that it has not loaded."""
+
+
+Outcome = Done | Failure | Overdue | TaskNeeded
 
 
 def roll_out(
     job: Job,
     todo: Iterator[Piece],
-    pool: WorkerPool,
-    pace: Pace | None = None,
+    crew: Crew,
     *,
-    keep_going: bool = False,
     log: FailureLog | None = None,
+    keep_going: bool = False,
     in_flight: dict[Future[Outcome], Attempt] | None = None,
-) -> Iterator[tuple[Piece, Table, int]]:
-    """Roll out pieces, and yield each when it is done, with its costs and how many of them raised.
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Piece, Done]]:
+    """Roll out pieces, and yield each when it is done.
 
     Pieces that are in flight when the caller stops are given up.
 
     Args:
         job: the table that the pieces are parts of
         todo: the pieces; the next one is taken when it can be sent to a worker
-        pool: the workers
-        pace: is told how long each piece took
-        keep_going: report failures after all other rollouts are done, unless there are too many
+        crew: the workers
         log: remembers failures, and says how often a rollout may be run again
+        keep_going: report failures after all other rollouts are done, unless there are too many
         in_flight: pieces that were sent before, if any
+        tell: is called with a remark on a rollout that takes long
     """
-    attempts, waiting = map(Attempt, todo), deque[Attempt]()
-    in_flight = in_flight or {}
+    attempts, waiting, in_flight = map(Attempt, todo), deque[Attempt](), in_flight or {}
     failures: list[Failure] = []
-    done = 0  # rollouts
-    columns, log, pace = job.shape[1], log or FailureLog(), pace or Pace(1.0)
-    send = _sender(job, pool)
+    finished = 0  # rollouts
+    log, pace, send = log or FailureLog(), crew.pace(job.task), _sender(job, crew)
     try:
         while True:
-            while not log.hopeless(len(failures), done) and _room(pool, waiting, in_flight):
+            while not log.hopeless(len(failures), finished) and len(in_flight) < crew.limit:
                 attempt = waiting.popleft() if waiting else next(attempts, None)
                 if attempt is None:
                     break
                 in_flight[send(attempt)] = attempt
             if not in_flight:
                 break
-            for attempt, outcome, worker in _finished(in_flight, pool, log, columns):
-                if isinstance(outcome, Failure):
-                    if outcome.wrong and not keep_going:
-                        raise rollout_error(job, [outcome])
-                    again, failed = _retries_after(attempt, outcome, worker, max(1, log.retries))
-                    waiting.extendleft(reversed(again))
-                    failures += failed
-                    if failed and (not keep_going or failed[0].final):
-                        raise rollout_error(job, failures, log)
-                    continue
-                pace.tell(attempt.piece.rollouts, outcome.seconds)
-                done += attempt.piece.rollouts
-                log.succeeded(attempt.piece.span(columns))
-                if log.refused and not keep_going:
+            _wait(job, in_flight, crew, tell)
+            for attempt, outcome in _outcomes(job, in_flight, crew, log):
+                if isinstance(outcome, Failure) and outcome.wrong and not keep_going:
+                    raise rollout_error(job, [outcome])
+                again, failed, done = _settled(attempt, outcome, max(1, log.retries))
+                waiting.extendleft(reversed(again))
+                failures += failed
+                if failed and (not keep_going or failed[0].final):
                     raise rollout_error(job, failures, log)
-                yield attempt.piece, outcome.costs, outcome.raised
+                for piece, costs in done:
+                    pace.tell(piece.rollouts, costs.seconds)
+                    finished += piece.rollouts
+                    log.succeeded(job.span(piece))
+                    if log.refused and not keep_going:
+                        raise rollout_error(job, failures, log)
+                    yield piece, costs
     except LostWorkers:  # it is not known which of them is to blame
-        log.add([attempt.piece.span(columns) for attempt in in_flight.values()], WORKER_DIED)
+        log.add([job.span(attempt.piece) for attempt in in_flight.values()], WORKER_DIED)
         raise
     finally:
-        pool.forget(in_flight)
+        crew.forget(in_flight)
     if failures or log.refused:
         raise rollout_error(job, failures, log)
 
 
-def roll_out_here(
-    job: Job, todo: Iterator[Piece], log: FailureLog
-) -> Iterator[tuple[Piece, Table, int]]:
+def roll_out_here(job: Job, todo: Iterator[Piece], log: FailureLog) -> Iterator[tuple[Piece, Done]]:
     """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
     for piece in todo:
         try:
-            costs, raised = job.part(piece).run()
+            costs = Done(*job.part(piece).run())
         except (Exception, SystemExit) as error:
-            failure = _failure(error, piece, here=True)
+            failed: Future[Outcome] = Future()
+            failed.set_result(_failure(error, piece, here=True))
+            known = {failed: Attempt(piece)}
+            yield from roll_out(job, todo, Crew(None), log=log, in_flight=known)
         else:
-            yield piece, costs, raised
-            continue
-        failed: Future[Outcome] = Future()
-        failed.set_result(failure)
-        known = {failed: Attempt(piece)}
-        yield from roll_out(job, todo, WorkerPool(None), log=log, in_flight=known)
+            yield piece, costs
 
 
-def _finished(
-    in_flight: dict[Future[Outcome], Attempt], pool: WorkerPool, log: FailureLog, columns: int
-) -> list[tuple[Attempt, Outcome, Any]]:
-    """Finished attempts, at least one, with their outcomes and workers; failures are logged.
+def _wait(
+    job: Job,
+    in_flight: dict[Future[Outcome], Attempt],
+    crew: Crew,
+    tell: Callable[[str], None] | None,
+) -> None:
+    """Wait until a piece is done; a rollout that takes far longer than others is told of."""
+    while not wait(in_flight, LOOK, FIRST_COMPLETED).done:
+        usual = crew.pace(job.task).rollout
+        underway = crew.executor.underway() if isinstance(crew.executor, Processes) else []
+        for (row, column), seconds in underway:
+            if tell and usual and seconds > max(LOOK, SLOW * usual):
+                policy, environment = job.first_column + column, job.environments.start + row
+                tell(f"policy {policy} in environment {environment}: {seconds:.0f} s so far")
+
+
+# ---- what became of a piece ---------------------------------------------------------------------
+
+
+def _outcomes(
+    job: Job, in_flight: dict[Future[Outcome], Attempt], crew: Crew, log: FailureLog
+) -> list[tuple[Attempt, Outcome]]:
+    """Attempts that are done, with their outcomes; failures are logged.
 
     Their futures are removed from `in_flight`: while a future is referenced, Dask computes it again
     if the worker that holds its result dies.
     """
-    done = wait(in_flight, return_when=FIRST_COMPLETED).done
-    spans = {future: attempt.piece.span(columns) for future, attempt in in_flight.items()}
-    outcomes = {future: _outcome(future) for future in done}
-    if any(isinstance(outcome, Done) for outcome in outcomes.values()):
+    done = {future: _outcome(future) for future in in_flight if future.done()}
+    if any(isinstance(outcome, Done) for outcome in done.values()):
         try:
-            log.add([spans[future] for future in pool.run_again(in_flight)], WORKER_DIED)
+            again = crew.run_again(in_flight)
+            log.add([job.span(in_flight[future].piece) for future in again], WORKER_DIED)
         except OSError as error:
-            outcomes = dict.fromkeys(done, _scheduler_lost(error))
-    finished = []
-    for future, outcome in outcomes.items():
-        failure = outcome if isinstance(outcome, Failure) else None
-        companions = pool.companions(future)
-        worker = pool.finished(future, failure.worker if failure else "")
-        attempt = in_flight.pop(future)
-        if failure and failure.died and not attempt.suspect:
-            if not log.covers(spans[future]):
-                log.add([spans[other] for other in companions if other in spans], failure.error)
-        elif failure and failure.started:
-            log.add([_blamed(attempt.piece, failure).span(columns)], failure.error)
-        finished.append((attempt, outcome, worker))
-    return finished
+            done = dict.fromkeys(done, _scheduler_lost(error))
+    found = [(in_flight.pop(future), outcome) for future, outcome in done.items()]
+    crew.forget(done)
+    for attempt, outcome in found:
+        if isinstance(outcome, Failure) and outcome.started:
+            log.add([job.span(_blamed(attempt.piece, outcome))], outcome.error)
+    return found
+
+
+def _outcome(future: Future[Outcome]) -> Outcome:
+    """The outcome of a future that is done."""
+    try:
+        return future.result()
+    except ProcessEnded as error:
+        if error.overdue and error.place:
+            return Overdue(*error.place)
+        row, column = error.place or (None, None)
+        return Failure(WORKER_DIED, row=row, column=column)
+    except BrokenExecutor as error:
+        raise LostWorkers("a worker died, and with it the executor that was given") from error
+    except CancelledError as error:
+        return _scheduler_lost(error)
+    except ModuleNotFoundError as error:
+        words = f"a worker lacks a module ({error}): install there what the task needs"
+        return Failure(words, final=True, started=False, cause=error)
+    except Exception as error:  # raised by the executor itself, as when workers die too often
+        return Failure(in_a_line(error), cause=error)
+
+
+def _scheduler_lost(error: BaseException) -> Failure:
+    words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
+    return Failure(words, final=True, started=False)
 
 
 def _blamed(piece: Piece, failure: Failure) -> Piece:
     """The rollout that failed, or the whole piece where that is not known."""
     row, column = failure.row, failure.column
-    if row is None or column is None:
-        return piece
-    return Piece(row, row + 1, column, column + 1)
+    return piece if row is None or column is None else Piece.at(row, column)
 
 
-def _room(
-    pool: WorkerPool, waiting: deque[Attempt], in_flight: dict[Future[Outcome], Attempt]
-) -> bool:
-    """Whether another piece may be sent: a suspect piece runs alone."""
-    suspects = any(attempt.suspect for attempt in (*waiting, *in_flight.values()))
-    return not in_flight if suspects else len(in_flight) < pool.limit
+def _settled(
+    attempt: Attempt, outcome: Outcome, tries: int
+) -> tuple[list[Attempt], list[Failure], list[tuple[Piece, Done]]]:
+    """What follows from an outcome: attempts to make, failures that are final, pieces done.
+
+    tries: how often a rollout that fails by itself is run again
+    """
+    piece = attempt.piece
+    if isinstance(outcome, Done):
+        return [], [], [(piece, outcome)]
+    if isinstance(outcome, TaskNeeded):
+        return [replace(attempt, with_task=True)], [], []
+    if isinstance(outcome, Overdue):
+        worst = Done(np.ones((1, 1), np.uint8), overdue=True)
+        rest = [Attempt(part) for part in piece.around(*outcome)]
+        return rest, [], [(Piece.at(*outcome), worst)]
+    if outcome.final:
+        return [], [outcome], []
+    blamed = _blamed(piece, outcome)
+    if blamed.rollouts > 1:  # it is not known which rollout failed: halve the piece until it is
+        return [replace(attempt, piece=half) for half in piece.halves()], [], []
+    row, _, column, _ = blamed
+    rest = [Attempt(part) for part in piece.around(row, column)]
+    if attempt.tries >= tries or outcome.wrong:
+        return rest, [replace(outcome, row=row, column=column)], []
+    return [Attempt(blamed, attempt.tries + 1, outcome.worker or None), *rest], [], []
 
 
-def _sender(job: Job, pool: WorkerPool) -> Callable[[Attempt], Future[Outcome]]:
+# ---- in a worker --------------------------------------------------------------------------------
+
+
+def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
     """A function that sends an attempt to a worker.
 
-    The task is pickled once, and a worker keeps it; each piece brings its own policies.
+    The task is packed once. A large one is sent to each worker once, which keeps it and knows it by
+    its digest; each piece brings its own environments and policies.
     """
-    if not pool.pickles(job.task):
-        return lambda attempt: pool.submit(
-            None, _run, job.part(attempt.piece), attempt.piece, pool.executor is None
-        )
-    try:
-        payload = cloudpickle.dumps((job.task, job.environments.draw))
-    except Exception as error:
-        raise ValueError(
-            f"task {job.task.name} cannot be sent to workers: {in_a_line(error)}; define what it "
-            "consists of in a module, or roll out in this process"
-        ) from error
+    packed = crew.packed(job)
+    if packed is None:
+        here = crew.executor is None
+        return lambda attempt: crew.submit(None, _run, job.part(attempt.piece), attempt.piece, here)
+    digest, content = packed
+    # timed one by one, unless the task marks each rollout
+    alone = crew.timeout is not None and not (isinstance(job.task, OneByOneTask) and job.task.marks)
+    how = Manner(alone, crew.share, os.getpid())
 
     def send(attempt: Attempt) -> Future[Outcome]:
         part = job.part(attempt.piece)
         bare = replace(part, task=None, environments=replace(part.environments, draw=None))
-        return pool.submit(attempt.failed_on, work, payload, bare, tuple(attempt.piece))
+        task = content if attempt.with_task or len(content) < LARGE else None
+        arguments = (digest, task, bare, tuple(attempt.piece), how)
+        return crew.submit(attempt.failed_on, work, *arguments)
 
     return send
 
 
-def work(payload: bytes, bare: Job, piece: tuple[int, int, int, int]) -> Outcome:
+class Manner(NamedTuple):
+    """How a worker rolls out a piece."""
+
+    alone: bool  # each rollout by itself
+    share: int  # threads of the libraries in a process that somebody else has started; 0: as it is
+    parent: int  # the process that sends pieces
+
+
+def work(
+    digest: str, content: bytes | None, bare: Job, piece: tuple[int, int, int, int], how: Manner
+) -> Outcome:
     """Roll out a piece in a worker: a process, or a thread with a task of its own."""
     try:
-        task, draw = _loaded(payload)
+        loaded = _loaded(digest, content, how)
     except Exception as error:
         words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
         trace = traceback.format_exc()
         return Failure(words, _worker_name(), trace=trace, final=True, started=False)
+    if loaded is None:
+        return TaskNeeded()
+    task, draw = loaded
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
-    return _run(job, Piece(*piece))
+    return _run(job, Piece(*piece), alone=how.alone)
 
 
 _local = threading.local()  # simulators must not be shared between threads
+_limits = ExitStack()  # of the threads of this process, to its end
 
 
-def _loaded(payload: bytes) -> tuple[Any, Any]:
-    """The task of a payload and its `draw` function; the last KEPT_TASKS payloads are kept."""
-    known: dict[bytes, tuple[Any, Any]] = _local.__dict__.setdefault("known", {})
-    if payload not in known:
+def _loaded(digest: str, content: bytes | None, how: Manner) -> tuple[Any, Any] | None:
+    """A task and its `draw` function, if they are known or given; KEPT_TASKS are kept."""
+    known: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("known", {})
+    if digest not in known:
+        if content is None:
+            return None
         while len(known) >= KEPT_TASKS:
             known.pop(next(iter(known)))
-        known[payload] = cloudpickle.loads(payload)
-    return known[payload]
+        known[digest] = cloudpickle.loads(content)
+        if how.share and os.getpid() != how.parent:
+            _limits.enter_context(limited_threads(how.share))
+    return known[digest]
 
 
-def _run(job: Job, piece: Piece, here: bool = False) -> Outcome:
+def _run(job: Job, piece: Piece, here: bool = False, alone: bool = False) -> Outcome:
     """Costs of a piece, or the failure to get them."""
     started = time.perf_counter()
+    row, column = piece.first_row, piece.first_column
     try:
-        costs, raised = job.run()
+        if alone:
+            costs, raised = _one_by_one(job, row, column)
+        else:
+            if watched():
+                user_task.begins = lambda i, j: mark(row + i, column + j)
+            costs, raised = job.run()
     except (Exception, SystemExit) as error:
         return _failure(error, piece, here)
     return Done(costs, raised, time.perf_counter() - started)
+
+
+def _one_by_one(job: Job, row: int, column: int) -> tuple[Table, int]:
+    """The costs of a job, each rollout by itself, so that its time can be taken."""
+    parts, raised = np.empty(job.shape), 0
+    for i, j in np.ndindex(job.shape):
+        mark(row + i, column + j)
+        try:
+            cost, more = job.part(Piece.at(i, j)).run()
+        except WrongCosts:
+            raise
+        except (Exception, SystemExit) as error:
+            cause = error.error if isinstance(error, RolloutFailed) else error
+            raise RolloutFailed(i, j, cause) from error
+        parts[i, j], raised = cost[0, 0], raised + more
+    return checked_costs(parts), raised
 
 
 def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
@@ -264,49 +371,4 @@ def _worker_name() -> str:
     if "distributed.worker" in sys.modules:
         with suppress(ValueError):  # this process is not a Dask worker
             return sys.modules["distributed.worker"].get_worker().address
-    return f"{socket.gethostname()} {os.getpid()}"
-
-
-def _outcome(future: Future[Outcome]) -> Outcome:
-    """The outcome of a future that is done."""
-    try:
-        return future.result()
-    except BrokenExecutor:
-        return Failure(WORKER_DIED, died=True)
-    except CancelledError as error:
-        return _scheduler_lost(error)
-    except ModuleNotFoundError as error:
-        words = f"a worker lacks a module ({error}): install there what the task needs"
-        return Failure(words, final=True, started=False, cause=error)
-    except Exception as error:  # raised by the executor itself, as when workers die too often
-        return Failure(in_a_line(error), cause=error)
-
-
-def _scheduler_lost(error: BaseException) -> Failure:
-    words = f"the scheduler was lost, or gave up a piece ({in_a_line(error)})"
-    return Failure(words, final=True, started=False)
-
-
-def _retries_after(
-    attempt: Attempt, failure: Failure, worker: Any, tries: int
-) -> tuple[list[Attempt], list[Failure]]:
-    """Attempts to make after a piece failed, and the failures that are final.
-
-    Args:
-        attempt: the one that failed
-        failure: how it failed
-        worker: where it failed, to be avoided
-        tries: how often a rollout that fails by itself is run again
-    """
-    if failure.died and not attempt.suspect:  # run it alone, to see whether it is the cause
-        return [replace(attempt, suspect=True)], []
-    if failure.final:
-        return [], [failure]
-    blamed = _blamed(attempt.piece, failure)
-    if blamed.rollouts > 1:  # it is not known which rollout failed: halve the piece until it is
-        return [replace(attempt, piece=half) for half in attempt.piece.halves()], []
-    row, _, column, _ = blamed
-    rest = [Attempt(part) for part in attempt.piece.around(row, column)]
-    if attempt.tries >= tries or failure.wrong:
-        return rest, [replace(failure, row=row, column=column)]
-    return [Attempt(blamed, attempt.tries + 1, worker, attempt.suspect), *rest], []
+    return named(os.getpid())

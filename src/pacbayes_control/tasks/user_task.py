@@ -15,6 +15,8 @@ from pacbayes_control.tasks.environments import Arrays, Environments, Noise, sta
 from pacbayes_control.tasks.identity import LONGEST, one_line
 from pacbayes_control.tasks.task import Task
 
+begins: Callable[[int, int], None] | None = None  # is told of each rollout, in watched processes
+
 
 class RolloutFailed(Exception):  # noqa: N818 - it reports an event, with its place in a batch
     """A rollout that raised: its row and column in a batch, and the error."""
@@ -87,6 +89,7 @@ class OneByOneTask(UserTask):
     _rollouts: Callable[..., Iterator[tuple[tuple[int, int], Callable[[], Any]]]]
 
     one_by_one = True  # so that a chunk may be as small as a single rollout
+    marks = True  # whether `begins` is told when each rollout begins, and none runs beside it
 
     def costs(
         self, policies: NDArray, environments: Environments, noise: Noise | None = None
@@ -101,6 +104,8 @@ class OneByOneTask(UserTask):
         self.check_policies(policies)
         costs, raised = np.empty((len(environments), policies.shape[-2])), 0
         for (i, j), rollout in self._rollouts(policies, environments, noise):
+            if begins is not None:
+                begins(i, j)
             try:
                 try:
                     outcome = rollout()

@@ -74,7 +74,7 @@ def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meshes are cut within this process, which spares the start of another."""
-    monkeypatch.setattr(meshes.decomposition, "new_process", Here)
+    monkeypatch.setattr(meshes, "Processes", Here)
 
 
 @pytest.fixture(autouse=True)

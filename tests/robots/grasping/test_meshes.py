@@ -23,7 +23,7 @@ from pacbayes_control.robots.grasping.models import Hull, bounding_box
 from sizes import sized
 
 SYNSET, MODEL = "03797390", "1a0bc9ab92c915167ae33d942430658c"
-PROCESS = meshes.decomposition.new_process
+PROCESSES = meshes.Processes
 TALL = (1.0, 2.0, 4.0)  # a box: its sides tell the axes apart
 
 
@@ -72,7 +72,7 @@ def holds(corners: np.ndarray, point: tuple[float, float, float]) -> bool:
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshes.decomposition, "new_process", Here)
+    monkeypatch.setattr(meshes, "Processes", Here)
 
 
 @pytest.fixture
@@ -299,10 +299,10 @@ def test_the_numbers_that_a_gltf_keeps_in_another_file_count_as_its_content(tmp_
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise AssertionError("nothing was to be decomposed")
 
-    monkeypatch.setattr(meshes.decomposition, "new_process", fail)
+    monkeypatch.setattr(meshes, "Processes", fail)
 
 
 @pytest.mark.slow
@@ -355,14 +355,18 @@ def test_an_emptied_cache_is_filled_again_while_objects_are_in_use(folder, cache
         objects.parts(shape(0))
 
 
-def test_what_was_stopped_goes_on_where_it_was(folder, cache):
+def test_what_was_stopped_goes_on_where_it_was(folder, cache, monkeypatch):
     write(box(1, 1, 1), folder / "cube.obj")
+    decompose = meshes.decomposition.decompose
 
-    def stop(*_: int) -> None:
-        raise KeyboardInterrupt
+    def stop(place: Path, mesh: meshes.Mesh, *rest: object) -> str:
+        if mesh.path == "tall.obj":
+            raise KeyboardInterrupt
+        return decompose(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
 
-    with pytest.raises(KeyboardInterrupt):
-        MeshFolder(folder, cache=cache, progress=stop)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(meshes.decomposition, "decompose", stop)
+        MeshFolder(folder, cache=cache)
     assert len(list(cache.iterdir())) == 1
     seen: list[tuple[int, int]] = []
     MeshFolder(folder, cache=cache, progress=lambda *done: seen.append(done))
@@ -475,7 +479,7 @@ def test_where_everything_is_broken_skipping_is_an_error_too(tmp_path):
 @pytest.mark.slow
 def test_a_mesh_that_crashes_coacd_is_named_and_the_others_go_on(folder, cache, monkeypatch):
     decompose = meshes.decomposition.decompose
-    monkeypatch.setattr(meshes.decomposition, "new_process", PROCESS)
+    monkeypatch.setattr(meshes, "Processes", PROCESSES)
     for name in ("a.obj", "z.obj"):
         write(box(1, 1, 1 + ord(name[0]) / 1000), folder / name)
 

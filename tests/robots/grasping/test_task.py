@@ -26,7 +26,7 @@ from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
 from pacbayes_control.robots.grasping.task import Grasping, GraspingOptions
 from pacbayes_control.rollouts import Execution, Progress, conformance, evaluate
 from pacbayes_control.rollouts.conformance import check_task
-from pacbayes_control.rollouts.pools import ProcessPool
+from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks.environments import Environments
 from pacbayes_control.tasks.identity import identity
 from sizes import sized
@@ -161,7 +161,7 @@ def in_another_process(*args: Any) -> tuple[NDArray, str, str]:
 
 @pytest.mark.slow
 def test_another_process_draws_the_same_objects_and_comes_to_the_same_costs():
-    pool = ProcessPool(1)
+    pool = Processes(1)
     try:
         for task in (BLIND, SEEING):
             many, environments = policies(task, 4), objects(task)
@@ -350,7 +350,7 @@ def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
 @pytest.mark.slow
 def test_the_task_passes_the_conformance_checks(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(conformance, "LOOKED_AT", sized(144, full=256))  # objects that are drawn
-    monkeypatch.setattr(conformance, "ProcessPool", lambda _: ProcessPool(sized(1, full=2)))
+    monkeypatch.setattr(conformance, "Processes", lambda _: Processes(sized(1, full=2)))
     checks = check_task(BLIND, policies(BLIND, 3), environments=4, seconds=0.1)
     assert [f"{check.name}: {check.detail}" for check in checks if not check.passed] == []
     assert len(checks) > 8

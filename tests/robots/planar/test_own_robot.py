@@ -220,10 +220,11 @@ def test_a_robot_of_a_script_goes_to_other_processes(tmp_path: Path):
     script = EXAMPLE.read_text() + (
         "\nimport json\n"
         "import pacbayes_control as pbc\n"
-        "from loky import ProcessPoolExecutor\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
         "if __name__ == '__main__':\n"
         "    train = task.environments(200, stream='script')\n"
-        "    with ProcessPoolExecutor(1) as executor:\n"
+        "    with ProcessPoolExecutor(1, get_context('spawn')) as executor:\n"
         "        how = pbc.Execution(executor)\n"
         "        costs = pbc.evaluate(task, task.policies, train, execution=how)\n"
         "    print(json.dumps(costs.means.tolist()))\n"

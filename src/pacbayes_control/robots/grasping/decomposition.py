@@ -23,7 +23,6 @@ from scipy.spatial import ConvexHull, QhullError
 from pacbayes_control.certify.files import write_atomic
 from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.models import Floats
-from pacbayes_control.rollouts.pools import ShieldedPool, shielded
 from pacbayes_control.tasks.environments import in_a_line
 
 THINNEST = 0.01  # of the longest side: a thinner mesh is a sheet
@@ -50,12 +49,6 @@ class HullSettings(NamedTuple):
 
 class BrokenMeshError(ValueError):
     """A mesh that cannot be used; the message follows its name."""
-
-
-def new_process() -> ShieldedPool:
-    """A process for CoACD with one thread: no result can depend on scheduling."""
-    with shielded():
-        return ShieldedPool(max_workers=1, env={"OMP_NUM_THREADS": "1"})
 
 
 def decompose(folder: Path, mesh: Mesh, file: Path, settings: HullSettings) -> str:

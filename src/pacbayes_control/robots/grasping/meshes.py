@@ -7,9 +7,9 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -21,6 +21,7 @@ from pacbayes_control.robots.grasping import decomposition
 from pacbayes_control.robots.grasping.decomposition import SEED, Mesh, read_hulls
 from pacbayes_control.robots.grasping.extras import INSTALL, cache_folder, digest_of
 from pacbayes_control.robots.grasping.models import Floats, Hull, Part
+from pacbayes_control.rollouts.processes import ProcessEnded, Processes
 from pacbayes_control.tasks.environments import Arrays
 
 FORMATS = (".obj", ".stl", ".ply", ".off", ".glb", ".gltf")
@@ -164,31 +165,18 @@ class MeshFolder:
 
     def _outcomes(self, meshes: list[Mesh]) -> Iterator[tuple[Mesh, str]]:
         """Each mesh as soon as it is decomposed, with its defect in words, or ""."""
-        waiting, running = meshes[::-1], {}
-        free = [decomposition.new_process() for _ in range(min(self.workers, len(meshes)))]
-        try:
-            while waiting or running:
-                while waiting and free:
-                    mesh, pool = waiting.pop(), free.pop()
-                    file = self._kept(mesh)
-                    job = pool.submit(
-                        decomposition.decompose, self.folder, mesh, file, self._settings
-                    )
-                    running[job] = mesh, pool
-                for job in wait(running, return_when=FIRST_COMPLETED).done:
-                    mesh, pool = running[job]
-                    try:
-                        defect = job.result()
-                    except BrokenExecutor:
-                        defect = "makes CoACD crash, or run out of memory"
-                        pool.shutdown(kill_workers=True)
-                        pool = decomposition.new_process()
-                    del running[job]
-                    free.append(pool)
-                    yield mesh, defect
-        finally:
-            for pool in [*free, *(pool for _, pool in running.values())]:
-                pool.shutdown(kill_workers=True)
+        if not meshes:
+            return
+        # One thread each: no result of CoACD can depend on scheduling.
+        with Processes(min(self.workers, len(meshes)), threads=1) as pool:
+            decompose = partial(pool.submit, decomposition.decompose, self.folder)
+            running = {decompose(m, self._kept(m), self._settings): m for m in meshes}
+            for job in as_completed(running):
+                try:
+                    defect = job.result()
+                except ProcessEnded:
+                    defect = "makes CoACD crash, or run out of memory"
+                yield running[job], defect
 
 
 @lru_cache(maxsize=4096)
