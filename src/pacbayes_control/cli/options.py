@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -167,6 +167,11 @@ class ExecutionOptions:
     scheduler: str | None = option(
         None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
     )
+    rollout_timeout: float | None = option(
+        None,
+        "Seconds after which a rollout is ended and costs 1, the worst: the certificate tells it.",
+        metavar="S",
+    )
     retries: int = option(
         0,
         "How often a rollout that failed may be run again and still count, where machines fail and "
@@ -193,12 +198,13 @@ def executing(
     asked = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
     if asked.workers and asked.scheduler:
         raise ValueError("give --workers or a scheduler, not both")
+    timeout = asked.rollout_timeout
     if asked.scheduler:
         workers = cluster(asked.scheduler)
     elif asked.workers is None and task.uses_all_cores:
-        workers = nullcontext()
+        workers = pool(task, None, timeout)
     else:
-        workers = pool(task, asked.workers or cores())
+        workers = pool(task, asked.workers or cores(), timeout)
     with workers as executor, progress_bars() as tell:
         yield Execution(
             executor,
@@ -206,6 +212,7 @@ def executing(
             progress=tell,
             warning=warn,
             retries=asked.retries,
+            rollout_timeout=timeout,
             allow_code_change=asked.allow_code_change,
         )
 

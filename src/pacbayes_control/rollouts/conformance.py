@@ -6,7 +6,7 @@ import pickle
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,8 +26,9 @@ from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import generator, in_a_line
 from pacbayes_control.tasks.identity import identity
-from pacbayes_control.tasks.task import as_task, noise_of
+from pacbayes_control.tasks.task import as_task, brought, noise_of
 
+HEAVY = 10_000_000  # bytes of a task, from which on they are worth a word
 LOOKED_AT = 256  # environments that are drawn to see whether they look independent
 STREAM = "conformance"
 REPEAT, DIFFER = "the same seed gives the same cost", "environments differ"
@@ -267,10 +268,35 @@ def _global_states() -> Iterator[Callable[[], dict[str, bytes]]]:
 
 def _elsewhere_the_same(job: Job, table: Table) -> str:
     """The task can be sent to another process, which gets the same environments and costs."""
-    size = len(cloudpickle.dumps(job.task))
+    size = _bytes(job.task)
     with Processes(2) as pool:
         _compare(table_of(job, Execution(pool)), table, "in another process")
-    return f"two other processes agree; the task takes {size:,} bytes to send"
+    words = f"two other processes agree; the task takes {size:,} bytes to send"
+    if size < HEAVY:
+        return words
+    return Warned(f"{words}, most of them in {_heaviest(job.task)}: can it do without?")
+
+
+def _bytes(part: Any) -> int:
+    try:
+        return len(cloudpickle.dumps(part))
+    except Exception:  # of a part that is sent in another way
+        return 0
+
+
+def _heaviest(task: Task) -> str:
+    """The innermost part of a task that takes more than half of its bytes."""
+    name, part, size = "the task", brought(task), _bytes(task)
+    while True:
+        parts = {f".{key}": value for key, value in getattr(part, "__dict__", {}).items()}
+        if isinstance(part, Mapping | list | tuple):
+            items = part.items() if isinstance(part, Mapping) else enumerate(part)
+            parts = {f"[{key!r}]": value for key, value in items}
+        sizes = {key: _bytes(value) for key, value in parts.items()}
+        largest = max(sizes, key=lambda key: sizes[key], default="")
+        if not largest or sizes[largest] <= size / 2:
+            return f"{name} ({type(part).__name__}, {size / 1e6:,.0f} MB)"
+        name, part, size = f"{name}{largest}", parts[largest], sizes[largest]
 
 
 def _speed(job: Job, seconds: float) -> str:

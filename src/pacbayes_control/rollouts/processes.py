@@ -254,7 +254,9 @@ def _answer(call: bytes) -> bytes:
         return cloudpickle.dumps((fn(*args, **kwargs), False))
     except BaseException as error:
         with suppress(Exception):
-            return cloudpickle.dumps((error, True))
+            answer = cloudpickle.dumps((error, True))
+            cloudpickle.loads(answer)  # some errors can be sent, and do not arrive
+            return answer
         return cloudpickle.dumps((RuntimeError(in_a_line(error)), True))
 
 

@@ -27,7 +27,14 @@ from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import LARGE, Crew, LostWorkers, limited_threads
-from pacbayes_control.rollouts.processes import ProcessEnded, Processes, mark, named, watched
+from pacbayes_control.rollouts.processes import (
+    THREADS,
+    ProcessEnded,
+    Processes,
+    mark,
+    named,
+    watched,
+)
 from pacbayes_control.tasks import user_task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.user_task import OneByOneTask, RolloutFailed
@@ -311,9 +318,10 @@ def _loaded(digest: str, content: bytes | None, how: Manner) -> tuple[Any, Any] 
             return None
         while len(known) >= KEPT_TASKS:
             known.pop(next(iter(known)))
-        known[digest] = cloudpickle.loads(content)
-        if how.share and os.getpid() != how.parent:
+        if how.share and os.getpid() != how.parent and not watched():
             _limits.enter_context(limited_threads(how.share))
+            os.environ.update({name: str(how.share) for name in THREADS})  # of others, once loaded
+        known[digest] = cloudpickle.loads(content)
     return known[digest]
 
 

@@ -364,9 +364,10 @@ def test_what_was_stopped_goes_on_where_it_was(folder, cache, monkeypatch):
             raise KeyboardInterrupt
         return decompose(place, mesh, *rest)  # pyright: ignore[reportArgumentType]
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(meshes.decomposition, "decompose", stop)
-        MeshFolder(folder, cache=cache)
+        with pytest.raises(KeyboardInterrupt):
+            MeshFolder(folder, cache=cache)
     assert len(list(cache.iterdir())) == 1
     seen: list[tuple[int, int]] = []
     MeshFolder(folder, cache=cache, progress=lambda *done: seen.append(done))
