@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import tempfile
 import time
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from measuring import conclude, main, peak_mib
 from pacbayes_control.cli.options import JsonFile, check_json
-from pacbayes_control.rollouts import Execution, evaluate, pool
+from pacbayes_control.rollouts import Execution, Processes, evaluate
+from pacbayes_control.rollouts.processes import cores
 from pacbayes_control.tasks import FunctionTask
 
 POLICIES = 10
@@ -30,6 +32,9 @@ class RolloutsBench:
     overhead_10ms: float
     overhead_kept_1ms: float  # the same where every piece is kept on disk
     speedup_2_processes: float  # over one, rollouts of about 5 ms, once they have started
+    torch_two_workers_speedup: float  # the same for a recurrent policy of torch, by default
+    torch_all_threads_speedup: float  # and where each worker has a thread for each core
+    large_task_overhead: float  # of a task of 200 MB over a small one, on two workers
     rollouts: int  # of a function that does nothing
     seconds: float  # that they took, kept on disk
     bare_seconds: float  # of a bare loop
@@ -44,13 +49,20 @@ def bench_rollouts(
     large = _overhead(0.010, 200, rounds)
     with tempfile.TemporaryDirectory() as folder:
         kept = _overhead(0.001, 1000, rounds, Path(folder))
-    speedup = _speedup(0.005, speedup_rollouts)
+    speedup = _speedup(FunctionTask(_Busy(0.005), draw, "busy", parameters=1), speedup_rollouts)
+    recurrent = FunctionTask(_Recurrent(), draw, "recurrent", parameters=1)
+    torch_speedup = _speedup(recurrent, 400)
+    torch_threads = _speedup(recurrent, 400, threads=cores())
+    large = _large_task(0.005, speedup_rollouts)
     seconds, bare = _many(rollouts)
     return RolloutsBench(
         overhead_1ms=small,
         overhead_10ms=large,
         overhead_kept_1ms=kept,
         speedup_2_processes=speedup,
+        torch_two_workers_speedup=torch_speedup,
+        torch_all_threads_speedup=torch_threads,
+        large_task_overhead=large,
         rollouts=rollouts,
         seconds=seconds,
         bare_seconds=bare,
@@ -87,6 +99,7 @@ class _Busy:
         spent = min(_timed(lambda: sample(loops)) for _ in range(20))
         self.loops = max(1, round(loops * seconds / spent))
         self.spent = 0.0  # s within the rollouts of this process
+        self.load = b""  # that it carries along
 
     def __repr__(self) -> str:
         return f"a rollout of {self.loops} loops"
@@ -136,20 +149,60 @@ def _overhead(seconds: float, rollouts: int, rounds: int, folder: Path | None = 
     return statistics.median(shares)
 
 
-def _speedup(seconds: float, rollouts: int, processes: int = 2) -> float:
-    """The time of one process over that of several, half of the first before and half after."""
-    task = FunctionTask(_Busy(seconds), draw, "busy", parameters=1)
+def _speedup(
+    task: FunctionTask, rollouts: int, processes: int = 2, threads: int | None = None
+) -> float:
+    """The time of one process over that of several, half of the first before and half after.
+
+    threads: of the libraries in each process; by default its share of the cores
+    """
     policies = np.linspace(0, 1, POLICIES)[:, None]
     environments = task.environments(rollouts // POLICIES, stream="bench")
     half = len(environments) // 2
+    evaluate(task, policies, environments[:2])  # libraries load
     one = _timed(lambda: evaluate(task, policies, environments[:half]))
-    with pool(task, processes) as executor:
+    with Processes(processes, threads) as executor:
         evaluate(task, policies, environments[:8], execution=Execution(executor))  # they start
         several = _timed(
             lambda: evaluate(task, policies, environments, execution=Execution(executor))
         )
     one += _timed(lambda: evaluate(task, policies, environments[half:]))
     return one / several
+
+
+class _Recurrent:
+    """A recurrent network of torch that reads 100 observations one by one."""
+
+    def __repr__(self) -> str:
+        return "a recurrent policy"
+
+    def __call__(self, policy: NDArray, environment: Mapping[str, Any]) -> float:
+        import torch
+
+        if not hasattr(self, "cell"):
+            torch.manual_seed(0)
+            self.cell, self.out = torch.nn.LSTMCell(16, 256), torch.nn.Linear(256, 4)
+        state, seen = None, torch.full((1, 16), float(environment["level"]))
+        with torch.inference_mode():
+            for _ in range(100):
+                state = self.cell(seen, state)
+                seen = torch.tanh(self.out(state[0])).repeat(1, 4)
+        return float(policy[0] > float(seen[0, 0].abs()))
+
+
+def _large_task(seconds: float, rollouts: int, size: int = 200_000_000) -> float:
+    """The share of time that a task takes beyond a small one, both from the start of workers."""
+    busy = _Busy(seconds)
+    policies = np.linspace(0, 1, POLICIES)[:, None]
+    taken = []
+    for load in (0, size, size, 0):
+        rollout = copy.copy(busy)
+        rollout.load = np.random.default_rng(0).bytes(load)
+        task = FunctionTask(rollout, draw, "busy", parameters=1)
+        environments = task.environments(rollouts // POLICIES, stream="bench")
+        how = Execution(2)
+        taken.append(_timed(partial(evaluate, task, policies, environments, execution=how)))
+    return (taken[1] + taken[2]) / (taken[0] + taken[3]) - 1
 
 
 def _many(rollouts: int) -> tuple[float, float]:
