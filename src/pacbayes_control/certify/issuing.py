@@ -58,10 +58,6 @@ class Basis(Generic[D]):
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
         check_policies_unseen(costs)
-        for name in ("cost_rule", "distribution"):
-            text = fields[name] = costs.origin.get(name)
-            if text is not None and not (isinstance(text, str) and text and text.isprintable()):
-                raise ValueError(f"the costs' origin does not say the {name} in plain words")
         if isinstance(posterior, Categorical):
             fields["policies"] = costs.policies
         else:
@@ -84,6 +80,8 @@ class Basis(Generic[D]):
             | {"prior": sha256(prior.to_bytes()), "posterior": sha256(posterior.to_bytes())},
             versions=versions(costs.origin),
             incidents=costs.incidents,
+            cost_rule=costs.cost_rule,
+            distribution=costs.distribution,
             **fields,
         )
 

@@ -75,6 +75,8 @@ def _check_origin(run: Run) -> None:
     c, origin = run.certificate, run.costs.origin
     try:
         incidents, mine, _ = run.costs.incidents, run.costs.range, run.costs.policies_seen
+        told = ("cost_rule", "distribution") if c.format >= 4 else ()
+        words = {name: getattr(run.costs, name) for name in told}
     except ValueError as error:
         raise InvalidCertificate(str(error)) from None
     same = dict(c.incidents) == incidents
@@ -87,9 +89,8 @@ def _check_origin(run: Run) -> None:
         require(same, f"the costs are of {c.environments} environments, and {named}")
     same = origin.get("rows", c.environments) == c.environments
     require(same, "the costs have another number of rows than the file they are of")
-    for name in ("cost_rule", "distribution") if c.format >= 4 else ():
-        same = getattr(c, name) == origin.get(name)
-        require(same, f"the certificate is wrong about the {name} of the costs")
+    for name, text in words.items():
+        require(getattr(c, name) == text, f"the certificate is wrong about the {name} of the costs")
     estimate = c.test_estimate
     if estimate is not None:
         tested = EnvironmentRange(estimate.stream, estimate.seed, 0, estimate.environments)
