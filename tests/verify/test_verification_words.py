@@ -120,8 +120,9 @@ def test_a_time_limit_that_the_certificate_hides_is_refused(
 def test_a_timeout_that_did_not_cost_1_is_refused(limited: Costs, tmp_path: Path):
     run = learn_finite(limited)
     row, column = np.argwhere(limited.values == 0)[0].tolist()
-    moved = {**limited.origin, "timed_out": [[row, column], *limited.origin["timed_out"][1:]]}
-    forged = dataclasses.replace(run, costs=Costs(limited.values, origin=moved))
+    _, other = sorted(limited.timed_out)
+    moved = limited.with_origin(timed_out=[[row, column], other])
+    forged = dataclasses.replace(run, costs=Costs(limited.values, origin=moved.origin))
     check_refused(forged, tmp_path / "run", "timed out, and its cost is 0: it must be 1")
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -172,8 +173,10 @@ class Costs:
     def cost_rule(self) -> str | None:
         """How a rollout is scored, in words, with the time limit if there was one."""
         rule, seconds = self._words("cost_rule"), self.rollout_timeout
-        limit = seconds and f"1 where it takes longer than {seconds:.12g} s"
-        return ", ".join(filter(None, (rule, limit))) or None
+        if seconds is None:
+            return rule
+        limit = f"1 where it takes longer than {seconds:.12g} s"
+        return f"{rule}, {limit}" if rule else limit
 
     @property
     def distribution(self) -> str | None:
@@ -252,16 +255,17 @@ class Costs:
         digests = {}
         for kind, array in (("costs", self.values), ("policies", self.parameters)):
             if array is not None:
-                header = io.BytesIO()
-                description = np.lib.format.header_data_from_array_1_0(array)
-                np.lib.format.write_array_header_1_0(header, description)
-                sha = hashlib.sha256(header.getvalue())
-                sha.update(np.ascontiguousarray(array).data)  # no copy of the whole file
-                digests[kind] = sha.hexdigest()
+                digests[kind] = npy_digest(array)
         for kind, texts in (("names", self.names), ("sites", self.sites)):
             if texts:
                 digests[kind] = sha256(json.dumps(texts).encode())
         return digests
+
+    def with_origin(self, **entries: object) -> Costs:
+        """The same costs with other entries of their origin; None removes one."""
+        other, origin = copy(self), {**self.origin, **entries}
+        vars(other)["origin"] = {name: entry for name, entry in origin.items() if entry is not None}
+        return other
 
     def name(self, policy: int) -> str:
         """The policy's name, or its number if it has no name."""
@@ -270,6 +274,16 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
+
+
+def npy_digest(array: NDArray) -> str:
+    """SHA-256 of an array as an `.npy` file, without a copy of the whole file."""
+    header = io.BytesIO()
+    description = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(header, description)
+    sha = hashlib.sha256(header.getvalue())
+    sha.update(np.ascontiguousarray(array).data)
+    return sha.hexdigest()
 
 
 def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:
