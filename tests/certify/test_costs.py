@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,3 +151,52 @@ def test_parameters_that_are_no_numbers_are_refused(parameters: np.ndarray, mess
 def test_noise_is_told_in_plain_words(record: object):
     with pytest.raises(ValueError, match="in plain words"):
         _ = Costs([[0, 1], [1, 1]], origin={"noise": record}).noise
+
+
+# ---- a time limit -------------------------------------------------------------------------------
+
+LIMITED: dict[str, Any] = {
+    "rollout_timeout": 30.0,
+    "timed_out": [[1, 0], [2, 1]],
+    "incidents": {"timeouts": 2},
+}
+LATE = [[0, 0.5], [1, 0], [0, 1]]
+
+
+def test_rollouts_that_timed_out_are_listed_and_cost_1():
+    costs = Costs(LATE, origin=LIMITED)
+    assert costs.timed_out == {(1, 0), (2, 1)}
+    assert costs.incidents == {"timeouts": 2}
+    assert costs.cost_rule == "1 where it takes longer than 30 s"
+    ruled = Costs(LATE, origin={"cost_rule": "1 for a fall", "rollout_timeout": 0.5})
+    assert ruled.cost_rule == "1 for a fall, 1 where it takes longer than 0.5 s"
+    assert Costs(LATE).cost_rule is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rollout_timeout": 0}, "rollout_timeout that is not in seconds"),
+        ({"rollout_timeout": float("nan")}, "rollout_timeout that is not in seconds"),
+        ({"rollout_timeout": True}, "rollout_timeout that is not in seconds"),
+        ({"rollout_timeout": "30"}, "rollout_timeout that is not in seconds"),
+        ({"rollout_timeout": None}, "timed out without a limit"),
+        ({"timed_out": [[1, 0], [3, 1]]}, "timed out and do not exist"),
+        ({"timed_out": [[1, 0], [2, -1]]}, "timed out and do not exist"),
+        ({"timed_out": [[1, 0], [2, 1, 0]]}, "timed out and do not exist"),
+        ({"timed_out": [[1, 0], [2, True]]}, "timed out and do not exist"),
+        ({"timed_out": {"1": 0}}, "timed out and do not exist"),
+        ({"timed_out": [[1, 0], [1, 0]]}, "a rollout that timed out twice"),
+        ({"timed_out": [[1, 0], [0, 1]]}, r"policy 1 in environment 0 timed out.* 0.5: it must"),
+        ({"timed_out": [[1, 0]]}, "does not list each rollout that timed out"),
+        ({"timed_out": []}, "does not list each rollout that timed out"),
+        ({"incidents": {}}, "does not list each rollout that timed out"),
+        ({"incidents": {"timeouts": 3}}, "does not list each rollout that timed out"),
+    ],
+)
+def test_a_record_of_timeouts_that_contradicts_itself_is_refused(
+    change: dict[str, Any], words: str
+):
+    costs = Costs(LATE, origin=LIMITED | change)
+    with pytest.raises(ValueError, match=words):
+        _ = costs.incidents, costs.rollout_timeout

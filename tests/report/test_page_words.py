@@ -143,9 +143,15 @@ def test_the_list_of_texts_is_complete():
     """A field that is added to a certificate is to be tried too."""
     numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
                "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
-               "bound_without_shift", "tilt", "format"}  # fmt: skip
+               "bound_without_shift", "tilt", "format", "declared_looks"}  # fmt: skip
     elsewhere = {"ball", "constraints"}
-    checked = {"method", "budget", "incidents", "test_estimate"}  # of few known words, or sealed
+    checked = {
+        "method",
+        "budget",
+        "incidents",
+        "test_estimate",
+        "looks",
+    }  # of few known words, or sealed
     known = numbers | elsewhere | checked | set(TEXTS)
     assert {field.name for field in fields(Certificate)} == known
 

@@ -109,6 +109,29 @@ def test_a_rollout_that_raises_now_differs():
     assert again.first.endswith("and raised RuntimeError: stuck now")
 
 
+def test_rollouts_that_timed_out_are_not_run_again():
+    task = TASKS["hit"]
+    run, train = a_run("list", task)
+    values, ended = np.array(run.costs.values), [[0, 1], [4, 2], [5, 4]]
+    values[tuple(np.transpose(ended))] = 1
+    more = {"rollout_timeout": 1.0, "timed_out": ended, "incidents": {"timeouts": 3}}
+    known = Costs(values, origin={**run.costs.origin, **more}, parameters=run.costs.parameters)
+    for count in (2, N * DRAWS):
+        again = roll_out_again(replace(run, costs=known), task, train, count=count)
+        assert (again.tried, again.different) == (min(count, N * DRAWS - 3), 0)
+    assert roll_out_again(with_costs(run, values), task, train, count=N * DRAWS).different
+
+
+def test_a_run_of_timeouts_alone_has_nothing_to_run_again():
+    run, train = a_run("list", TASKS["hit"])
+    every = [[row, column] for row in range(N) for column in range(DRAWS)]
+    more = {"rollout_timeout": 1.0, "timed_out": every, "incidents": {"timeouts": N * DRAWS}}
+    origin = {**run.costs.origin, **more}
+    known = Costs(np.ones((N, DRAWS)), origin=origin, parameters=run.costs.parameters)
+    with pytest.raises(ValueError, match="every rollout of the run timed out"):
+        roll_out_again(replace(run, costs=known), TASKS["hit"], train)
+
+
 def test_the_vehicle_repeats_too():
     task = Vehicle(wheel_slip=0.1)
     train = task.environments(8, stream="train")

@@ -86,6 +86,46 @@ def test_words_that_the_origin_contradicts_are_refused(
     check_refused(restated(learn_finite(drawn), **change), tmp_path / "run", message)
 
 
+@pytest.fixture
+def limited(drawn: Costs) -> Costs:
+    """The same, of which two rollouts took too long."""
+    late = [divmod(int(at), 6) for at in np.flatnonzero(drawn.values)[:2]]
+    more = {"rollout_timeout": 30.0, "timed_out": late, "incidents": {"timeouts": 2}}
+    return Costs(drawn.values, origin={**drawn.origin, **more})
+
+
+def test_a_time_limit_is_part_of_what_a_rollout_costs(limited: Costs, tmp_path: Path):
+    verification = verify(learn_finite(limited).save(tmp_path / "run"))
+    c = verification.certificate
+    assert c.cost_rule == "1 for a collision, 1 where it takes longer than 30 s"
+    late = "2 rollouts count as failures since they took longer than the time limit"
+    assert c.sentence.endswith(f"; {late}.")
+    assert f"how the rollouts went: {late}" in verification.told
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost_rule": "1 for a collision"}, "wrong about the cost_rule"),
+        ({"incidents": {}}, "wrong about incidents"),
+        ({"incidents": {"timeouts": 1}}, "wrong about incidents"),
+    ],
+)
+def test_a_time_limit_that_the_certificate_hides_is_refused(
+    limited: Costs, tmp_path: Path, change: dict[str, Any], message: str
+):
+    check_refused(restated(learn_finite(limited), **change), tmp_path / "run", message)
+
+
+def test_a_timeout_that_did_not_cost_1_is_refused(limited: Costs, tmp_path: Path):
+    run = learn_finite(limited)
+    row, column = np.argwhere(limited.values == 0)[0].tolist()
+    _, other = sorted(limited.timed_out)
+    moved = limited.with_origin(timed_out=[[row, column], other])
+    forged = dataclasses.replace(run, costs=Costs(limited.values, origin=moved.origin))
+    check_refused(forged, tmp_path / "run", "timed out, and its cost is 0: it must be 1")
+
+
 def test_a_point_mass_is_not_uniform(binary_costs: Costs, tmp_path: Path):
     prior = Categorical([0, 0, 1, 0, 0, 0])
     run = learn_finite(binary_costs, prior=prior)

@@ -15,15 +15,17 @@ from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
+from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
 
-FORMAT = 4
+FORMAT, WITH_LOOKS = 4, 5  # of most certificates, and of those from a growing campaign
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
     2: {"set_aside": 0, "prior": "not recorded"}
     | dict.fromkeys(("parameters", "training_cost_bound", "draws", "shared_draws", "noise")),
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
+    5: {"looks": (), "declared_looks": ()},
 }
 
 
@@ -38,13 +40,20 @@ class Budget:
 
     total: float
     spent: dict[str, float] = field(default_factory=dict)
+    looks: tuple[Look, ...] = ()  # at a campaign, the present one last, which it pays for
+    declared_looks: tuple[int, ...] = ()  # their numbers of environments, if declared beforehand
 
     def __post_init__(self) -> None:
         check_delta(self.total)
 
+    @property
+    def left(self) -> float:
+        """The share of δ that is not spent."""
+        return self.total - sum(self.spent.values())
+
     def spend(self, name: str, delta: float | None = None, parts: int = 1) -> float:
         """Spend `delta`, or one of equal parts of all that is left, on the theorem of this name."""
-        left = self.total - sum(self.spent.values())
+        left = self.left
         delta = left / parts if delta is None else delta
         if name in self.spent:
             raise ValueError(f"the budget has been spent on {name!r} already")
@@ -146,6 +155,8 @@ class Certificate:
     cost_rule: str | None = None  # how a rollout is scored, in words
     distribution: str | None = None  # of the environments, in words
     test_estimate: HeldOutEstimate | None = None  # on environments used for nothing else
+    looks: Sequence[Look] = ()  # at a growing campaign so far, this one last; empty if only this
+    declared_looks: Sequence[int] = ()  # numbers of environments, if declared beforehand
     format: int = FORMAT
 
     @property
@@ -183,7 +194,13 @@ class Certificate:
                 f"nothing but how often each of {len(shifted)} cells occurs"
             )
         incidents = "".join(f"; {words}" for words in self.incident_words)
-        return f"{confidence}, {who} {what} {source}{noise}{incidents}."
+        looks = f"; {self.look_words}" if self.looks else ""
+        return f"{confidence}, {who} {what} {source}{noise}{looks}{incidents}."
+
+    @property
+    def look_words(self) -> str:
+        """The looks at a growing campaign, in words; empty if there was one look only."""
+        return describe(self.looks, self.declared_looks) if self.looks else ""
 
     @property
     def incident_words(self) -> list[str]:
@@ -215,8 +232,8 @@ class Certificate:
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """A certificate from the result of `to_dict`, which may come from any file."""
         version = record.get("format") if isinstance(record, dict) else None
-        if type(version) is not int or not 1 <= version <= FORMAT:
-            raise ValueError(f"certificate.json is not a certificate of format 1 to {FORMAT}")
+        if type(version) is not int or not 1 <= version <= WITH_LOOKS:
+            raise ValueError(f"certificate.json is not a certificate of format 1 to {WITH_LOOKS}")
         fields = {key: value for key, value in record.items() if key != "sentence"}
         try:
             for since, later in LATER.items():
@@ -231,7 +248,7 @@ class Certificate:
 
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
-    parts = {"ball": Any, "constraints": list[Any], "test_estimate": Any}
+    parts = {"ball": Any, "constraints": list[Any], "test_estimate": Any, "looks": list[Any]}
     check_record(fields, get_type_hints(Certificate) | parts)
     constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
@@ -249,6 +266,11 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
     known = {name: kind for name, kind in kinds.items() if fields[name] is not None}
     records = {name: kind.from_record(fields[name]) for name, kind in known.items()}
+    looks, declared = looks_from(fields["looks"]), checked_numbers(fields["declared_looks"])
+    here = looks and looks[-1].environments
+    if bool(looks) != (fields["format"] >= WITH_LOOKS) or (declared and here not in declared):
+        raise ValueError("bad looks: the last is the present one, and among those declared")
+    records |= {"looks": looks, "declared_looks": declared}
     return fields | records | {"constraints": tuple(constraints)}
 
 

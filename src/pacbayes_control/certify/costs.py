@@ -7,14 +7,15 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.certify.files import sha256
+from pacbayes_control.certify.files import has_type, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 
 DrawKind = Literal["fresh", "shared"]
@@ -28,6 +29,10 @@ INCIDENTS = {
     "raised": (
         "1 rollout counts as a failure for an error declared beforehand",
         "{} rollouts count as failures for errors declared beforehand",
+    ),
+    "timeouts": (
+        "1 rollout counts as a failure since it took longer than the time limit",
+        "{} rollouts count as failures since they took longer than the time limit",
     ),
     "code changes": (
         "the task's code was changed once after rollouts were finished, which were kept",
@@ -131,7 +136,59 @@ class Costs:
             raise ValueError(
                 f"the costs' origin has incidents that are not counts of {', '.join(INCIDENTS)}"
             )
+        if record.get("timeouts", 0) != len(self.timed_out):
+            raise ValueError("the costs' origin does not list each rollout that timed out, once")
         return dict(record)
+
+    @property
+    def rollout_timeout(self) -> float | None:
+        """Seconds after which a rollout was ended and cost 1; None if there was no limit."""
+        seconds: Any = self.origin.get("rollout_timeout")
+        if seconds is not None and not (has_type(seconds, float) and seconds > 0):
+            raise ValueError("the costs' origin has a rollout_timeout that is not in seconds")
+        return seconds
+
+    @cached_property
+    def timed_out(self) -> frozenset[tuple[int, int]]:
+        """The row and the column of each rollout that took longer than `rollout_timeout`."""
+        listed: Any = self.origin.get("timed_out", [])
+        if not has_type(listed, list[tuple[int, int]]) or not all(
+            0 <= row < self.environments and 0 <= column < self.policies for row, column in listed
+        ):
+            raise ValueError("the costs' origin lists rollouts that timed out and do not exist")
+        if listed and self.rollout_timeout is None:
+            raise ValueError("the costs' origin lists rollouts that timed out without a limit")
+        for row, column in listed:
+            if self.values[row, column] != 1:
+                raise ValueError(
+                    f"the rollout of policy {column} in environment {row} timed out, and its cost "
+                    f"is {self.values[row, column]:g}: it must be 1"
+                )
+        places = frozenset((row, column) for row, column in listed)
+        if len(places) != len(listed):
+            raise ValueError("the costs' origin lists a rollout that timed out twice")
+        return places
+
+    @property
+    def cost_rule(self) -> str | None:
+        """How a rollout is scored, in words, with the time limit if there was one."""
+        rule, seconds = self._words("cost_rule"), self.rollout_timeout
+        if seconds is None:
+            return rule
+        limit = f"1 where it takes longer than {seconds:.12g} s"
+        return f"{rule}, {limit}" if rule else limit
+
+    @property
+    def distribution(self) -> str | None:
+        """How environments are drawn, in words."""
+        return self._words("distribution")
+
+    def _words(self, name: str) -> str | None:
+        """An entry of the origin that is plain words, or None."""
+        text = self.origin.get(name)
+        if text is not None and not (isinstance(text, str) and text and text.isprintable()):
+            raise ValueError(f"the costs' origin does not say the {name} in plain words")
+        return text
 
     @property
     def policies_seen(self) -> tuple[EnvironmentRange, ...]:
@@ -198,16 +255,17 @@ class Costs:
         digests = {}
         for kind, array in (("costs", self.values), ("policies", self.parameters)):
             if array is not None:
-                header = io.BytesIO()
-                description = np.lib.format.header_data_from_array_1_0(array)
-                np.lib.format.write_array_header_1_0(header, description)
-                sha = hashlib.sha256(header.getvalue())
-                sha.update(np.ascontiguousarray(array).data)  # no copy of the whole file
-                digests[kind] = sha.hexdigest()
+                digests[kind] = npy_digest(array)
         for kind, texts in (("names", self.names), ("sites", self.sites)):
             if texts:
                 digests[kind] = sha256(json.dumps(texts).encode())
         return digests
+
+    def with_origin(self, **entries: object) -> Costs:
+        """The same costs with other entries of their origin; None removes one."""
+        other, origin = copy(self), {**self.origin, **entries}
+        vars(other)["origin"] = {name: entry for name, entry in origin.items() if entry is not None}
+        return other
 
     def name(self, policy: int) -> str:
         """The policy's name, or its number if it has no name."""
@@ -216,6 +274,16 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
+
+
+def npy_digest(array: NDArray) -> str:
+    """SHA-256 of an array as an `.npy` file, without a copy of the whole file."""
+    header = io.BytesIO()
+    description = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(header, description)
+    sha = hashlib.sha256(header.getvalue())
+    sha.update(np.ascontiguousarray(array).data)
+    return sha.hexdigest()
 
 
 def check_names(names: Sequence[str], count: int, of: str = "policy") -> None:

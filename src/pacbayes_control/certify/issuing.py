@@ -5,6 +5,7 @@ r̂ and KL are computed here, from the distributions themselves, and rounded upw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -16,10 +17,26 @@ from scipy.special import chdtr, chdtrc
 from pacbayes_control import bounds
 from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.certificate import Budget, Certificate, Constraint, versions
+from pacbayes_control.certify.certificate import (
+    WITH_LOOKS,
+    Budget,
+    Certificate,
+    Constraint,
+    versions,
+)
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, D, DiagonalGaussian
 from pacbayes_control.certify.files import sha256
+from pacbayes_control.certify.looks import (
+    EARLIER,
+    ORIGIN,
+    OTHER,
+    UNSEEN,
+    Look,
+    declared_looks,
+    describe_fault,
+    looks_until,
+)
 from pacbayes_control.certify.priors import GIVEN
 from pacbayes_control.certify.ranges import merged_ranges
 
@@ -58,10 +75,6 @@ class Basis(Generic[D]):
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
         check_policies_unseen(costs)
-        for name in ("cost_rule", "distribution"):
-            text = fields[name] = costs.origin.get(name)
-            if text is not None and not (isinstance(text, str) and text and text.isprintable()):
-                raise ValueError(f"the costs' origin does not say the {name} in plain words")
         if isinstance(posterior, Categorical):
             fields["policies"] = costs.policies
         else:
@@ -84,6 +97,9 @@ class Basis(Generic[D]):
             | {"prior": sha256(prior.to_bytes()), "posterior": sha256(posterior.to_bytes())},
             versions=versions(costs.origin),
             incidents=costs.incidents,
+            cost_rule=costs.cost_rule,
+            distribution=costs.distribution,
+            **looks_paid(self.budget, costs),
             **fields,
         )
 
@@ -179,6 +195,57 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
     measured = {"empirical_cost": empirical_cost, "kl": ratio, "policy": 0}
     return basis.certificate("single-draw", bound, **measured)
+
+
+def budget_for(costs: Costs, delta: float, shift: float = 0.0) -> Budget:
+    """A budget for a certificate from these costs, with the shares of other looks spent.
+
+    Earlier looks at a growing campaign add their δ to this one's. Looks that were declared
+    beforehand share it.
+
+    Args:
+        costs: of a campaign, or of one look only
+        delta: of this look; of all looks together where they were declared
+        shift: the part of it for an estimated ball, which is no part of the look's own
+
+    >>> budget_for(Costs([[0, 1], [1, 1]]), 0.01).left
+    0.01
+    """
+    if not costs.origin.keys() & {*ORIGIN}:
+        return Budget(delta)
+    declared, own = declared_looks(costs.origin), Budget(delta).total - shift
+    share = own / max(1, len(declared))
+    *earlier, _ = looks = looks_until(costs.origin, Look.at(costs, share))
+    if earlier or declared:
+        unseen = costs.origin.get(UNSEEN)
+        fault = describe_fault(looks, declared, costs.parameters, unseen=unseen)
+        if fault:
+            raise ValueError(fault)
+    if declared:
+        return Budget(delta, {OTHER: own - share}, looks, declared)
+    before = math.fsum(look.spent(share) for look in earlier)
+    if delta + before >= 1:
+        raise ValueError(
+            f"delta = {delta:g} and the {before:g} of earlier looks at this campaign are not below "
+            "1: no confidence is left for another look"
+        )
+    return Budget(delta + before, {EARLIER: before} if earlier else {}, looks)
+
+
+def looks_paid(budget: Budget, costs: Costs) -> dict[str, Any]:
+    """The fields of a certificate that tell of looks; none where there was one look only.
+
+    An error if other looks at these costs are not paid for by the budget.
+    """
+    if costs.origin.keys() & {*ORIGIN} and not budget.looks:
+        raise ValueError(
+            "the costs are of a campaign that may have been looked at before, and this certificate "
+            "does not pay for it: learn from a list of policies"
+        )
+    if len(budget.looks) < 2 and not budget.declared_looks:
+        return {}
+    fields = {"looks": budget.looks, "declared_looks": budget.declared_looks}
+    return fields | {"format": WITH_LOOKS}
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:

@@ -203,6 +203,8 @@ def _learn(
     usual = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
     folder = where.out_folder or Path("runs") / usual
     check_free(folder, where.force)
+    if plan.campaign is not None:
+        options.check_apart(Path(plan.campaign), folder)
     options.check_json(where.json_file, *inputs)
     store = folder.with_name(f"{folder.name}.checkpoint")
     with options.executing(task, how, store) as execution:

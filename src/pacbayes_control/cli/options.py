@@ -90,6 +90,13 @@ def check_outputs(json_file: Path | None, picture: Path | None, *inputs: Path) -
     check_writable(picture, *inputs)
 
 
+def check_apart(campaign: Path, folder: Path) -> None:
+    """Raise ValueError if a campaign and a run would be in each other's folder."""
+    one, other = campaign.resolve(), folder.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        raise ValueError(f"the campaign {campaign} and the run {folder} need folders of their own")
+
+
 def beside(folder: Path, suffix: str) -> Path:
     """A path next to a run's folder, also if that is given as `.` or `..`."""
     whole = folder.resolve()

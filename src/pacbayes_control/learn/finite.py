@@ -69,10 +69,10 @@ def learn_finite(
     costs = costs if isinstance(costs, Costs) else Costs(costs)
     method = checked_method(method, objective, costs.policies)
     objective, sharing = objective or method, sharing or (method,)
-    budget = Budget(delta)
+    budget = issuing.budget_for(costs, delta)
+    share = budget.left / len(sharing)
     for name in sharing:
-        budget.spend(name, delta / len(sharing))
-    share = budget.spent[method]
+        budget.spend(name, share)
     prior, words = prior_for(costs, prior)
     if method == "occam":
         bounds = issuing.occam_bounds(costs, prior, share)
@@ -151,7 +151,7 @@ def learn_tilted(
         raise ValueError("a tilted certificate needs at least one tilt")
     for tilt in tilts:
         check_tilt(tilt)
-    budget = Budget(delta)
+    budget = issuing.budget_for(costs, delta, ball.delta)
     if ball.delta:
         budget.spend(SHARE, ball.delta)
     share = budget.spend(TILTED, parts=len(tilts))
@@ -244,7 +244,8 @@ def _certified_by(method: str, run: Run[Categorical]) -> Run[Categorical]:
     """The same posterior with the certificate of another method, which takes over all of δ."""
     c = run.certificate
     provenance = Provenance(c.objective, c.prior, cast(Any, c.constraints))
-    budget = Budget(c.delta, {method: c.delta})
+    spent = {method if name == c.method else name: part for name, part in c.budget.items()}
+    budget = Budget(c.delta, spent, tuple(c.looks), tuple(c.declared_looks))
     basis = Basis(run.costs, run.prior, run.posterior, budget, provenance)
     return replace(run, certificate=issuing.issue(basis, method))
 

@@ -285,14 +285,14 @@ def certify_draw(
     prior.check_unseen(environments)
     check_dimensions(posterior, prior.distribution)
     posterior = posterior.with_data_used(environments.range, *prior.distribution.seen)
-    budget = Budget(plan.delta)
-    budget.spend("single-draw")
     policy = posterior.sample(generator(seed, "single draw", of="policies"), 1)
     noise, kept = Noise("single draw noise", seed), execution.keeping("rollouts")
     rolled_out = evaluate(task, policy, environments, noise=noise, execution=kept)
     drawn = {"stream": "single draw", "seed": seed, "posterior": posterior.parameters_digest}
     origin = {**rolled_out.origin, "policies": drawn}
     costs = Costs(rolled_out.values, origin=origin, parameters=policy)
+    budget = issuing.budget_for(costs, plan.delta)
+    budget.spend("single-draw")
     provenance = Provenance(plan.objective or "kl", prior.origin)
     basis = Basis(costs, prior.distribution, posterior, budget, provenance)
     return Run(issuing.issue_single_draw(basis), costs, prior.distribution, posterior)

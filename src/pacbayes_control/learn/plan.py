@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.looks import checked_numbers, in_words
 from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.tasks.options import from_values, option, options_of, plain
 
@@ -15,6 +16,10 @@ Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best"]
 Objective = Literal["kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker"]
 Certified = Literal["posterior", "draw", "one"]
 
+NOT_KEPT = (
+    "is for a list of policies: a search rolls out other policies each time, so that none of its "
+    "rollouts can be used for another look"
+)
 MOST = 1_000_000_000  # largest number of environments, draws or steps
 
 
@@ -53,6 +58,21 @@ class Plan:
         ".npy), or of a Gaussian over continuous ones (.json).",
         metavar="NAME|FILE",
     )
+    campaign: str | None = option(
+        None,
+        "Keep the rollouts of listed policies in this folder, and use those that it has: a later "
+        "run may have more environments, and its delta pays for this look at them. To share delta "
+        "instead, declare all looks in the first run: --looks 1000,2000.",
+        metavar="FOLDER",
+        space="finite",
+    )
+    looks: tuple[int, ...] = option(
+        (),
+        "Numbers of environments at which the campaign will be looked at: they share delta.",
+        metavar="N,N,…",
+        space="finite",
+        hidden=True,  # the help of --campaign tells of it
+    )
     certify: Certified = option(
         "posterior",
         "Continuous policies: posterior, draw (one policy from it, kept for good) or one (the best "
@@ -77,6 +97,13 @@ class Plan:
     seed: int = option(0, "Seed of every random stream.", least=0, most=2**64 - 1)
     objective: Objective | None = option(
         None, "Bound to minimise, if not the method's own.", rare=True
+    )
+    unseen: bool = option(
+        False,
+        "Policies added to a campaign were made without knowledge of its environments and their "
+        "costs.",
+        rare=True,
+        space="finite",
     )
     family: bool = option(
         False,
@@ -128,6 +155,14 @@ class Plan:
                 f"sampling_delta = {self.sampling_delta:g} overspends: it must be positive, and "
                 f"leave some of delta = {self.delta:g}"
             )
+        for name in ("looks", "unseen"):
+            if getattr(self, name) and self.campaign is None:
+                raise ValueError(f"{name} is about a campaign: name its folder (--campaign FOLDER)")
+        if self.looks and self.environments not in checked_numbers(self.looks):
+            raise ValueError(
+                f"environments = {self.environments} is not one of the declared looks, "
+                f"{in_words(self.looks)}"
+            )
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
 
@@ -162,6 +197,7 @@ class Plan:
         searched, sampled = ("family", "objective", "method"), ("draws", "shared_draws")
         of_continuous = (  # which fields, where they have no effect, and why; the last one counts
             (("policies", "names"), True, "is for a list of policies"),
+            (("campaign", "looks", "unseen"), True, NOT_KEPT),
             ((*sampled, "sampling_delta"), certify != "posterior", "is for certify = posterior"),
             (searched, certify == "one", "has no use where one of a few is certified"),
             (("candidates",), certify != "one", "is for certify = one"),

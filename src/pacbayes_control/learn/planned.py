@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certify import looks
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.issuing import budget_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
@@ -19,7 +26,7 @@ from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
 from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.learn.training import check_estimator
-from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate
+from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate, kept
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -122,17 +129,79 @@ def _learn_listed(
             f"{plan.prior} was learnt from some of these environments: it cannot be the prior"
         )
     rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
-    if plan.task in installed and task.uses_all_cores:
+    if plan.campaign is not None:
+        rollouts = replace(rollouts, store=plan.campaign)
+    elif plan.task in installed and task.uses_all_cores:
         rollouts = replace(rollouts, store=None)  # fast: keeping rollouts would take longer
     else:
         rollouts = rollouts.keeping("rollouts")
-        begun = rollouts.store is not None and Path(rollouts.store).exists()
-        if plan.task not in installed and not begun:
-            _warn_of_faults(task, policies, execution)
+    store = None if rollouts.store is None else Path(rollouts.store)
+    if store is not None:  # what no delta can pay for is refused before it is rolled out
+        _next_look(_known_looks(store), len(train), np.asarray(policies), plan, store)
+    if plan.task not in installed and not (store and store.exists()):
+        _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
+    if store is not None:
+        costs = _looked_at(costs, plan, store)
     if method == "best":
         return learn_best(costs, plan.delta, prior=prior)
     return learn_finite(costs, plan.delta, method=method, objective=objective, prior=prior)
+
+
+def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
+    """The costs of a campaign, once this look at them is recorded in its folder.
+
+    It is recorded before a bound is computed: a look that nobody pays for would be a free choice.
+    """
+    policies = costs.parameters
+    assert policies is not None
+    look, entries = _next_look(costs.origin, costs.environments, policies, plan, store)
+    costs = costs.with_origin(**entries)
+    budget_for(costs, plan.delta)  # only for its errors
+    _record_look(store, look, plan.looks)
+    return costs
+
+
+def _next_look(
+    known: Mapping[str, object], environments: int, policies: NDArray, plan: Plan, store: Path
+) -> tuple[looks.Look, dict[str, Any]]:
+    """The look that a plan is about to take at a campaign, and what its costs' origin is to tell.
+
+    Args:
+        known: the campaign's looks and declared looks, as in the origin of its costs
+        environments: of this look
+        policies: of this look, one per row
+        plan: looks, unseen and delta
+        store: the campaign's folder
+    """
+    declared = looks.declared_looks(known)
+    if plan.looks and declared not in ((), plan.looks):
+        numbers = looks.in_words(declared)
+        raise ValueError(f"the looks at {store} were declared as {numbers}: they stay so")
+    late, declared = not declared, declared or plan.looks
+    delta, digest = plan.delta / max(1, len(declared)), looks.list_digest(policies)
+    look = looks.Look(environments, digest, len(policies), delta)
+    before = looks.looks_from(known.get("looks", []))
+    if plan.looks and late and any(x.delta or not x.same_costs(look) for x in before):
+        raise ValueError(f"{store} was looked at before: looks are declared before the first one")
+    *earlier, _ = so_far = looks.looks_until(known, look)
+    unseen = plan.unseen and any(x.count < look.count for x in earlier)
+    fault = looks.describe_fault(so_far, declared, policies, unseen=unseen)
+    if fault:
+        raise ValueError(fault)
+    entries = {"looks": [asdict(x) for x in earlier], "declared_looks": list(declared)}
+    return look, {name: entry or None for name, entry in (entries | {looks.UNSEEN: unseen}).items()}
+
+
+def _known_looks(store: Path) -> Mapping[str, object]:
+    known = getattr(kept, "known_looks", None)
+    return known(store) if known is not None else {}
+
+
+def _record_look(store: Path, look: looks.Look, declared: tuple[int, ...]) -> None:
+    record = getattr(kept, "record_look", None)
+    if record is not None:
+        record(store, *astuple(look), **({"declared": declared} if declared else {}))
 
 
 # ---- continuous policies ------------------------------------------------------------------------

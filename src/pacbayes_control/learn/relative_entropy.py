@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint
 
 from pacbayes_control.bounds.theorems import complexity, log_two_root
-from pacbayes_control.certify.certificate import Budget, Constraint
+from pacbayes_control.certify.certificate import Constraint
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, issue
+from pacbayes_control.certify.issuing import PAC_BAYES, Basis, Provenance, budget_for, issue
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import as_number
@@ -62,12 +62,12 @@ def learn_constrained(
     >>> run.posterior.probabilities.round(3).tolist()
     [0.8, 0.0, 0.2]
     """
-    budget = Budget(delta)
     if method not in PAC_BAYES:
         raise ValueError(
             f"method {method!r} takes no constraints: choose from {', '.join(PAC_BAYES)}"
         )
-    budget.spend(method)
+    budget = budget_for(costs, delta)
+    share = budget.spend(method)
     if objective not in ("pinsker", "robust-pinsker"):
         raise ValueError(f"the programmes minimise pinsker or robust-pinsker, not {objective!r}")
     prior, words = prior_for(costs, prior)
@@ -75,7 +75,7 @@ def learn_constrained(
     if objective == "robust-pinsker":
         width = math.e - 1
         means = 1 + width * costs.exponential_means
-    asked = Programmes(means, costs.environments, prior, delta, width)
+    asked = Programmes(means, costs.environments, prior, share, width)
     raw = solve_programmes(asked, constraints, solver)
     posterior = Categorical.project(np.where(prior.probabilities > 0, raw, 0))
     records = []

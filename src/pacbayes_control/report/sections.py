@@ -13,6 +13,7 @@ from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance, issue_sampled
+from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.learn import compare
@@ -30,6 +31,8 @@ MEANING = {
 SPENT_ON = MEANING | {
     "sampling": "what a sample of policies may miss",
     "shift": "the estimate of how far the world has shifted",
+    EARLIER: "earlier looks at this campaign, when it was smaller",
+    OTHER: "the other looks at this campaign that were declared beforehand",
 }
 POINTS = 61  # of the curve of bounds against environments
 FEWEST, MOST = 0.1, 100  # times N, where that curve begins and ends
@@ -85,6 +88,10 @@ def record_rows(c: Certificate) -> list[tuple[str, str]]:
     rows = [("method", c.method), ("objective", c.objective), ("delta", f"{c.delta:g}")]
     rows += [("bound, all digits", repr(float(c.bound))), ("KL", f"{c.kl!r} nats")]
     rows += [("tilt", f"{c.tilt:g}")] if c.tilt is not None else []
+    for number, look in enumerate(c.looks, start=1):
+        spent = "not recorded" if look.delta is None else f"{look.delta:g}"
+        sizes = f"{look.environments:,} environments × {look.count:,} policies"
+        rows.append((f"look {number}", f"{sizes} ({look.policies}), δ = {spent}"))
     rows += [(f"SHA-256 of {name}", digest) for name, digest in sorted(c.hashes.items())]
     return rows + sorted(c.versions.items())
 
@@ -119,6 +126,8 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     if c.method == "single-draw":
         return (), "One drawn policy has one bound: no other method certifies the same draw."
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
+    if c.looks and not c.declared_looks:
+        delta = c.looks[-1].spent(delta)  # the others' is added to it
     if isinstance(run.posterior, Categorical):
         compared = compare(run.costs, delta, prior=run.prior, ball=c.ball)
         others = [other.certificate for other in compared.runs]

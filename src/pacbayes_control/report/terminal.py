@@ -70,6 +70,8 @@ def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, s
         yield "a rollout costs", c.cost_rule
     drawn = f": {c.distribution}" if c.distribution else ""
     yield "environments", f"{c.environments:,}, {c.purpose}{drawn}"
+    if c.looks:
+        yield "looks", c.look_words
     yield from (("note", words) for words in c.incident_words)
     ratio = "log ratio to the prior" if c.method == "single-draw" else "KL from the prior"
     yield ratio, f"{c.kl:.3f} nats"

@@ -46,6 +46,8 @@ def roll_out_again(
 ) -> Again:
     """Run rollouts of a run again, with the same policies and noise, and compare their costs.
 
+    Rollouts that timed out are left out: how long one takes depends on the machine.
+
     Args:
         run: whose rollouts are run again
         task: the task of the run
@@ -69,7 +71,10 @@ def roll_out_again(
     task = as_task(task)
     costs, rng = run.costs, rng or np.random.default_rng()
     _check_same(costs, task, environments)
-    places = _picked(run, min(count or MOST, costs.environments * costs.policies), rng)
+    left = costs.environments * costs.policies - len(costs.timed_out)
+    if left == 0:
+        raise ValueError("every rollout of the run timed out: there is none to run again")
+    places = _picked(run, min(count or MOST, left), rng)
     jobs = _jobs(run, task, environments, places)
     tried, different = 0, []
     for row, column in in_time(places, seconds if count is None else math.inf):
@@ -86,14 +91,15 @@ def roll_out_again(
 def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:
     """Random rows and columns, each pair once; half of them by the posterior's weights."""
     costs = run.costs
-    total = costs.environments * costs.policies
-    picked = dict.fromkeys(rng.choice(total, count, replace=False).tolist())
+    total, ended = costs.environments * costs.policies, len(costs.timed_out)
+    picked = dict.fromkeys(rng.choice(total, min(count + ended, total), replace=False).tolist())
     if isinstance(run.posterior, Categorical):
         rows = rng.integers(costs.environments, size=-(-count // 2))
         columns = run.posterior.sample(rng, len(rows))
         weighty = dict.fromkeys((rows * costs.policies + columns).tolist())
         picked = weighty | picked
-    return [divmod(rollout, costs.policies) for rollout in list(picked)[:count]]
+    places = (divmod(rollout, costs.policies) for rollout in picked)
+    return [place for place in places if place not in costs.timed_out][:count]
 
 
 def recorded_noise(costs: Costs) -> Noise | None:

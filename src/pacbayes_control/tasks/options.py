@@ -48,10 +48,13 @@ class Option:
     @property
     def kind_words(self) -> str:
         """Its type, for a list of fields."""
-        words = [
-            " | ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else kind.__name__
-            for kind in self.kinds
-        ]
+        words = []
+        for kind in self.kinds:
+            origin, inner = get_origin(kind), get_args(kind)
+            if origin is Literal:
+                words += map(str, inner)
+            else:
+                words.append(f"{inner[0].__name__},…" if origin is tuple else kind.__name__)
         return " | ".join(words)
 
     def read(self, text: str) -> Any:
@@ -61,7 +64,7 @@ class Option:
                 if kind is bool:
                     value = WORDS[text.lower()]
                 elif get_origin(kind) is tuple:
-                    value = tuple(word.strip() for word in text.split(","))
+                    value = tuple(get_args(kind)[0](word.strip()) for word in text.split(","))
                 else:
                     value = text if get_origin(kind) is Literal else kind(text)
             except (KeyError, TypeError, ValueError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from pacbayes_control.certify.certificate import FORMAT, Constraint
+from pacbayes_control.certify import looks
+from pacbayes_control.certify.certificate import Certificate, Constraint
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.priors import UNIFORM, UNIFORM_OVER_ALL, describe_overlap
 from pacbayes_control.certify.ranges import EnvironmentRange, merged_ranges
@@ -12,6 +15,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.verify.intervals import InvalidCertificate, require
 
+NOT_OWN = (looks.EARLIER, looks.OTHER)  # shares of the budget that are not the present look's
 FEASIBLE = 1e-5  # the tolerance of constraints, as of a solver
 OBJECTIVES = ("kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker")
 
@@ -21,6 +25,7 @@ def check_words(run: Run) -> None:
     _check_origin(run)
     _check_streams(run)
     _check_seen(run)
+    _check_looks(run)
     c = run.certificate
     known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
     unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
@@ -42,7 +47,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
     names = f", and the names of {' and '.join(kinds)}" if kinds else ""
     in_words = c.constraints and not isinstance(c.constraints[0], Constraint)
     claims = [
-        (c.format < FORMAT, f"all that format {c.format} does not record, as the prior's data"),
+        (c.format < 4, f"all that format {c.format} does not record, as the prior's data"),
         (True, f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"),
         (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
@@ -50,6 +55,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
         (True, "that prior, policies, method and delta were chosen before the costs were seen"),
         (c.objective != c.method, minimised),
+        *_claims_about_looks(c),
         (drawn, "that the policies were drawn for this certificate alone"),
         (c.incidents, f"how the rollouts went: {'; '.join(c.incident_words)}"),
         ("stream" in origin and not c.incidents, "that no rollout was run again or left out"),
@@ -59,6 +65,22 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)
+
+
+def _claims_about_looks(c: Certificate) -> list[tuple[object, str]]:
+    """Claims about the looks at a growing campaign, each with whether it applies."""
+    numbers = [look.count for look in c.looks]
+    chosen = "no number of environments was chosen by costs that were seen before"
+    if c.declared_looks:
+        chosen = f"{looks.in_words(c.declared_looks)} were declared before any cost was seen"
+    return [
+        (c.looks, f"that these are all looks at the campaign, and that {chosen}"),
+        (
+            numbers and min(numbers) < numbers[-1],
+            "that policies added after a look were made without knowledge of these environments "
+            "and their costs",
+        ),
+    ]
 
 
 def _source(run: Run) -> str:
@@ -75,6 +97,8 @@ def _check_origin(run: Run) -> None:
     c, origin = run.certificate, run.costs.origin
     try:
         incidents, mine, _ = run.costs.incidents, run.costs.range, run.costs.policies_seen
+        told = ("cost_rule", "distribution") if c.format >= 4 else ()
+        words = {name: getattr(run.costs, name) for name in told}
     except ValueError as error:
         raise InvalidCertificate(str(error)) from None
     same = dict(c.incidents) == incidents
@@ -87,9 +111,8 @@ def _check_origin(run: Run) -> None:
         require(same, f"the costs are of {c.environments} environments, and {named}")
     same = origin.get("rows", c.environments) == c.environments
     require(same, "the costs have another number of rows than the file they are of")
-    for name in ("cost_rule", "distribution") if c.format >= 4 else ():
-        same = getattr(c, name) == origin.get(name)
-        require(same, f"the certificate is wrong about the {name} of the costs")
+    for name, text in words.items():
+        require(getattr(c, name) == text, f"the certificate is wrong about the {name} of the costs")
     estimate = c.test_estimate
     if estimate is not None:
         tested = EnvironmentRange(estimate.stream, estimate.seed, 0, estimate.environments)
@@ -137,6 +160,37 @@ def _check_seen(run: Run) -> None:
     counted = c.set_aside == sum(r.stop - r.start for r in same)
     wrong = f"{c.set_aside} environments are stated as set aside, and the prior depends on others"
     require(counted, wrong)
+
+
+def _check_looks(run: Run) -> None:
+    """The looks are those of the campaign and the present one, and δ pays for each of them."""
+    c, costs, origin = run.certificate, run.costs, run.costs.origin
+    budget = c.budget
+    own = [share for name, share in budget.items() if name not in (*NOT_OWN, "shift")]
+    delta = math.fsum(own)
+    present = c.looks[-1] if c.looks else looks.Look.at(costs, delta)
+    try:
+        declared, known = looks.declared_looks(origin), looks.looks_until(origin, present)
+    except ValueError as error:
+        raise InvalidCertificate(f"the costs' origin: {error}") from None
+    alone = len(known) == 1 and not declared
+    same = tuple(c.looks) == (() if alone else known) and tuple(c.declared_looks) == declared
+    require(same, "the certificate does not list the looks at the campaign as its costs do")
+    paid = {name: budget[name] for name in NOT_OWN if name in budget}
+    if alone:
+        require(not paid, "the budget has a share for looks that the certificate does not list")
+        return
+    require(present == looks.Look.at(costs, present.delta), "the present look is at other costs")
+    unseen = origin.get(looks.UNSEEN)
+    fault = looks.describe_fault(known, declared, costs.parameters, unseen=unseen)
+    require(not fault, fault)
+    slack, share = 1e-12 * c.delta, present.spent(0)
+    require(0 < delta <= share + slack, "the present look spends more than its delta")
+    due = {looks.EARLIER: math.fsum(look.spent(share) for look in known[:-1])}
+    if declared:
+        due = {looks.OTHER: share * (len(declared) - 1)}
+    covered = paid.keys() == due.keys() and all(due[name] <= paid[name] + slack for name in due)
+    require(covered, "the budget does not pay for the other looks at the campaign")
 
 
 def _records_costs(run: Run) -> bool:
