@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pytest
 from small_robots import TASKS, Erratic, kept, lines_of, policies, robot_task
 
 from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.looks import Look, list_digest
 from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, pools
 from pacbayes_control.rollouts.evaluation import PROBES
-from pacbayes_control.rollouts.kept import list_digest, record_look
+from pacbayes_control.rollouts.kept import known_looks, record_look
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +37,6 @@ def log(tmp_path: Path) -> Path:
 def roll(task: Any, n: int, columns: int, out: Path | None = None, **how: Any) -> Costs:
     train = task.environments(5 + n, stream="train", seed=3)[5:]
     return evaluate(task, policies(9)[:columns], train, execution=Execution(store=out, **how))
-
-
-def described(out: Path) -> dict[str, Any]:
-    return json.loads((out / "campaign.json").read_text())
 
 
 UNSEEN = {"policies_unseen": True}
@@ -134,35 +131,26 @@ def test_retries_and_overdue_rollouts_of_earlier_calls_stay(out: Path, log: Path
 # ---- looks --------------------------------------------------------------------------------------
 
 
-def look(n: int, columns: int, delta: float | None) -> dict[str, Any]:
-    digest = list_digest(policies(9)[:columns])
-    return {"environments": n, "policies": digest, "count": columns, "delta": delta}
+def look(n: int, columns: int, delta: float | None) -> Look:
+    return Look(n, list_digest(policies(9)[:columns]), columns, delta)
 
 
 def test_every_look_at_the_costs_is_told_to_the_next(out: Path):
     task = TASKS["hit"]
+    assert known_looks(out) == {}
     assert "looks" not in roll(task, 20, 3, out).origin
     assert "looks" not in roll(task, 20, 3, out).origin  # the same costs
-    assert described(out)["looks"] == [look(20, 3, None)]
-    assert roll(task, 30, 3, out).origin["looks"] == [look(20, 3, None)]
-    record_look(out, **look(30, 3, 0.01))
-    record_look(out, **look(30, 3, 0.01))
-    assert described(out)["looks"] == [look(20, 3, None), look(30, 3, 0.01)]
-    record_look(out, **look(30, 3, 0.02))
+    first = asdict(look(20, 3, None))
+    assert known_looks(out) == {"looks": [first]}
+    assert roll(task, 30, 3, out).origin["looks"] == [first]
+    record_look(out, look(30, 3, 0.01))
+    record_look(out, look(30, 3, 0.01))
+    second, third = asdict(look(30, 3, 0.01)), asdict(look(30, 3, 0.02))
+    assert known_looks(out) == {"looks": [first, second]}
+    record_look(out, look(30, 3, 0.02), (30, 40))
     costs = roll(task, 30, 4, out, **UNSEEN)
-    assert costs.origin["looks"] == [look(20, 3, None), look(30, 3, 0.01), look(30, 3, 0.02)]
-
-
-def test_looks_are_declared_before_a_campaign_begins_or_not_at_all(out: Path, tmp_path: Path):
-    task = TASKS["hit"]
-    costs = roll(task, 20, 3, out, looks=(20, 30))
-    assert costs.origin["declared_looks"] == [20, 30]
-    assert roll(task, 30, 3, out).origin["declared_looks"] == [20, 30]
-    with pytest.raises(ValueError, match=r"were not declared as \[30, 40\] before it was begun"):
-        roll(task, 30, 3, out, looks=(30, 40))
-    roll(task, 20, 3, tmp_path / "other")
-    with pytest.raises(ValueError, match=r"were not declared as \[20, 30\] before it was begun"):
-        roll(task, 30, 3, tmp_path / "other", looks=(20, 30))
+    assert costs.origin["looks"] == [first, second, third]
+    assert costs.origin["declared_looks"] == [30, 40]
 
 
 def test_costs_are_in_the_order_of_the_environments_whoever_finished_first(out: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +130,14 @@ def _learn_listed(
         )
     rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
     if plan.campaign is not None:
-        rollouts = replace(rollouts, store=plan.campaign)
+        rollouts = replace(rollouts, store=plan.campaign, policies_unseen=plan.unseen)
     elif plan.task in installed and task.uses_all_cores:
         rollouts = replace(rollouts, store=None)  # fast: keeping rollouts would take longer
     else:
         rollouts = rollouts.keeping("rollouts")
     store = None if rollouts.store is None else Path(rollouts.store)
     if store is not None:  # what no delta can pay for is refused before it is rolled out
-        _next_look(_known_looks(store), len(train), np.asarray(policies), plan, store)
+        _next_look(kept.known_looks(store), len(train), np.asarray(policies), plan, store)
     if plan.task not in installed and not (store and store.exists()):
         _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
@@ -158,7 +158,7 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     look, entries = _next_look(costs.origin, costs.environments, policies, plan, store)
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
-    _record_look(store, look, plan.looks)
+    kept.record_look(store, look, plan.looks)
     return costs
 
 
@@ -191,17 +191,6 @@ def _next_look(
         raise ValueError(fault)
     entries = {"looks": [asdict(x) for x in earlier], "declared_looks": list(declared)}
     return look, {name: entry or None for name, entry in (entries | {looks.UNSEEN: unseen}).items()}
-
-
-def _known_looks(store: Path) -> Mapping[str, object]:
-    known = getattr(kept, "known_looks", None)
-    return known(store) if known is not None else {}
-
-
-def _record_look(store: Path, look: looks.Look, declared: tuple[int, ...]) -> None:
-    record = getattr(kept, "record_look", None)
-    if record is not None:
-        record(store, *astuple(look), **({"declared": declared} if declared else {}))
 
 
 # ---- continuous policies ------------------------------------------------------------------------

@@ -43,9 +43,6 @@ class Execution:
     # Seconds after which a rollout is ended and costs 1, the worst. Only in processes that are
     # started here: with a number of workers, or none.
     rollout_timeout: float | None = None
-    # For a store that grows: the numbers of environments at which its costs will be looked at, if
-    # they are declared before it is begun.
-    looks: tuple[int, ...] = ()
     # Policies that are added to a store were made without knowledge of its environments and costs.
     policies_unseen: bool = False
     # Continue although the task's code has changed, in a way that does not change the costs of

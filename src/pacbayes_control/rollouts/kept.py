@@ -9,7 +9,6 @@ grow by environments and by policies: what it has is never run again.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -17,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from numpy.lib.format import write_array_header_1_0
 
 import pacbayes_control
 from pacbayes_control.certify import files
+from pacbayes_control.certify.looks import Look, list_digest, looks_from
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, rollout_error
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, Table, merged, without
@@ -45,7 +45,6 @@ WORDS = {  # for keys of a description, where those do not read well
     "version": "version of this library",
 }
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
-LOOK = {"environments": int, "policies": str, "count": int, "delta": float | None}
 NEEDED = ("size", "code", "tables", "looks")
 KINDS = {  # of what a description is relied on for, and of what is added to it
     "size": tuple[int, int],
@@ -251,13 +250,12 @@ class KeptCosts:
 
     def look(self) -> list[dict[str, Any]]:
         """The earlier looks at costs of this campaign; this one is recorded beside them."""
-        looks, policies = self.record["looks"], self.record["policies"]
-        here = {"environments": self.job.shape[0], "policies": policies["sha256"]}
-        here |= {"count": self.job.shape[1], "delta": None}
-        if not any(_same_table(look, here) for look in looks):
-            looks.append(here)
+        here = Look(self.job.shape[0], self.record["policies"]["sha256"], self.job.shape[1], None)
+        known = looks_from(self.record["looks"])
+        if not any(look.same_costs(here) for look in known):
+            self.record["looks"].append(asdict(here))
             self.describe()
-        return [look for look in looks if look != here]
+        return [asdict(look) for look in known if look != here]
 
     def describe(self) -> None:
         """Write the description."""
@@ -295,8 +293,7 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             known = _continued(folder, job, execution)
             now = described_job(job, job.shape, execution)
             more = {name: known[name] for name in KINDS if name in known and name not in now}
-            declared = {"declared_looks": [*execution.looks]} if execution.looks else {}
-            kept = KeptCosts(folder, job, {"tables": {}, "looks": [], **declared, **now, **more})
+            kept = KeptCosts(folder, job, {"tables": {}, "looks": [], **now, **more})
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         kept.take_up(known, execution)
@@ -313,27 +310,23 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def record_look(folder: Path, environments: int, policies: str, count: int, delta: float) -> None:
+def known_looks(folder: Path) -> dict[str, Any]:
+    """The looks at a campaign so far, and those that were declared; empty if it is new."""
+    record = _read_manifest(folder) if (folder / MANIFEST).exists() else {}
+    return {name: record[name] for name in ("looks", "declared_looks") if name in record}
+
+
+def record_look(folder: Path, look: Look, declared: Sequence[int] = ()) -> None:
     """Record in a campaign that a certificate is made from it, before it is made.
 
-    Args:
-        folder: of the campaign
-        environments: how many the certificate counts
-        policies: SHA-256 of the list of policies
-        count: of these policies
-        delta: of the certificate
+    declared: the numbers of environments of all looks, if they were declared beforehand
     """
-    here = {"environments": environments, "policies": policies, "count": count, "delta": delta}
     with _locked(folder):
         record = _read_manifest(folder)
-        looks = [look for look in record["looks"] if look != here]
-        others = [look for look in looks if not (_same_table(look, here) and look["delta"] is None)]
-        record["looks"] = [*others, here]
+        known = [x for x in looks_from(record["looks"]) if x.delta or not x.same_costs(look)]
+        record["looks"] = [asdict(x) for x in known if x != look] + [asdict(look)]
+        record |= {"declared_looks": [*declared]} if declared else {}
         files.write_atomic(folder / MANIFEST, files.json_bytes(record))
-
-
-def _same_table(look: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(look[name] == other[name] for name in ("environments", "policies", "count"))
 
 
 # ---- the description: everything that the costs depend on, so that none are mixed ----------------
@@ -349,7 +342,8 @@ def described_job(job: Job, size: Sequence[int], execution: Execution) -> dict[s
         policies: dict[str, Any] = {"posterior": posterior, "draws": draws.draws}
         policies |= {"stream": draws.stream, "seed": draws.seed}
     else:
-        policies = {"policies": columns, "sha256": list_digest(job.policies[..., :columns, :])}
+        listed = job.policies[..., :columns, :]
+        policies = {"policies": columns, "sha256": list_digest(listed)}
     return {
         "format": FORMAT,
         "version": pacbayes_control.__version__,
@@ -363,14 +357,6 @@ def described_job(job: Job, size: Sequence[int], execution: Execution) -> dict[s
         "rollout_timeout": execution.rollout_timeout,
         "size": [rows, columns],
     }
-
-
-def list_digest(policies: Any) -> str:
-    """SHA-256 of a list of policies."""
-    array = np.ascontiguousarray(policies)
-    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
-    digest.update(array.data)
-    return digest.hexdigest()
 
 
 def _continued(folder: Path, job: Job, execution: Execution) -> dict[str, Any]:
@@ -394,18 +380,13 @@ def _continued(folder: Path, job: Job, execution: Execution) -> dict[str, Any]:
                 f"{folder} holds rollouts of another {what}: {found}, not {_short(value)}; "
                 "choose another folder, or delete it to begin again"
             )
-    if execution.looks and known.get("declared_looks") != [*execution.looks]:
-        raise ValueError(
-            f"the looks at {folder} were not declared as {[*execution.looks]} before it was begun: "
-            "leave them out"
-        )
     if columns > size[1]:
         more = f"{folder} holds rollouts of {size[1]:,} policies, and {columns:,} are given"
         if not execution.policies_unseen:
             raise ValueError(
                 f"{more}: policies may be added if they were made without knowledge of these "
                 "environments and their costs; if so, say it (policies_unseen=True, or --set "
-                "policies_unseen=true), which the certificate will tell"
+                "unseen=true), which the certificate will tell"
             )
         finished = [[*table["shape"]] for table in known["tables"].values()]
         if size not in finished:
@@ -424,8 +405,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         files.check_record({name: record.get(name) for name in kinds}, kinds)
         for table in record["tables"].values():
             files.check_record(table, COUNTS)
-        for look in record["looks"]:
-            files.check_record(look, LOOK)
+        looks_from(record["looks"])
     except ValueError:
         raise ValueError(f"{path} is corrupt: choose another folder") from None
     return record
