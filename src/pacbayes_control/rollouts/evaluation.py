@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -173,8 +172,9 @@ def _in_memory(
         rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
     else:
         todo = pieces(job, [(0, table.size)], crew.pace(job.task), crew.limit)
-        tell = partial(_remark, execution, lambda: (done, table.size))
-        rolled_out = roll_out(job, todo, crew, log=log, tell=tell)
+        rolled_out = roll_out(
+            job, todo, crew, log=log, tell=lambda words: execution.tell(done, table.size, words)
+        )
     for (first_row, last_row, first, last), part in rolled_out:
         if part.costs.dtype != np.uint8 and table.dtype == np.uint8:
             table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
@@ -188,23 +188,22 @@ def _in_memory(
     return table, incidents, overdue
 
 
-def _remark(execution: Execution, state: Callable[[], tuple[int, int]], words: str) -> None:
-    execution.tell(*state(), words)
-
-
 def _complete(kept: KeptCosts, crew: Crew, execution: Execution) -> None:
     """Roll out the rollouts that are not finished, and keep their costs."""
-    execution.tell(kept.finished, kept.rollouts)
+
+    def tell(remark: str = "") -> None:
+        execution.tell(kept.finished, kept.rollouts, remark)
+
+    tell()
     if kept.finished:
         _check_repeats(kept, crew)
-    tell = partial(_remark, execution, lambda: (kept.finished, kept.rollouts))
     try:
         for part, gaps in kept.unfinished():
             todo = pieces(part, gaps, crew.pace(part.task), crew.limit)
             log = kept.failures
             for piece, done in roll_out(part, todo, crew, log=log, keep_going=True, tell=tell):
                 kept.keep(part, piece, done)
-                execution.tell(kept.finished, kept.rollouts)
+                tell()
     except (RolloutError, LostWorkers) as error:
         error.args = (
             f"{error}; {kept.finished:,} of {kept.rollouts:,} rollouts are kept in {kept.folder}: "

@@ -137,8 +137,10 @@ def open_workers(task: Task, workers: Workers, timeout: float | None = None) -> 
     spread_over: Crew | None = getattr(task, "crew", None)
     if spread_over and workers not in (None, spread_over):
         raise ValueError("the task is spread over workers already: give no executor too")
-    if spread_over or isinstance(workers, Crew):
-        yield spread_over or workers
+    if spread_over is not None:
+        yield spread_over
+    elif isinstance(workers, Crew):
+        yield workers
     elif isinstance(workers, int) or (workers is None and timeout is not None):
         with pool(task, workers, timeout) as executor:
             yield Crew(executor, timeout)
