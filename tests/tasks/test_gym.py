@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -1030,13 +1031,12 @@ def test_failures_tell_a_task_from_others_and_stand_in_its_rule():
     assert task.cost_rule.endswith(f", 1 where it raises {__name__}.Diverged")
 
 
-def test_failures_in_a_vector_are_refused_since_an_exception_ends_all_of_its_episodes():
-    words = "failures are not told apart in a vector"
-    with pytest.raises(ValueError, match=words):
-        drift_task(failures=(Diverged,), vector=2)
-    own = drift_task(make=lambda: episodes.PlainVector([Drift] * 2), failures=(Diverged,))
-    with pytest.raises(ValueError, match=words):
-        own.costs(GAINS, TRAIN)
+def test_failures_in_ones_own_vector_are_refused_since_an_exception_ends_all_of_its_episodes():
+    def make() -> SyncVectorEnv:
+        return SyncVectorEnv([Drift] * 2, autoreset_mode=AutoresetMode.DISABLED)
+
+    with pytest.raises(ValueError, match="failures are not told apart in a vector of your own"):
+        drift_task(make=make, failures=(Diverged,)).costs(GAINS, TRAIN)
 
 
 # ---- what is seen of an environment -------------------------------------------------------------

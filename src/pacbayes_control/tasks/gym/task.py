@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
@@ -16,16 +16,27 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks import identity
-from pacbayes_control.tasks.environments import FEW, Environments, Noise, first_environments
+from pacbayes_control.tasks.environments import (
+    FEW,
+    Environments,
+    Noise,
+    first_environments,
+    in_a_line,
+)
 from pacbayes_control.tasks.gym import episodes
-from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
-from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
+from pacbayes_control.tasks.gym.episodes import BatchController, Controller, Episode, Start
+from pacbayes_control.tasks.gym.policies import (
+    BatchedPolicy,
+    Policy,
+    PredictPolicy,
+    check_batches,
+)
 from pacbayes_control.tasks.user_task import OneByOneTask, check_parameters, failure_words, pairs_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
-    "failures are not told apart in a vector, where an exception ends all of its episodes: run "
-    "them one by one (vector=0)"
+    "failures are not told apart in a vector of your own, where an exception ends all of its "
+    "episodes: have the factory return one environment"
 )
 
 
@@ -45,7 +56,8 @@ class GymTask(OneByOneTask):
         options: from a generator to the options of a reset, by name
         steps: the most in an episode; by default it runs until it ends
         arguments: for gymnasium.make
-        vector: episodes to step together; 0 for one after another
+        vector: episodes of a policy to step together, where it acts in batches; 0 for one after
+            another
         name: for records; by default that of the environment
         failures: exceptions of an episode that count as cost 1
         policies, prior, cost_rule, distribution, policy_names, data_used: as for `UserTask`
@@ -87,8 +99,6 @@ class GymTask(OneByOneTask):
         options = f" and options by {identity.name_of(self.options)}" if self.options else ""
         distribution = f"{maker}{arguments} reset with random seeds{options}"
         self._complete(f"{rule}{limit}", distribution, self.failures)
-        if self.failures and self.vector:
-            raise ValueError(VECTOR_FAILS)
         if isinstance(self.make, str):  # workers may not have registered it
             object.__setattr__(self, "_spec", _registered(self.make))
 
@@ -101,10 +111,11 @@ class GymTask(OneByOneTask):
         rule = repr(self.cost) if " at 0x" not in repr(self.cost) else identity.described(self.cost)
         maker, limits = self._maker(identity.described), f"{self.steps}, {dict(self.arguments)}"
         parts = f"{maker}, {self.policy!r}, {rule}, {options}, {limits}"
-        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)})"
+        batches = f", vector={self.together}" if self.together else ""
+        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)}{batches})"
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_env", "action_space")  # a worker makes its own
+        made = ("_envs", "_tried", "action_space")  # a worker makes its own
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
@@ -121,7 +132,22 @@ class GymTask(OneByOneTask):
     @property
     def policy_class(self) -> str:
         """The meaning of a row of parameters, in words for records."""
-        return identity.ADDRESS.sub("", repr(self.policy))
+        batches = f" in batches of {self.together}" if self.together else ""
+        return f"{identity.ADDRESS.sub('', repr(self.policy))}{batches}"
+
+    @property
+    def together(self) -> int:
+        """Episodes of one policy that are stepped together, in a batch; 0 for one after another.
+
+        Costs may then differ in their last bits from those of one after another, or of another
+        number, so that it is another task.
+        """
+        return self.vector if self.vector > 1 and isinstance(self.policy, BatchedPolicy) else 0
+
+    def in_batches(self, vector: int = 8) -> GymTask | None:
+        """The same task with episodes stepped together; None where that would change nothing."""
+        task = replace(self, vector=vector)
+        return task if task.together and task.together != self.together else None
 
     def actor(self, policy: NDArray) -> Controller:
         """A function from observation to action in one episode, which may have a memory."""
@@ -150,7 +176,9 @@ class GymTask(OneByOneTask):
         self, policies: NDArray, environments: Environments, _: Noise | None
     ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
         begun = self._starts(policies, environments)
-        if isinstance(self._env, VectorEnv):
+        if self.together:
+            yield from self._batches(policies, environments.start, begun)
+        elif isinstance(self._env, VectorEnv):
             places, starts = zip(*begun, strict=True)
             ended = self._run(self._env, starts, self.steps)
             for place, episode in zip(places, ended, strict=True):
@@ -158,6 +186,55 @@ class GymTask(OneByOneTask):
         else:
             for place, start in begun:
                 yield place, lambda start=start: self._run(self._env, [start], self.steps)[0]
+
+    def _batches(
+        self, policies: NDArray, first: int, begun: Iterator[tuple[tuple[int, int], Start]]
+    ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
+        """Episodes of one policy at a time, each in the slot that its environment's number gives.
+
+        The last bits of a row may depend on its place in a batch: so it has always the same.
+        """
+        groups: dict[tuple[int, int], dict[int, tuple[tuple[int, int], Start]]] = {}
+        for (i, j), start in begun:
+            group = groups.setdefault((j, i // self.together if policies.ndim == 2 else i), {})
+            group[(first + i) % self.together] = (i, j), start
+        for group in groups.values():
+            [(i, j), _] = next(iter(group.values()))
+            row = policies[j] if policies.ndim == 2 else policies[i, j]
+            ended = self._run_batch(row, {slot: start for slot, (_, start) in group.items()})
+            for slot, (place, _) in group.items():
+                yield place, partial(_outcome, ended[slot])
+
+    def _run_batch(
+        self, row: NDArray, starts: dict[int, Start]
+    ) -> Mapping[int, Episode | BaseException]:
+        """Episodes by slot, or their errors. An environment is made again after an error."""
+        ended: Mapping[int, Episode | BaseException] = {}
+        try:
+            envs = {slot: self._env_at(slot) for slot in starts}
+            act = self._batch_controller(row, next(iter(envs.values())))
+            ended = episodes.run_batch(envs, starts, act, self.together, self.steps)
+        except Exception as error:  # of the policy: nobody knows of which row
+            failed = RuntimeError(
+                f"the policy failed with a batch of {self.together}: {in_a_line(error)}; with "
+                "vector=0 it acts in one episode at a time"
+            )
+            failed.__cause__ = error
+            return dict.fromkeys(starts, failed)
+        finally:
+            for slot in starts:
+                if not isinstance(ended.get(slot), Episode):
+                    self._envs.pop(slot, None)
+        return ended
+
+    def _batch_controller(self, row: NDArray, env: gym.Env) -> BatchController:
+        """A policy that acts in a batch, tried once in each process, or once for each model."""
+        policy: Any = self.policy
+        key = row.tobytes() if isinstance(policy, PredictPolicy) else b""
+        if key not in self._tried:
+            check_batches(policy, row, (env.observation_space, env.action_space), self.together)
+            self._tried.add(key)
+        return policy.batch_controller(row, env.action_space, self.together)
 
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None
@@ -193,18 +270,38 @@ class GymTask(OneByOneTask):
                 return episodes.run_episodes(env, starts, limit)
             return [episodes.run_episode(env, start, limit) for start in starts]
         except BaseException:
-            self.__dict__.pop("_env", None)
+            self._envs.clear()
             raise
 
     @cached_property
-    def _env(self) -> gym.Env | VectorEnv:
+    def _envs(self) -> dict[int, Any]:
+        """The simulators of this process by slot, each made when it is needed."""
+        return {}
+
+    @cached_property
+    def _tried(self) -> set[bytes]:
+        """Policies that were tried in a batch."""
+        return set()
+
+    @property
+    def _env(self) -> Any:
         """The simulator, made once in each process."""
+        return self._env_at(0)
+
+    def _env_at(self, slot: int) -> Any:
+        if slot not in self._envs:
+            self._envs[slot] = self._made()
+        return self._envs[slot]
+
+    def _made(self) -> gym.Env | VectorEnv:
         make: Any = self.make
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = episodes.PlainVector([make] * self.vector) if self.vector else make()
+        env = make()
         if isinstance(env, VectorEnv):
+            if self.together:
+                raise ValueError("the factory makes a vector by itself: leave out vector=…")
             if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
                 raise ValueError(
                     "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
@@ -225,6 +322,13 @@ class GymTask(OneByOneTask):
         if not isinstance(options, Mapping) or SEED in options or "reset_mask" in options:
             raise ValueError("options(rng) must return values by name, none of them its seed")
         return {SEED: seed, **options}
+
+
+def _outcome(ended: Episode | BaseException) -> Episode:
+    """An episode; an error is raised."""
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
 
 
 def _registered(name: str) -> EnvSpec:
