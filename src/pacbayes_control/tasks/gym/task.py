@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
+import cloudpickle
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -116,7 +119,8 @@ class GymTask(OneByOneTask):
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_envs", "_tried", "action_space")  # a worker makes its own
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        kept = {name: value for name, value in self.__dict__.items() if name not in made}
+        return {"_registrations": _registrations()} | kept
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
@@ -298,7 +302,7 @@ class GymTask(OneByOneTask):
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = make()
+        env = self._with_registrations(make)
         if isinstance(env, VectorEnv):
             if self.together:
                 raise ValueError("the factory makes a vector by itself: leave out vector=…")
@@ -315,6 +319,25 @@ class GymTask(OneByOneTask):
             )
         return env
 
+    def _with_registrations(self, make: Callable[[], Any]) -> Any:
+        """An environment, for which ids mean what they did in the process that sent the task."""
+        sent = self.__dict__.get("_registrations", ())
+        with warnings.catch_warnings() if sent else nullcontext():
+            if sent:  # a module that is imported now may register the same once more
+                warnings.filterwarnings("ignore", ".*Overriding environment .* already in registry")
+            for one in sent:
+                with suppress(Exception):  # of a module that is not here, and perhaps not needed
+                    spec = pickle.loads(one)
+                    gym.registry[spec.id] = spec
+            try:
+                return make()
+            except gym.error.UnregisteredEnv as error:
+                raise ValueError(
+                    f"no such Gymnasium environment is registered in this process ({error}): have "
+                    "the factory import the module that registers it, or write "
+                    "gymnasium.make('its_module:its_id')"
+                ) from error
+
     def draw(self, rng: np.random.Generator) -> dict[str, Any]:
         """The seed of an environment, and its options."""
         seed = rng.integers(SEEDS)
@@ -329,6 +352,15 @@ def _outcome(ended: Episode | BaseException) -> Episode:
     if isinstance(ended, BaseException):
         raise ended
     return ended
+
+
+def _registrations() -> list[bytes]:
+    """All registrations of this process that can be sent, each by itself."""
+    sent = []
+    for spec in list(gym.registry.values()):
+        with suppress(Exception):  # somebody's entry point may hold anything
+            sent.append(cloudpickle.dumps(spec))
+    return sent
 
 
 def _registered(name: str) -> EnvSpec:
