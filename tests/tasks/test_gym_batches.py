@@ -19,6 +19,7 @@ from pacbayes_control.rollouts import Execution, RolloutError, evaluate
 from pacbayes_control.rollouts.conformance import check_task
 from pacbayes_control.tasks.gym import FunctionPolicy, GymTask, PredictPolicy, TorchPolicy
 from pacbayes_control.tasks.identity import identity
+from pacbayes_control.tasks.user_task import RolloutFailed
 
 N = 21
 TRAIN = drift_task().environments(N, stream="train", seed=3)
@@ -151,9 +152,12 @@ class Scaled(nn.Linear):
 )
 def test_a_module_that_does_not_treat_rows_alike_is_refused_in_a_batch(module: Any, words: str):
     task, rows = torch_task(module, 8)
-    with pytest.raises(RolloutError, match=rf"a batch of 8: .*{words}; with vector=0 it acts in"):
+    with pytest.raises(RolloutError, match=f"in a batch of 8: {words}; with vector=0 it acts in"):
         evaluate(task, rows, TRAIN)
     torch_task(module, 0)[0].costs(rows, TRAIN)
+    declared, _ = torch_task(module, 8, failures=(ValueError,))
+    with pytest.raises(RolloutError, match=words):  # it is no failure of the robot
+        evaluate(declared, rows, TRAIN)
 
 
 class Counting:
@@ -230,32 +234,52 @@ class Scalar(Single):
 def test_a_model_that_takes_no_batch_is_refused_with_what_to_do(model: Any):
     task = drift_task(policy=PredictPolicy([Counting(2), model]), vector=3)
     task.costs(np.zeros((1, 1)), TRAIN)
-    with pytest.raises(RolloutError, match=r"failed with a batch of 3: .*; with vector=0 it acts"):
+    with pytest.raises(
+        RolloutError, match=r"cannot act in a batch of 3: .*; with vector=0 it acts"
+    ):
         evaluate(task, np.ones((1, 1)), TRAIN)
 
 
-def test_a_policy_that_raises_in_a_batch_is_no_declared_failure():
-    class Diverged(Exception):  # noqa: N818 - an event, not a mistake
-        pass
+class Diverged(Exception):  # noqa: N818 - an event, not a mistake
+    """What a simulator or a policy may raise."""
 
+
+def test_an_error_of_the_policy_is_that_of_the_episode_which_it_comes_from():
     def act(gains: NDArray, observation: NDArray) -> int:
         if gains[1] == 0.1 and observation[0] > 0.4:
             raise Diverged("beyond the table")
         return steer(gains, observation)
 
-    task = drift_task(policy=Together(act, 2), vector=3, failures=(Diverged,))
-    assert drift_task(policy=FunctionPolicy(act, 2), failures=(Diverged,)).costs_and_raised(
+    declared: dict[str, Any] = {"failures": (Diverged,), "cost": x_at_the_end}
+    expected, count = drift_task(policy=FunctionPolicy(act, 2), **declared).costs_and_raised(
         GAINS, TRAIN
-    )[1]
-    with pytest.raises(RolloutError, match=r"policy 1 .* a batch of 3: Diverged: beyond the table"):
-        evaluate(task, GAINS, TRAIN)
+    )
+    costs, raised = drift_task(policy=Together(act, 2), vector=4, **declared).costs_and_raised(
+        GAINS, TRAIN
+    )
+    assert 0 < raised == count < N
+    np.testing.assert_array_equal(costs, expected)
+    bad = int(np.flatnonzero(expected[:, 1] == 1)[0])
+    assert bad % 4
+    with pytest.raises(RolloutError, match=f"policy 1 in environment {bad} .*: Diverged: beyond"):
+        evaluate(drift_task(policy=Together(act, 2), vector=4), GAINS, TRAIN)
+
+
+def test_an_error_that_does_not_come_again_is_an_error():
+    raised: list[bool] = []
+
+    def act(gains: NDArray, observation: NDArray) -> int:
+        if gains[1] == 0.1 and not raised:
+            raised.append(True)
+            raise OSError("busy")
+        return steer(gains, observation)
+
+    task = drift_task(policy=Together(act, 2), vector=4)
+    with pytest.raises(RolloutFailed, match="busy"):
+        task.costs(GAINS, TRAIN)
 
 
 # ---- environments -------------------------------------------------------------------------------
-
-
-class Diverged(Exception):  # noqa: N818 - an event, not a mistake
-    """What a simulator may raise."""
 
 
 class Diverging(Drift):
@@ -302,6 +326,23 @@ def test_no_more_simulators_are_made_than_slots_are_in_use():
     assert len(made) == 3
     task.costs(GAINS, TRAIN)
     assert len(made) == 8
+
+
+def test_a_factory_that_returns_one_environment_again_and_again_is_refused():
+    env = Drift()
+    task = drift_task(make=lambda: env, policy=STEER_TOGETHER, vector=2, failures=(ValueError,))
+    with pytest.raises(RolloutError, match="the same environment each time: have it make a new"):
+        evaluate(task, GAINS, TRAIN)
+    drift_task(make=lambda: env).costs(GAINS, TRAIN)
+
+
+def test_an_environment_that_cannot_be_made_is_reported_as_it_is():
+    def make() -> Drift:
+        raise KeyError("no licence")
+
+    task = drift_task(make=make, policy=STEER_TOGETHER, vector=2)
+    with pytest.raises(RolloutError, match=r"KeyError: 'no licence'$"):
+        evaluate(task, GAINS, TRAIN)
 
 
 def test_a_vector_of_vectors_is_refused():

@@ -1,4 +1,4 @@
-"""Exactly one episode for each (environment, policy), alone or several in a vector."""
+"""Exactly one episode for each (environment, policy), alone, in a batch or in a vector."""
 
 from __future__ import annotations
 
@@ -89,32 +89,41 @@ def run_batch(
     size: int,
     limit: int | None,
 ) -> dict[int, Episode | BaseException]:
-    """Episodes that begin together, each in its slot of a batch.
+    """Episodes of one policy that begin together, each in its slot of a batch.
 
     Every batch has `size` rows, and an episode keeps its own: the last bits of a row may depend on
     both. Rows of slots that have no episode, or no longer, are filled with an observation; their
     actions are ignored.
 
+    Args:
+        envs: by slot
+        starts: of the episodes, by slot
+        act: the policy
+        size: of a batch
+        limit: the most steps
+
     Returns:
-        for each slot its episode, or the exception that its environment raised
+        for each slot its episode, or the exception that its environment raised; one of the policy
+        is raised
     """
-    ended: dict[int, Episode | BaseException] = {}
-    running: dict[int, _Running] = {}
     seen: dict[int, Any] = {}
+    ended: dict[int, Episode | BaseException] = {}
     for slot, start in starts.items():
         try:
-            options = deepcopy(start.options)
-            seen[slot], _ = envs[slot].reset(seed=start.seed, options=options)
-            running[slot] = _Running()
+            seen[slot], _ = envs[slot].reset(seed=start.seed, options=deepcopy(start.options))
         except (Exception, SystemExit) as error:
             ended[slot] = error
-    spaces = {slot: envs[slot].action_space for slot in running}
-    rows = [seen.get(slot, next(iter(seen.values()), None)) for slot in range(size)]
+    if not seen:
+        return ended
+    some = next(iter(seen))
+    space = envs[some].action_space
+    running = {slot: _Running() for slot in seen}
+    rows = [seen.get(slot, seen[some]) for slot in range(size)]
     while running:
         actions = act(rows)
         for slot, one in list(running.items()):
             try:
-                rows[slot], over = _step(envs[slot], spaces[slot], actions[slot], one, limit)
+                rows[slot], over = _step(envs[slot], space, actions[slot], one, limit)
             except (Exception, SystemExit) as error:
                 over = error
             if over is not None:

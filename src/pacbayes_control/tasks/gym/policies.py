@@ -18,7 +18,6 @@ from pacbayes_control.tasks.identity import described
 from pacbayes_control.tasks.user_task import checked_names
 
 Floats = NDArray[np.float64]
-TRIED = 4  # steps for which a batch is tried
 
 
 class Policy(Protocol):
@@ -194,82 +193,12 @@ class PredictPolicy:
         return act
 
 
-def check_batches(
-    policy: BatchedPolicy, row: NDArray, spaces: tuple[gym.Space, gym.Space], size: int
-) -> None:
-    """Raise ValueError unless a policy acts in a batch as it does alone, whatever the other rows.
-
-    It is tried with observations drawn from their space. Rows must not depend on others in any
-    bit; what a policy does alone may differ by rounding.
-
-    Args:
-        policy: the class of policies
-        row: the parameters of one
-        spaces: of observations and of actions
-        size: of a batch
-    """
-    if isinstance(policy, TorchPolicy):  # compare outputs, which an action may hide
-        policy = copy.copy(policy)
-        policy.action = np.array
-    space = copy.deepcopy(spaces[0])
-    space.seed(0)
-    first, second = (
-        [[_moderate(space.sample()) for _ in range(size)] for _ in range(TRIED)] for _ in range(2)
-    )
-
-    def answers(observations: list[list[Any]]) -> list[list[Floats]]:
-        act = policy.batch_controller(row, spaces[1], size)
-        given = [act(batch) for batch in observations]
-        if any(len(actions) != size for actions in given):
-            raise ValueError(f"a batch of {size} observations gave {len(given[0])} actions")
-        return [[_numbers(action) for action in actions] for actions in given]
-
-    together = answers(first)
-    for odd in (0, 1):  # every other episode is replaced
-        mixed = [
-            [(a, b)[slot % 2 == odd] for slot, (a, b) in enumerate(zip(*both, strict=True))]
-            for both in zip(first, second, strict=True)
-        ]
-        for before, now in zip(together, answers(mixed), strict=True):
-            for slot in range(1 - odd, size, 2):
-                if not np.array_equal(before[slot], now[slot], equal_nan=True):
-                    raise ValueError("an action depends on the observations of other episodes")
-    for slot in (0, size - 1):
-        act = policy.controller(row, spaces[1])
-        for batch, actions in zip(first, together, strict=True):
-            alone = _numbers(act(batch[slot]))
-            near = 0.01 * np.nanmax(np.abs(alone), initial=0.0)
-            if alone.shape != actions[slot].shape or not np.allclose(
-                alone, actions[slot], rtol=0, atol=near, equal_nan=True
-            ):
-                raise ValueError("an action is another than without a batch")
-
-
 def _stacked(observations: Sequence[Any]) -> Any:
     """Observations as arrays with one row each, by name where they are dictionaries."""
     first = observations[0]
     if isinstance(first, Mapping):
         return {name: _stacked([each[name] for each in observations]) for name in first}
     return np.stack(observations)
-
-
-def _moderate(value: Any) -> Any:
-    """An observation without numbers that overflow in a network: a space may allow them all."""
-    if isinstance(value, Mapping):
-        return {name: _moderate(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_moderate, value))
-    large = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    return np.clip(value, -10, 10) if large else value
-
-
-def _numbers(action: Any) -> Floats:
-    """All numbers of an action in a row."""
-    if isinstance(action, Mapping):
-        action = [action[name] for name in sorted(action)]
-    if isinstance(action, list | tuple):
-        return np.concatenate([_numbers(part) for part in action])
-    return np.ravel(np.asarray(action, float))
 
 
 def _keywords(predict: Callable[..., Any]) -> list[str]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib import import_module
 from typing import Any
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
@@ -24,15 +19,19 @@ from pacbayes_control.tasks.environments import (
     Environments,
     Noise,
     first_environments,
-    in_a_line,
 )
 from pacbayes_control.tasks.gym import episodes
-from pacbayes_control.tasks.gym.episodes import BatchController, Controller, Episode, Start
+from pacbayes_control.tasks.gym.batches import check_batches
+from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
 from pacbayes_control.tasks.gym.policies import (
     BatchedPolicy,
     Policy,
     PredictPolicy,
-    check_batches,
+)
+from pacbayes_control.tasks.gym.registrations import (
+    make_registered,
+    packed_registrations,
+    registered_spec,
 )
 from pacbayes_control.tasks.user_task import OneByOneTask, check_parameters, failure_words, pairs_of
 
@@ -103,7 +102,7 @@ class GymTask(OneByOneTask):
         distribution = f"{maker}{arguments} reset with random seeds{options}"
         self._complete(f"{rule}{limit}", distribution, self.failures)
         if isinstance(self.make, str):  # workers may not have registered it
-            object.__setattr__(self, "_spec", _registered(self.make))
+            object.__setattr__(self, "_spec", registered_spec(self.make))
 
     def _maker(self, words: Callable[[Any], str]) -> str:
         """The id of the environment, or words for its factory."""
@@ -120,7 +119,7 @@ class GymTask(OneByOneTask):
     def __getstate__(self) -> dict[str, Any]:
         made = ("_envs", "_tried", "action_space")  # a worker makes its own
         kept = {name: value for name, value in self.__dict__.items() if name not in made}
-        return {"_registrations": _registrations()} | kept
+        return {"_registrations": packed_registrations()} | kept
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
@@ -210,35 +209,39 @@ class GymTask(OneByOneTask):
                 yield place, partial(_outcome, ended[slot])
 
     def _run_batch(
-        self, row: NDArray, starts: dict[int, Start]
+        self, row: NDArray, starts: Mapping[int, Start]
     ) -> Mapping[int, Episode | BaseException]:
-        """Episodes by slot, or their errors. An environment is made again after an error."""
+        """Episodes by slot, or their errors. An environment is made again after an error.
+
+        What makes batches impossible is raised: it is never counted as a declared failure.
+        """
+        envs = {slot: self._env_at(slot) for slot in starts}
+        space = self._checked_actions(row, next(iter(envs.values())))
         ended: Mapping[int, Episode | BaseException] = {}
+        policy: Any = self.policy
         try:
-            envs = {slot: self._env_at(slot) for slot in starts}
-            act = self._batch_controller(row, next(iter(envs.values())))
+            act = policy.batch_controller(row, space, self.together)
             ended = episodes.run_batch(envs, starts, act, self.together, self.steps)
-        except Exception as error:  # of the policy: nobody knows of which row
-            failed = RuntimeError(
-                f"the policy failed with a batch of {self.together}: {in_a_line(error)}; with "
-                "vector=0 it acts in one episode at a time"
-            )
-            failed.__cause__ = error
-            return dict.fromkeys(starts, failed)
+        except (Exception, SystemExit) as error:  # of the policy: in which of the episodes?
+            ended = dict.fromkeys(starts, error)
+            if len(starts) > 1:
+                alone = {at: self._run_batch(row, {at: starts[at]})[at] for at in starts}
+                if any(isinstance(one, BaseException) for one in alone.values()):
+                    ended = alone
         finally:
             for slot in starts:
                 if not isinstance(ended.get(slot), Episode):
                     self._envs.pop(slot, None)
         return ended
 
-    def _batch_controller(self, row: NDArray, env: gym.Env) -> BatchController:
-        """A policy that acts in a batch, tried once in each process, or once for each model."""
+    def _checked_actions(self, row: NDArray, env: gym.Env) -> gym.Space:
+        """The space of actions; batches are tried once in each process, or once for each model."""
         policy: Any = self.policy
         key = row.tobytes() if isinstance(policy, PredictPolicy) else b""
         if key not in self._tried:
             check_batches(policy, row, (env.observation_space, env.action_space), self.together)
             self._tried.add(key)
-        return policy.batch_controller(row, env.action_space, self.together)
+        return env.action_space
 
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None
@@ -294,7 +297,13 @@ class GymTask(OneByOneTask):
 
     def _env_at(self, slot: int) -> Any:
         if slot not in self._envs:
-            self._envs[slot] = self._made()
+            env = self._made()
+            if any(env.unwrapped is other.unwrapped for other in self._envs.values()):
+                raise ValueError(
+                    "the factory returns the same environment each time: have it make a new one, "
+                    "or run one episode after another (vector=0)"
+                )
+            self._envs[slot] = env
         return self._envs[slot]
 
     def _made(self) -> gym.Env | VectorEnv:
@@ -302,7 +311,7 @@ class GymTask(OneByOneTask):
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = self._with_registrations(make)
+        env = make_registered(make, self.__dict__.get("_registrations", ()))
         if isinstance(env, VectorEnv):
             if self.together:
                 raise ValueError("the factory makes a vector by itself: leave out vector=…")
@@ -319,25 +328,6 @@ class GymTask(OneByOneTask):
             )
         return env
 
-    def _with_registrations(self, make: Callable[[], Any]) -> Any:
-        """An environment, for which ids mean what they did in the process that sent the task."""
-        sent = self.__dict__.get("_registrations", ())
-        with warnings.catch_warnings() if sent else nullcontext():
-            if sent:  # a module that is imported now may register the same once more
-                warnings.filterwarnings("ignore", ".*Overriding environment .* already in registry")
-            for one in sent:
-                with suppress(Exception):  # of a module that is not here, and perhaps not needed
-                    spec = pickle.loads(one)
-                    gym.registry[spec.id] = spec
-            try:
-                return make()
-            except gym.error.UnregisteredEnv as error:
-                raise ValueError(
-                    f"no such Gymnasium environment is registered in this process ({error}): have "
-                    "the factory import the module that registers it, or write "
-                    "gymnasium.make('its_module:its_id')"
-                ) from error
-
     def draw(self, rng: np.random.Generator) -> dict[str, Any]:
         """The seed of an environment, and its options."""
         seed = rng.integers(SEEDS)
@@ -352,27 +342,3 @@ def _outcome(ended: Episode | BaseException) -> Episode:
     if isinstance(ended, BaseException):
         raise ended
     return ended
-
-
-def _registrations() -> list[bytes]:
-    """All registrations of this process that can be sent, each by itself."""
-    sent = []
-    for spec in list(gym.registry.values()):
-        with suppress(Exception):  # somebody's entry point may hold anything
-            sent.append(cloudpickle.dumps(spec))
-    return sent
-
-
-def _registered(name: str) -> EnvSpec:
-    """The specification of an environment that is registered, or that a module registers."""
-    module, _, own = name.rpartition(":")
-    try:
-        if module:
-            import_module(module)
-        return gym.spec(own)
-    except (gym.error.Error, ModuleNotFoundError) as error:
-        words = " ".join(str(error).split())
-        raise ValueError(
-            f"no Gymnasium environment {name!r} is registered ({words}): register it, or write "
-            "'its_module:its_id'"
-        ) from None
