@@ -12,7 +12,7 @@ import pytest
 from loading import load
 from pacbayes_control.learn.search import SearchSettings
 
-continuous, rollouts, swing = map(load, ("continuous", "rollouts", "swing"))
+continuous, rollouts, swing, vector = map(load, ("continuous", "rollouts", "swing", "vector"))
 
 
 def once(work: Callable[[], Any], at_least: float = 0.0) -> tuple[Any, float]:  # noqa: ARG001
@@ -75,3 +75,8 @@ def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: p
 @pytest.mark.slow
 def test_two_processes_are_measured_beside_one():
     assert rollouts._speedup(1e-5, 40) > 0
+
+
+def test_batches_of_episodes_are_measured_against_one_after_another():
+    found = vector.bench_vector(rounds=1, environments=2)
+    assert all(value > 0 for value in vars(found).values())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import Executor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -14,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -737,6 +742,87 @@ def test_an_id_that_is_registered_in_this_process_alone_reaches_workers(
     )
 
 
+class Nested(gym.Wrapper):
+    """An environment that makes another by its id."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("OnlyHere-v3"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [lambda: gym.make("OnlyHere-v3"), Nested])
+def test_what_is_registered_in_this_process_reaches_workers_with_a_factory(
+    make: Any, registered: str, another_process: Executor
+):
+    for length in (6, 4):  # the same id, registered anew: what was sent last holds
+        gym.registry.pop(registered)
+        gym.register(registered, Drift, kwargs={"length": length})  # type: ignore[arg-type]
+        task = drift_task(make=make, cost=lambda episode: episode.steps / 100, options=None)
+        some = task.environments(20, stream="train")
+        elsewhere = evaluate(task, GAINS, some, execution=Execution(workers=another_process))
+        np.testing.assert_array_equal(elsewhere.values, task.costs(GAINS, some))
+        assert elsewhere.values.max() == length / 100
+
+
+def test_a_registration_that_cannot_be_sent_or_read_holds_up_no_other(registered: str):
+    with open(__file__) as file:
+        gym.register("Unsendable-v0", lambda: file)  # type: ignore[arg-type, return-value]
+        sent = cloudpickle.dumps(drift_task(make=lambda: gym.make(registered)))
+    gym.registry.pop("Unsendable-v0")
+    spec = gym.registry.pop(registered)
+    copy = cloudpickle.loads(sent)
+    copy.__dict__["_registrations"].insert(0, b"of a module that is not here")
+    try:
+        assert copy.costs(GAINS, TRAIN).shape == (N, len(GAINS))
+    finally:
+        gym.registry[registered] = spec
+
+
+def test_a_factory_whose_id_is_not_registered_is_told_what_to_do():
+    task = drift_task(make=lambda: gym.make("Elsewhere-v0"))
+    with pytest.raises(RolloutError, match=r"gymnasium\.make\('its_module:its_id'\)$"):
+        evaluate(task, GAINS, TRAIN)
+
+
+SCRIPT = """
+import gymnasium as gym
+import numpy as np
+from pacbayes_control.rollouts import Execution, evaluate
+from pacbayes_control.tasks.gym import FromReturn, FunctionPolicy, GymTask
+from tiny_envs import Drift, steer
+
+class Mine(Drift):
+    def step(self, action):
+        seen, reward, *rest = super().step(action)
+        return seen, reward / 2, *rest
+
+if __name__ == "__main__":
+    gym.register("mine-v0", Mine)
+    policy = FunctionPolicy(steer, 2)
+    task = GymTask(lambda: gym.make("mine-v0"), policy, FromReturn(-40, 0))
+    some = task.environments(6, stream="train")
+    costs = evaluate(task, np.ones((2, 2)), some, execution=Execution(workers=2)).values
+    np.testing.assert_array_equal(costs, task.costs(np.ones((2, 2)), some))
+    print("the same")
+"""
+
+
+@pytest.mark.slow
+def test_a_class_that_a_script_registers_reaches_its_workers(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "the same\n", done.stderr
+
+
 def test_an_id_may_name_the_module_that_registers_it():
     task = GymTask(
         "gymnasium.envs:CartPole-v1", FunctionPolicy(lambda g, o: int(g @ o > 0), 4), RETURN
@@ -1030,13 +1116,12 @@ def test_failures_tell_a_task_from_others_and_stand_in_its_rule():
     assert task.cost_rule.endswith(f", 1 where it raises {__name__}.Diverged")
 
 
-def test_failures_in_a_vector_are_refused_since_an_exception_ends_all_of_its_episodes():
-    words = "failures are not told apart in a vector"
-    with pytest.raises(ValueError, match=words):
-        drift_task(failures=(Diverged,), vector=2)
-    own = drift_task(make=lambda: episodes.PlainVector([Drift] * 2), failures=(Diverged,))
-    with pytest.raises(ValueError, match=words):
-        own.costs(GAINS, TRAIN)
+def test_failures_in_ones_own_vector_are_refused_since_an_exception_ends_all_of_its_episodes():
+    def make() -> SyncVectorEnv:
+        return SyncVectorEnv([Drift] * 2, autoreset_mode=AutoresetMode.DISABLED)
+
+    with pytest.raises(ValueError, match="failures are not told apart in a vector of your own"):
+        drift_task(make=make, failures=(Diverged,)).costs(GAINS, TRAIN)
 
 
 # ---- what is seen of an environment -------------------------------------------------------------

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from tiny_envs import (
     GAINS,
     RETURN,
+    STEER_TOGETHER,
     Drift,
     Event,
     Script,
+    Together,
     drift_task,
     episodes_in,
     steer,
@@ -72,7 +74,8 @@ def registered() -> Any:
 def test_a_vector_gives_the_costs_of_single_episodes(rule: str, steps: int | None, places: int):
     single = drift_task(cost=RULES[rule], steps=steps)
     expected = single.costs(GAINS, TRAIN)
-    for changes in ({"vector": places}, {"make": partial(in_a_vector, places)}):
+    batches = {"vector": places, "policy": STEER_TOGETHER}
+    for changes in (batches, {"make": partial(in_a_vector, places)}, {"vector": places}):
         together = drift_task(cost=RULES[rule], steps=steps, **changes)
         np.testing.assert_array_equal(together.costs(GAINS, TRAIN), expected)
         np.testing.assert_array_equal(together.costs(GAINS, TRAIN), expected)  # and once more
@@ -82,9 +85,13 @@ def test_a_vector_gives_the_costs_of_single_episodes(rule: str, steps: int | Non
 def test_a_rule_sees_the_same_of_an_episode():
     told: dict[int, list[Episode]] = {0: [], 4: []}
     for vector, seen in told.items():
-        task = drift_task(vector=vector, cost=lambda episode, seen=seen: seen.append(episode) or 0)
+        task = drift_task(
+            vector=vector,
+            policy=STEER_TOGETHER,
+            cost=lambda episode, seen=seen: seen.append(episode) or 0,
+        )
         task.costs(GAINS, TRAIN)
-    assert told[0] == told[4]
+    assert sorted(map(str, told[0])) == sorted(map(str, told[4]))
     assert len({episode.steps for episode in told[0]}) > 5
     assert {"x", "steps", "success", "score"} == told[4][0].info.keys()
 
@@ -93,21 +100,28 @@ def test_fewer_pairs_than_places_are_no_matter():
     expected = drift_task().costs(GAINS[:1], TRAIN[:1])
     for places in (1, 2, 9):
         np.testing.assert_array_equal(
-            drift_task(vector=places).costs(GAINS[:1], TRAIN[:1]), expected
+            drift_task(vector=places, policy=STEER_TOGETHER).costs(GAINS[:1], TRAIN[:1]), expected
         )
 
 
 def test_each_environment_may_have_policies_of_its_own_in_a_vector():
     own = np.stack([np.roll(GAINS, i, axis=0) for i in range(N)])
     np.testing.assert_array_equal(
-        drift_task(vector=3).costs(own, TRAIN), drift_task().costs(own, TRAIN)
+        drift_task(vector=3, policy=STEER_TOGETHER).costs(own, TRAIN),
+        drift_task().costs(own, TRAIN),
     )
 
 
 def test_a_vector_of_an_id_gives_the_costs_of_single_episodes(registered: str):
     for arguments in ({}, {"length": 20}, {"max_episode_steps": 4}):
         single, vector = (
-            drift_task(make=registered, arguments=arguments, options=None, vector=places)
+            drift_task(
+                make=registered,
+                policy=STEER_TOGETHER,
+                arguments=arguments,
+                options=None,
+                vector=places,
+            )
             for places in (0, 3)
         )
         some = single.environments(N, stream="train")
@@ -118,7 +132,7 @@ def test_a_vector_of_an_id_gives_the_costs_of_single_episodes(registered: str):
 
 @pytest.mark.slow
 def test_a_vector_sent_to_workers_gives_the_same(registered: str, another_process: Executor):
-    task = drift_task(make=registered, vector=2)
+    task = drift_task(make=registered, policy=STEER_TOGETHER, vector=2)
     expected = drift_task(make=registered).costs(GAINS, TRAIN)
     np.testing.assert_array_equal(
         evaluate(task, GAINS, TRAIN, execution=Execution(workers=another_process)).values, expected
@@ -128,7 +142,7 @@ def test_a_vector_sent_to_workers_gives_the_same(registered: str, another_proces
 def test_observations_may_be_dictionaries():
     changes: dict[str, Any] = {
         "make": partial(Drift, pad=True),
-        "policy": FunctionPolicy(steer_pad, 2),
+        "policy": Together(steer_pad, 2),
     }
     expected = drift_task(**changes).costs(GAINS, TRAIN)
     assert len(np.unique(expected)) > 30
@@ -156,7 +170,7 @@ def push_single(gains: NDArray, observation: NDArray) -> NDArray:
 def test_continuous_actions_are_the_same_in_a_vector(act: Any):
     changes: dict[str, Any] = {
         "make": partial(Drift, actions=spaces.Box(-1, 1, (1,), np.float32)),
-        "policy": FunctionPolicy(act, 2),
+        "policy": Together(act, 2),
     }
     expected = drift_task(**changes).costs(GAINS, TRAIN)
     np.testing.assert_array_equal(drift_task(**changes, vector=3).costs(GAINS, TRAIN), expected)
@@ -180,7 +194,7 @@ class Talking(Script):
 def talking(say: Any, rule: Any, vector: int) -> NDArray:
     task = GymTask(
         partial(Talking, say),
-        FunctionPolicy(lambda _gains, _observation: 0, 1),
+        Together(lambda _gains, _observation: 0, 1),
         rule,
         options=lambda rng: {"number": int(rng.integers(4))},
         vector=vector,
@@ -242,9 +256,14 @@ def test_a_key_that_other_places_have_is_still_missing():
 def test_a_vector_resets_by_seed_alone_and_asks_policies_no_more_often(places: int):
     logs: list[list[Event]] = []
 
-    def make() -> Drift:
+    def make_one() -> Drift:
         logs.append([])
         return Drift(logs[-1])
+
+    def make(vector: int) -> Any:
+        if not vector:
+            return make_one()
+        return SyncVectorEnv([make_one] * vector, autoreset_mode=DISABLED)
 
     def calls_of(vector: int) -> Counter[tuple[float, ...]]:
         calls: Counter[tuple[float, ...]] = Counter()
@@ -254,7 +273,8 @@ def test_a_vector_resets_by_seed_alone_and_asks_policies_no_more_often(places: i
             return steer(gains, observation)
 
         logs.clear()
-        drift_task(make=make, policy=FunctionPolicy(act, 2), vector=vector).costs(GAINS, TRAIN)
+        task = drift_task(make=partial(make, vector), policy=FunctionPolicy(act, 2))
+        task.costs(GAINS, TRAIN)
         return calls
 
     assert calls_of(places) == calls_of(0)  # the very same steps, each counted once
@@ -327,8 +347,9 @@ def test_actions_are_those_of_one_environment():
     assert drift_task(vector=3).actor(np.array([-1.0, 0]))(np.ones(2)) == 2
 
 
-def test_how_many_are_stepped_together_does_not_make_it_another_task():
+def test_how_many_are_stepped_together_is_no_matter_where_a_policy_acts_in_one_at_a_time():
     assert identity(drift_task(vector=3)) == identity(drift_task())
+    assert drift_task(vector=3).policy_class == drift_task().policy_class
 
 
 def test_a_negative_number_of_places_is_refused():
@@ -357,7 +378,7 @@ def test_an_endless_episode_in_a_vector_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(episodes, "ENDLESS", 50)
     task = GymTask(
         lambda: Script(lambda _: (0.0, False, False, {})),
-        FunctionPolicy(lambda _gains, _observation: 0, 1),
+        Together(lambda _gains, _observation: 0, 1),
         FromReturn(-1, 1),
         vector=2,
     )
@@ -395,7 +416,7 @@ class Brittle(Drift):
 )
 def test_an_environment_of_a_vector_that_raises_is_reported_and_others_go_on(stays: bool):
     bad = int(TRAIN.arrays()["seed"][4])
-    task = drift_task(make=partial(Brittle, bad, stays), vector=2)
+    task = drift_task(make=partial(Brittle, bad, stays), policy=STEER_TOGETHER, vector=2)
     with pytest.raises(
         RolloutError,
         match=r"policy 0 in environment 4 of stream 'train' \(seed 3\) failed, also when it was "
@@ -416,4 +437,4 @@ def test_a_rule_that_raises_in_a_vector_is_reported_with_its_rollout():
         RolloutError,
         match=rf"policy {column} in environment {row} .* steps = {longest}.0 lies outside",
     ):
-        evaluate(drift_task(cost=rule, vector=3), GAINS, TRAIN)
+        evaluate(drift_task(cost=rule, policy=STEER_TOGETHER, vector=3), GAINS, TRAIN)

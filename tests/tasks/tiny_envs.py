@@ -92,6 +92,23 @@ RETURN = FromReturn(worst=-40, best=0)
 STEER = FunctionPolicy(steer, parameters=2)
 
 
+class Together(FunctionPolicy):
+    """A function that acts in batches by being called for each row: the same to the last bit."""
+
+    def batch_controller(self, row: NDArray, action_space: spaces.Space, size: int) -> Any:
+        """One action for each observation."""
+        del action_space
+
+        def act(observations: Sequence[Any]) -> list[Any]:
+            assert len(observations) == size
+            return [self.act(row, observation) for observation in observations]
+
+        return act
+
+
+STEER_TOGETHER = Together(steer, parameters=2)
+
+
 def drift_task(**changes: Any) -> GymTask:
     """A task whose costs differ in every bit between rollouts that differ."""
     known: dict[str, Any] = {"make": Drift, "policy": STEER, "cost": RETURN, "options": physics}

@@ -67,6 +67,7 @@ class Task:
     # ---- how it wants to be run -----------------------------------------------------------------
 
     one_by_one: bool = False  # a chunk may be as small as a single rollout
+    together: int = 0  # environments in which a policy is rolled out at once; a chunk needs as many
     uses_all_cores: bool = False  # workers on the same machine would not make it faster
     releases_gil: bool = False  # workers can be threads
 
@@ -125,6 +126,10 @@ class Task:
 
     def check_policies(self, policies: NDArray) -> None:
         """Raise ValueError, before any rollout, if rows are not valid policies."""
+
+    def in_batches(self, vector: int = 8) -> Task | None:  # noqa: ARG002
+        """The task with so many rollouts of a policy at once, to measure; None: no other task."""
+        return None
 
     def pictures(self, run: Any, environments: Environments) -> Mapping[str, bytes]:  # noqa: ARG002
         """Files for the folder of a run, .svg or .png, by name; environments: new ones."""

@@ -1,4 +1,4 @@
-"""Exactly one episode for each (environment, policy), alone or several in a vector."""
+"""Exactly one episode for each (environment, policy), alone, in a batch or in a vector."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 Controller = Callable[[Any], Any]  # from an observation to an action
-EACH = "_each"  # the key of each slot's info in a `PlainVector`
+BatchController = Callable[[Sequence[Any]], Sequence[Any]]  # the same for a batch of episodes
 ENDLESS = 1_000_000  # steps after which an episode without a limit counts as endless
 
 
@@ -43,9 +43,8 @@ class Start:
 class _Running:
     """An episode under way."""
 
-    def __init__(self, start: Start, number: int = 0) -> None:
-        self.controller, self.number = start.controller(), number
-        self.steps, self.total = 0, 0.0
+    def __init__(self, number: int = 0) -> None:
+        self.number, self.steps, self.total = number, 0, 0.0
 
     def step(
         self, reward: Any, ends: tuple[Any, Any], limit: int | None, info: Callable[[], Any]
@@ -75,14 +74,72 @@ class _Running:
 def run_episode(env: gym.Env, start: Start, limit: int | None) -> Episode:
     """One episode, from a reset with its seed and options to its end or its limit of steps."""
     observation, _ = env.reset(seed=start.seed, options=deepcopy(start.options))
-    running, space, episode = _Running(start), env.action_space, None
+    controller, running, episode = start.controller(), _Running(), None
+    space = env.action_space
     while episode is None:
-        action = running.controller(observation)
-        if isinstance(space, gym.spaces.Box):  # the type of the space, as in a vector
-            action = np.asarray(action, space.dtype)
-        observation, reward, terminated, truncated, info = env.step(action)
-        episode = running.step(reward, (terminated, truncated), limit, lambda info=info: info)
+        action = controller(observation)
+        observation, episode = _step(env, space, action, running, limit)
     return episode
+
+
+def run_batch(
+    envs: Mapping[int, gym.Env],
+    starts: Mapping[int, Start],
+    act: BatchController,
+    size: int,
+    limit: int | None,
+) -> dict[int, Episode | BaseException]:
+    """Episodes of one policy that begin together, each in its slot of a batch.
+
+    Every batch has `size` rows, and an episode keeps its own: the last bits of a row may depend on
+    both. Rows of slots that have no episode, or no longer, are filled with an observation; their
+    actions are ignored.
+
+    Args:
+        envs: by slot
+        starts: of the episodes, by slot
+        act: the policy
+        size: of a batch
+        limit: the most steps
+
+    Returns:
+        for each slot its episode, or the exception that its environment raised; one of the policy
+        is raised
+    """
+    seen: dict[int, Any] = {}
+    ended: dict[int, Episode | BaseException] = {}
+    for slot, start in starts.items():
+        try:
+            seen[slot], _ = envs[slot].reset(seed=start.seed, options=deepcopy(start.options))
+        except (Exception, SystemExit) as error:
+            ended[slot] = error
+    if not seen:
+        return ended
+    some = next(iter(seen))
+    space = envs[some].action_space
+    running = {slot: _Running() for slot in seen}
+    rows = [seen.get(slot, seen[some]) for slot in range(size)]
+    while running:
+        actions = act(rows)
+        for slot, one in list(running.items()):
+            try:
+                rows[slot], over = _step(envs[slot], space, actions[slot], one, limit)
+            except (Exception, SystemExit) as error:
+                over = error
+            if over is not None:
+                ended[slot] = over
+                del running[slot]
+    return ended
+
+
+def _step(
+    env: gym.Env, space: gym.Space, action: Any, running: _Running, limit: int | None
+) -> tuple[Any, Episode | None]:
+    """A step of an episode: the next observation, and the episode if it is over."""
+    if isinstance(space, gym.spaces.Box):  # the type of the space, as in a vector
+        action = np.asarray(action, space.dtype)
+    observation, reward, terminated, truncated, info = env.step(action)
+    return observation, running.step(reward, (terminated, truncated), limit, lambda: info)
 
 
 class Recorded:
@@ -124,36 +181,23 @@ class Recorded:
             self._sha.update(array.tobytes() if plain else repr(value).encode())
 
 
-class PlainVector(SyncVectorEnv):
-    """Environments stepped together, each with its info as it is.
-
-    Gymnasium's own vector joins infos in arrays, whose type is that of the first that arrives.
-    """
-
-    def __init__(self, makers: Sequence[Callable[[], gym.Env]]) -> None:
-        super().__init__(makers, autoreset_mode=AutoresetMode.DISABLED)
-
-    def _add_info(
-        self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
-    ) -> dict[str, Any]:
-        vector_infos.setdefault(EACH, {})[env_num] = env_info
-        return vector_infos
-
-
 def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> list[Episode]:
-    """The same episodes in a vector: a slot whose episode is over is reset for the next one.
+    """The same episodes in a user's vector: a slot whose episode is over is reset for the next one.
 
     Slots for which no episode is left are stepped too, since a vector steps them all; their
     results are ignored.
     """
     episodes: dict[int, Episode] = {}  # by number
     slots: list[_Running | None] = [None] * env.num_envs
+    controllers: dict[int, Controller] = {}  # by slot
     todo = iter(range(len(starts)))
 
     def begin(slot: int, seen: Any) -> Any:
         """Reset a slot for the next episode, if one is left; returns the observations of all."""
         number = next(todo, None)
-        slots[slot] = None if number is None else _Running(starts[number], number)
+        slots[slot] = None if number is None else _Running(number)
+        if number is not None:
+            controllers[slot] = starts[number].controller()
         return _reset(env, slot, starts[number or 0], seen)
 
     first = starts[0]  # all at once, since a vector cannot begin with one of its slots
@@ -162,7 +206,7 @@ def run_episodes(env: VectorEnv, starts: Sequence[Start], limit: int | None) -> 
         observations = begin(slot, observations)
     while any(slots):
         seen = list(iterate(env.observation_space, observations))
-        acting = {i: running.controller(seen[i]) for i, running in enumerate(slots) if running}
+        acting = {i: controllers[i](seen[i]) for i, running in enumerate(slots) if running}
         some = next(iter(acting.values()))  # idle slots repeat the action of another
         actions = [acting.get(slot, some) for slot in range(env.num_envs)]
         space = env.single_action_space
@@ -202,8 +246,6 @@ def _reset(env: VectorEnv, slot: int, start: Start, seen: Any) -> Any:
 
 def _info_of(infos: Mapping[str, Any], slot: int) -> dict[str, Any]:
     """The info of one slot: a vector has an array for each key, and a mask of slots with it."""
-    if EACH in infos:
-        return infos[EACH].get(slot, {})
     found = {}
     for key, values in infos.items():
         mask = infos.get(f"_{key}")

@@ -7,13 +7,13 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.tasks.gym.episodes import Controller
+from pacbayes_control.tasks.gym.episodes import BatchController, Controller
 from pacbayes_control.tasks.identity import described
 from pacbayes_control.tasks.user_task import checked_names
 
@@ -27,6 +27,18 @@ class Policy(Protocol):
 
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
         """A function from observation to action for one episode, which may have a memory."""
+        ...
+
+
+@runtime_checkable
+class BatchedPolicy(Policy, Protocol):
+    """A class of policies that can act in several episodes at once."""
+
+    def batch_controller(self, row: NDArray, action_space: gym.Space, size: int) -> BatchController:
+        """A function from `size` observations, of episodes that begin together, to their actions.
+
+        An action must depend on nothing but its own episode.
+        """
         ...
 
 
@@ -55,9 +67,10 @@ class FunctionPolicy:
 class TorchPolicy:
     """The flattened weights of a `torch.nn.Module`, which maps observations to actions.
 
-    The module is called with a batch of one. Of its outputs the largest is the action where
-    actions are discrete, and where they are continuous the outputs are cut to their range, unless
-    `action` turns them into one. Other state of the module, such as running means, stays as it is.
+    The module is called with a batch of one, or of several episodes that begin together. Of its
+    outputs the largest is the action where actions are discrete, and where they are continuous the
+    outputs are cut to their range, unless `action` turns them into one. Other state of the module,
+    such as running means, stays as it is.
     """
 
     def __init__(self, module: Any, action: Callable[[Floats], Any] | None = None) -> None:
@@ -83,13 +96,8 @@ class TorchPolicy:
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
         """The module with a row's weights, a copy of its own."""
         import torch
-        from torch.nn.utils import vector_to_parameters
 
-        module = copy.deepcopy(self.module)
-        vector_to_parameters(
-            torch.as_tensor(np.array(row), dtype=torch.float32), module.parameters()
-        )
-        to_action = self.action or _usual_action(action_space)
+        module, to_action = self._filled(row), self.action or _usual_action(action_space)
 
         def act(observation: Any) -> Any:
             with torch.inference_mode():
@@ -98,12 +106,39 @@ class TorchPolicy:
 
         return act
 
+    def batch_controller(self, row: NDArray, action_space: gym.Space, size: int) -> BatchController:
+        """The same, called with a batch of observations."""
+        import torch
+
+        del size
+        module, to_action = self._filled(row), self.action or _usual_action(action_space)
+
+        def act(observations: Sequence[Any]) -> Sequence[Any]:
+            with torch.inference_mode():
+                # a copy, since the last bits may depend on where an array begins in memory
+                batch = torch.tensor(np.stack(observations), dtype=torch.float32)
+                return [to_action(outputs) for outputs in module(batch).numpy()]
+
+        return act
+
+    def _filled(self, row: NDArray) -> Any:
+        """A copy of the module with a row's weights."""
+        import torch
+        from torch.nn.utils import vector_to_parameters
+
+        module = copy.deepcopy(self.module)
+        vector_to_parameters(
+            torch.as_tensor(np.array(row), dtype=torch.float32), module.parameters()
+        )
+        return module
+
 
 class PredictPolicy:
     """A list of trained models with `predict` as in Stable-Baselines3; a row is a model's number.
 
     predict(observation, state=…, episode_start=…, deterministic=True) returns an action and a
-    state, which is given to it in the next step; one that takes the observation alone will do.
+    state, which is given to it in the next step; one that takes the observation alone will do. In
+    a batch, observations are stacked, and state and episode_start are those of all episodes.
     names: one for each model, for records.
     """
 
@@ -129,23 +164,41 @@ class PredictPolicy:
     def controller(self, row: NDArray, action_space: gym.Space) -> Controller:
         """A model with the state that it keeps within an episode."""
         del action_space
+        return self._predictor(row, 1)
+
+    def batch_controller(self, row: NDArray, action_space: gym.Space, size: int) -> BatchController:
+        """The same for stacked observations, and the state of all episodes."""
+        del action_space
+        predict = self._predictor(row, size)
+        return lambda observations: predict(_stacked(observations))
+
+    def _predictor(self, row: NDArray, size: int) -> Controller:
+        """A model's `predict` from the beginning of so many episodes."""
         number = int(row[0])
         if number != row[0] or not 0 <= number < len(self.models):
             raise ValueError(f"{row[0]:g} is not the number of one of {len(self.models)} models")
         model = self.models[number]
         keywords = _keywords(model.predict)
         offered: dict[str, Any] = {"state": None, "deterministic": True}
-        offered["episode_start"] = np.array([True])
+        offered["episode_start"] = np.full(size, True)
 
         def act(observation: Any) -> Any:
             wanted = {name: offered[name] for name in keywords}
             answer = model.predict(observation, **wanted)
-            offered["episode_start"] = np.array([False])
+            offered["episode_start"] = np.full(size, False)
             if isinstance(answer, tuple):
                 answer, offered["state"] = answer
             return answer
 
         return act
+
+
+def _stacked(observations: Sequence[Any]) -> Any:
+    """Observations as arrays with one row each, by name where they are dictionaries."""
+    first = observations[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([each[name] for each in observations]) for name in first}
+    return np.stack(observations)
 
 
 def _keywords(predict: Callable[..., Any]) -> list[str]:

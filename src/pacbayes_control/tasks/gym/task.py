@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from pacbayes_control.tasks import identity
-from pacbayes_control.tasks.environments import FEW, Environments, Noise, first_environments
+from pacbayes_control.tasks.environments import (
+    FEW,
+    Environments,
+    Noise,
+    first_environments,
+)
 from pacbayes_control.tasks.gym import episodes
+from pacbayes_control.tasks.gym.batches import check_batches
 from pacbayes_control.tasks.gym.episodes import Controller, Episode, Start
-from pacbayes_control.tasks.gym.policies import Policy, PredictPolicy
+from pacbayes_control.tasks.gym.policies import (
+    BatchedPolicy,
+    Policy,
+    PredictPolicy,
+)
+from pacbayes_control.tasks.gym.registrations import (
+    make_registered,
+    packed_registrations,
+    registered_spec,
+)
 from pacbayes_control.tasks.user_task import OneByOneTask, check_parameters, failure_words, pairs_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
 VECTOR_FAILS = (
-    "failures are not told apart in a vector, where an exception ends all of its episodes: run "
-    "them one by one (vector=0)"
+    "failures are not told apart in a vector of your own, where an exception ends all of its "
+    "episodes: have the factory return one environment"
 )
 
 
@@ -45,7 +58,8 @@ class GymTask(OneByOneTask):
         options: from a generator to the options of a reset, by name
         steps: the most in an episode; by default it runs until it ends
         arguments: for gymnasium.make
-        vector: episodes to step together; 0 for one after another
+        vector: episodes of a policy to step together, where it acts in batches; 0 for one after
+            another
         name: for records; by default that of the environment
         failures: exceptions of an episode that count as cost 1
         policies, prior, cost_rule, distribution, policy_names, data_used: as for `UserTask`
@@ -87,10 +101,8 @@ class GymTask(OneByOneTask):
         options = f" and options by {identity.name_of(self.options)}" if self.options else ""
         distribution = f"{maker}{arguments} reset with random seeds{options}"
         self._complete(f"{rule}{limit}", distribution, self.failures)
-        if self.failures and self.vector:
-            raise ValueError(VECTOR_FAILS)
         if isinstance(self.make, str):  # workers may not have registered it
-            object.__setattr__(self, "_spec", _registered(self.make))
+            object.__setattr__(self, "_spec", registered_spec(self.make))
 
     def _maker(self, words: Callable[[Any], str]) -> str:
         """The id of the environment, or words for its factory."""
@@ -101,11 +113,13 @@ class GymTask(OneByOneTask):
         rule = repr(self.cost) if " at 0x" not in repr(self.cost) else identity.described(self.cost)
         maker, limits = self._maker(identity.described), f"{self.steps}, {dict(self.arguments)}"
         parts = f"{maker}, {self.policy!r}, {rule}, {options}, {limits}"
-        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)})"
+        batches = f", vector={self.together}" if self.together else ""
+        return f"GymTask({self.name!r}, {parts}{failure_words(self.failures)}{batches})"
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_env", "action_space")  # a worker makes its own
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        made = ("_envs", "_tried", "action_space")  # a worker makes its own
+        kept = {name: value for name, value in self.__dict__.items() if name not in made}
+        return {"_registrations": packed_registrations()} | kept
 
     def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
         """Draw n seeds and options under a named stream."""
@@ -121,7 +135,22 @@ class GymTask(OneByOneTask):
     @property
     def policy_class(self) -> str:
         """The meaning of a row of parameters, in words for records."""
-        return identity.ADDRESS.sub("", repr(self.policy))
+        batches = f" in batches of {self.together}" if self.together else ""
+        return f"{identity.ADDRESS.sub('', repr(self.policy))}{batches}"
+
+    @property
+    def together(self) -> int:
+        """Episodes of one policy that are stepped together, in a batch; 0 for one after another.
+
+        Costs may then differ in their last bits from those of one after another, or of another
+        number, so that it is another task.
+        """
+        return self.vector if self.vector > 1 and isinstance(self.policy, BatchedPolicy) else 0
+
+    def in_batches(self, vector: int = 8) -> GymTask | None:
+        """The same task with episodes stepped together; None where that would change nothing."""
+        task = replace(self, vector=vector)
+        return task if task.together and task.together != self.together else None
 
     def actor(self, policy: NDArray) -> Controller:
         """A function from observation to action in one episode, which may have a memory."""
@@ -150,7 +179,9 @@ class GymTask(OneByOneTask):
         self, policies: NDArray, environments: Environments, _: Noise | None
     ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
         begun = self._starts(policies, environments)
-        if isinstance(self._env, VectorEnv):
+        if self.together:
+            yield from self._batches(policies, environments.start, begun)
+        elif isinstance(self._env, VectorEnv):
             places, starts = zip(*begun, strict=True)
             ended = self._run(self._env, starts, self.steps)
             for place, episode in zip(places, ended, strict=True):
@@ -158,6 +189,59 @@ class GymTask(OneByOneTask):
         else:
             for place, start in begun:
                 yield place, lambda start=start: self._run(self._env, [start], self.steps)[0]
+
+    def _batches(
+        self, policies: NDArray, first: int, begun: Iterator[tuple[tuple[int, int], Start]]
+    ) -> Iterator[tuple[tuple[int, int], Callable[[], Episode]]]:
+        """Episodes of one policy at a time, each in the slot that its environment's number gives.
+
+        The last bits of a row may depend on its place in a batch: so it has always the same.
+        """
+        groups: dict[tuple[int, int], dict[int, tuple[tuple[int, int], Start]]] = {}
+        for (i, j), start in begun:
+            group = groups.setdefault((j, i // self.together if policies.ndim == 2 else i), {})
+            group[(first + i) % self.together] = (i, j), start
+        for group in groups.values():
+            [(i, j), _] = next(iter(group.values()))
+            row = policies[j] if policies.ndim == 2 else policies[i, j]
+            ended = self._run_batch(row, {slot: start for slot, (_, start) in group.items()})
+            for slot, (place, _) in group.items():
+                yield place, partial(_outcome, ended[slot])
+
+    def _run_batch(
+        self, row: NDArray, starts: Mapping[int, Start]
+    ) -> Mapping[int, Episode | BaseException]:
+        """Episodes by slot, or their errors. An environment is made again after an error.
+
+        What makes batches impossible is raised: it is never counted as a declared failure.
+        """
+        envs = {slot: self._env_at(slot) for slot in starts}
+        space = self._checked_actions(row, next(iter(envs.values())))
+        ended: Mapping[int, Episode | BaseException] = {}
+        policy: Any = self.policy
+        try:
+            act = policy.batch_controller(row, space, self.together)
+            ended = episodes.run_batch(envs, starts, act, self.together, self.steps)
+        except (Exception, SystemExit) as error:  # of the policy: in which of the episodes?
+            ended = dict.fromkeys(starts, error)
+            if len(starts) > 1:
+                alone = {at: self._run_batch(row, {at: starts[at]})[at] for at in starts}
+                if any(isinstance(one, BaseException) for one in alone.values()):
+                    ended = alone
+        finally:
+            for slot in starts:
+                if not isinstance(ended.get(slot), Episode):
+                    self._envs.pop(slot, None)
+        return ended
+
+    def _checked_actions(self, row: NDArray, env: gym.Env) -> gym.Space:
+        """The space of actions; batches are tried once in each process, or once for each model."""
+        policy: Any = self.policy
+        key = row.tobytes() if isinstance(policy, PredictPolicy) else b""
+        if key not in self._tried:
+            check_batches(policy, row, (env.observation_space, env.action_space), self.together)
+            self._tried.add(key)
+        return env.action_space
 
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None
@@ -193,18 +277,44 @@ class GymTask(OneByOneTask):
                 return episodes.run_episodes(env, starts, limit)
             return [episodes.run_episode(env, start, limit) for start in starts]
         except BaseException:
-            self.__dict__.pop("_env", None)
+            self._envs.clear()
             raise
 
     @cached_property
-    def _env(self) -> gym.Env | VectorEnv:
+    def _envs(self) -> dict[int, Any]:
+        """The simulators of this process by slot, each made when it is needed."""
+        return {}
+
+    @cached_property
+    def _tried(self) -> set[bytes]:
+        """Policies that were tried in a batch."""
+        return set()
+
+    @property
+    def _env(self) -> Any:
         """The simulator, made once in each process."""
+        return self._env_at(0)
+
+    def _env_at(self, slot: int) -> Any:
+        if slot not in self._envs:
+            env = self._made()
+            if any(env.unwrapped is other.unwrapped for other in self._envs.values()):
+                raise ValueError(
+                    "the factory returns the same environment each time: have it make a new one, "
+                    "or run one episode after another (vector=0)"
+                )
+            self._envs[slot] = env
+        return self._envs[slot]
+
+    def _made(self) -> gym.Env | VectorEnv:
         make: Any = self.make
         if isinstance(make, str):
             spec = self.__dict__["_spec"]
             make = partial(gym.make, spec, disable_env_checker=True, **self.arguments)
-        env = episodes.PlainVector([make] * self.vector) if self.vector else make()
+        env = make_registered(make, self.__dict__.get("_registrations", ()))
         if isinstance(env, VectorEnv):
+            if self.together:
+                raise ValueError("the factory makes a vector by itself: leave out vector=…")
             if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
                 raise ValueError(
                     "a vector environment must be made with autoreset_mode=AutoresetMode.DISABLED: "
@@ -227,16 +337,8 @@ class GymTask(OneByOneTask):
         return {SEED: seed, **options}
 
 
-def _registered(name: str) -> EnvSpec:
-    """The specification of an environment that is registered, or that a module registers."""
-    module, _, own = name.rpartition(":")
-    try:
-        if module:
-            import_module(module)
-        return gym.spec(own)
-    except (gym.error.Error, ModuleNotFoundError) as error:
-        words = " ".join(str(error).split())
-        raise ValueError(
-            f"no Gymnasium environment {name!r} is registered ({words}): register it, or write "
-            "'its_module:its_id'"
-        ) from None
+def _outcome(ended: Episode | BaseException) -> Episode:
+    """An episode; an error is raised."""
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
