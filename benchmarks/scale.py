@@ -200,9 +200,6 @@ def command(json_file: JsonFile = None) -> None:
     Example: .venv/bin/python benchmarks/scale.py --json scale.json
     """
     check_json(json_file)
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    )
     conclude("scale", bench_scale(), json_file)
 
 

@@ -300,12 +300,21 @@ def _heaviest(task: Task) -> str:
 
 
 def _speed(job: Job, seconds: float) -> str:
-    """Rollouts per second in this process."""
+    """Rollouts per second in this process, and how much faster they would be in batches."""
+    rate = _rate(job, seconds)
+    words = f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
+    if (batched := job.task.in_batches()) is None:
+        return words
+    whole = replace(job.environments, stop=job.environments.start + batched.together)
+    faster = _rate(replace(job, task=batched, environments=whole), seconds) / rate
+    return f"{words}; with vector={batched.together}, {faster:.2g} times as many"
+
+
+def _rate(job: Job, seconds: float) -> float:
     rollouts, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
         rollouts += job.run()[0].size
-    rate = rollouts / (time.perf_counter() - started)
-    return f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
+    return rollouts / (time.perf_counter() - started)
 
 
 def _compare(now: NDArray, before: NDArray, when: str) -> None:

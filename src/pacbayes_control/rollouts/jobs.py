@@ -240,6 +240,7 @@ def pieces(
             size = pace.size if pace else CHUNK * columns
             if sharers > 1:
                 size = max(min(size, left // sharers), size // 16, 1)
+            size = max(size, job.task.together * columns)
             if column == 0 and size >= columns and last - at >= columns:
                 rows, wide = min(size // columns, most_rows, (last - at) // columns), columns
                 if rows >= block and at + rows * columns < last:

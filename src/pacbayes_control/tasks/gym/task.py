@@ -147,6 +147,11 @@ class GymTask(OneByOneTask):
         """
         return self.vector if self.vector > 1 and isinstance(self.policy, BatchedPolicy) else 0
 
+    @property
+    def marks(self) -> bool:
+        """Whether each episode is told of when it begins, and none runs beside it."""
+        return not self.together and not isinstance(self._env, VectorEnv)
+
     def in_batches(self, vector: int = 8) -> GymTask | None:
         """The same task with episodes stepped together; None where that would change nothing."""
         task = replace(self, vector=vector)
