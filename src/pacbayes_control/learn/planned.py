@@ -76,6 +76,7 @@ def learn_task(
     if new is not None:
         # without retries: the estimate would be conditioned on success
         how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
+        how = replace(how, rollout_timeout=execution.rollout_timeout)
         try:
             cost = estimate_true_cost(task, run, new, how)
         except RolloutError as error:

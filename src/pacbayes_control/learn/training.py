@@ -60,7 +60,7 @@ def search_posterior(
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
     saved = time.monotonic()
-    with spread(task, execution.workers) as spread_task:
+    with spread(task, execution.workers, execution.rollout_timeout) as spread_task:
         while not search.done:
             here = at(search.step)
             try:

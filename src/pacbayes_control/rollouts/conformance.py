@@ -109,8 +109,10 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
         yield _tried(REPEAT, _repeats, job, table, roll)
         yield _tried(DIFFER, environments_differ, job, table, roll, False)
 
-    with _global_states(), open_workers(task, execution.workers) as crew:
-        roll = partial(table_of, execution=Execution(crew, retries=execution.retries))
+    timeout, retries = execution.rollout_timeout, execution.retries
+    with _global_states(), open_workers(task, execution.workers, timeout) as crew:
+        how = Execution(crew, retries=retries, rollout_timeout=timeout)
+        roll = partial(table_of, execution=how)
         for check in quick_checks(roll):
             if not check.passed:
                 raise ValueError(

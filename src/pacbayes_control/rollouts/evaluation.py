@@ -316,12 +316,13 @@ class SpreadTask(AdaptedTask):
 
 
 @contextmanager
-def spread(task: Task, executor: Workers) -> Iterator[Task]:
+def spread(task: Task, executor: Workers, timeout: float | None = None) -> Iterator[Task]:
     """A task like the given one, whose rollouts are run by workers until this context ends.
 
     For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
+    timeout: as `Execution.rollout_timeout`
     """
     task = as_task(task)
-    with open_workers(task, executor) as crew:
+    with open_workers(task, executor, timeout) as crew:
         known = isinstance(task, SpreadTask)
         yield SpreadTask(task, crew) if crew.executor and not known else task

@@ -29,6 +29,7 @@ from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCo
 from pacbayes_control.rollouts.pools import LARGE, Crew, LostWorkers, limited_threads
 from pacbayes_control.rollouts.processes import (
     THREADS,
+    Place,
     ProcessEnded,
     Processes,
     mark,
@@ -37,7 +38,7 @@ from pacbayes_control.rollouts.processes import (
 )
 from pacbayes_control.tasks import user_task
 from pacbayes_control.tasks.environments import in_a_line
-from pacbayes_control.tasks.user_task import OneByOneTask, RolloutFailed
+from pacbayes_control.tasks.user_task import RolloutFailed
 
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
 WORKER_DIED = "its worker died"
@@ -63,18 +64,7 @@ class Done(NamedTuple):
     overdue: bool = False  # one cost, which is 1 because the rollout took too long
 
 
-class Overdue(NamedTuple):
-    """A rollout that took longer than it may; its worker was ended, and with it the piece."""
-
-    row: int
-    column: int
-
-
-class TaskNeeded(NamedTuple):
-    """A worker's answer to a piece of a task that it has not loaded."""
-
-
-Outcome = Done | Failure | Overdue | TaskNeeded
+Outcome = Done | Failure | Place | None  # a place: of a rollout that took too long; None: no task
 
 
 def roll_out(
@@ -199,10 +189,8 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except ProcessEnded as error:
-        if error.overdue and error.place:
-            return Overdue(*error.place)
         row, column = error.place or (None, None)
-        return Failure(WORKER_DIED, row=row, column=column)
+        return error.place if error.overdue else Failure(WORKER_DIED, row=row, column=column)
     except BrokenExecutor as error:
         raise LostWorkers("a worker died, and with it the executor that was given") from error
     except CancelledError as error:
@@ -235,9 +223,9 @@ def _settled(
     piece = attempt.piece
     if isinstance(outcome, Done):
         return [], [], [(piece, outcome)]
-    if isinstance(outcome, TaskNeeded):
+    if outcome is None:
         return [replace(attempt, with_task=True)], [], []
-    if isinstance(outcome, Overdue):
+    if not isinstance(outcome, Failure):
         worst = Done(np.ones((1, 1), np.uint8), overdue=True)
         rest = [Attempt(part) for part in piece.around(*outcome)]
         return rest, [], [(Piece.at(*outcome), worst)]
@@ -267,9 +255,7 @@ def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
         here = crew.executor is None
         return lambda attempt: crew.submit(None, _run, job.part(attempt.piece), attempt.piece, here)
     digest, content = packed
-    # timed one by one, unless the task marks each rollout
-    alone = crew.timeout is not None and not (isinstance(job.task, OneByOneTask) and job.task.marks)
-    how = Manner(alone, crew.share, os.getpid())
+    how = Manner(crew.timeout is not None and not job.task.marks, crew.share, os.getpid())
 
     def send(attempt: Attempt) -> Future[Outcome]:
         part = job.part(attempt.piece)
@@ -284,7 +270,7 @@ def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
 class Manner(NamedTuple):
     """How a worker rolls out a piece."""
 
-    alone: bool  # each rollout by itself
+    alone: bool  # each rollout by itself, to take its time
     share: int  # threads of the libraries in a process that somebody else has started; 0: as it is
     parent: int  # the process that sends pieces
 
@@ -300,7 +286,7 @@ def work(
         trace = traceback.format_exc()
         return Failure(words, _worker_name(), trace=trace, final=True, started=False)
     if loaded is None:
-        return TaskNeeded()
+        return None
     task, draw = loaded
     job = replace(bare, task=task, environments=replace(bare.environments, draw=draw))
     return _run(job, Piece(*piece), alone=how.alone)
@@ -342,7 +328,7 @@ def _run(job: Job, piece: Piece, here: bool = False, alone: bool = False) -> Out
 
 
 def _one_by_one(job: Job, row: int, column: int) -> tuple[Table, int]:
-    """The costs of a job, each rollout by itself, so that its time can be taken."""
+    """The costs of a job, each rollout by itself."""
     parts, raised = np.empty(job.shape), 0
     for i, j in np.ndindex(job.shape):
         mark(row + i, column + j)

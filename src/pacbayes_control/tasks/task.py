@@ -68,6 +68,9 @@ class Task:
 
     one_by_one: bool = False  # a chunk may be as small as a single rollout
     together: int = 0  # environments in which a policy is rolled out at once; a chunk needs as many
+    marks: bool = (
+        False  # whether `user_task.begins` is told of each rollout, and none runs beside it
+    )
     uses_all_cores: bool = False  # workers on the same machine would not make it faster
     releases_gil: bool = False  # workers can be threads
 
