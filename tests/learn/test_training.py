@@ -19,7 +19,7 @@ from toys import Reach, Slippery, Smooth
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped
 from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
-from pacbayes_control.rollouts import Execution
+from pacbayes_control.rollouts import Execution, Progress
 from pacbayes_control.tasks import Environments, Noise, Task
 from sizes import sized
 
@@ -42,12 +42,16 @@ def train(task: Task, search: GaussianSearch | None = None, **options) -> Gaussi
 
 
 class Alarm:
-    """Interrupts at a given call."""
+    """Interrupts at a given call, or at the report that so many steps are taken."""
 
     def __init__(self, at: int) -> None:
         self.left = at
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, now: Progress | None = None) -> None:
+        if now is not None:
+            taken = now.done * STEPS // now.total
+            if not now.remark.startswith(f"step {taken} of"):
+                return  # within a step
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
@@ -149,9 +153,11 @@ def test_a_process_that_is_killed_leaves_a_search_that_ends_the_same(tmp_path: P
         assert process.stdout.readline() == b"stalled\n"  # in a rollout after a checkpoint
         process.kill()
         assert process.wait(60) == -signal.SIGKILL
-    steps: list[int] = []
-    found = train(Interrupted(), checkpoint=checkpoint, progress=lambda now: steps.append(now.done))
-    assert steps == list(range(CHECKPOINT_EVERY + 1, STEPS + 1))
+    told: list[Progress] = []
+    found = train(Interrupted(), checkpoint=checkpoint, progress=told.append)
+    done = f"{CHECKPOINT_EVERY} of {STEPS} steps of 8 policies in 50 environments are done"
+    assert told[0] == ("rollouts", 400 * CHECKPOINT_EVERY, 400 * STEPS, done, True)
+    assert {now.done // 400 for now in told} == set(range(CHECKPOINT_EVERY, STEPS + 1))
     assert found.posterior.to_bytes() == train(Interrupted()).posterior.to_bytes()
 
 
@@ -423,3 +429,39 @@ def test_tasks_that_differ_in_the_middle_of_an_array_are_told_apart(tmp_path: Pa
 def test_a_checkpoint_needs_a_folder(tmp_path: Path):
     with pytest.raises(ValueError, match="there is no folder"):
         train(Plain(), checkpoint=tmp_path / "nowhere" / "checkpoint")
+
+
+# ---- progress -----------------------------------------------------------------------------------
+
+
+def test_a_search_says_what_it_will_cost_and_counts_its_rollouts():
+    told: list[Progress] = []
+    train(Reach(), new_search(steps=3), progress=told.append)
+    words = "3 steps of 8 policies in 50 environments, 1,200 rollouts"
+    assert told[0] == Progress("rollouts", 0, 1200, words)
+    done = [now.done for now in told]
+    assert done == sorted(done)
+    assert {*done} == {0, 400, 800, 1200}
+    assert {now.total for now in told} == {1200}
+    assert told[-1].remark.startswith("step 3 of 3, bound 0.")
+
+
+def test_a_step_is_reported_while_it_lasts():
+    told: list[Progress] = []
+    task = Reach()
+    search_posterior(
+        task,
+        task.environments(3000, stream="train"),
+        new_search(steps=2),
+        Execution(progress=told.append),
+    )
+    within = [now for now in told if now.done % 24_000]
+    assert within
+    assert within[-1].remark.startswith("step 1 of 2, bound 0.")  # known so far
+
+
+def test_a_search_that_stops_early_is_reported_as_complete():
+    told: list[Progress] = []
+    found = train(Reach(), new_search(patience=1, step_size=1e-9), progress=told.append)
+    assert found.step < STEPS
+    assert told[-1].done == told[-1].total == 400 * found.step

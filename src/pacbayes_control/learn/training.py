@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ def search_posterior(
     environments: Environments | Callable[[int], Environments],
     search: GaussianSearch,
     execution: Execution | None = None,
+    *,
+    afterwards: int = 0,
 ) -> None:
     """Run a search to its end, with the task's rollouts.
 
@@ -43,6 +46,7 @@ def search_posterior(
         search: the state to begin with; it is updated in place
         execution: where and how. Its store is a checkpoint file: a search that was killed continues
             from there, with the same result
+        afterwards: rollouts that will certify the posterior, for the report of what all will cost
     """
     task, execution = as_task(task), execution or Execution()
     if not isinstance(environments, Environments) and not callable(environments):
@@ -59,12 +63,17 @@ def search_posterior(
     fingerprint = search.fingerprint(task=words, environments=at(0).origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
-    saved = time.monotonic()
+    steps, saved, each = search.settings.steps, time.monotonic(), search.population * len(at(0))
+    if not search.done:
+        words = _work(search, len(at(0)), afterwards)
+        execution.tell(search.step * each, steps * each, words)
     with spread(task, execution.workers) as spread_task:
         while not search.done:
-            here = at(search.step)
+            here, before = at(search.step), search.step * each
+            remark = _remark(search) if search.step else ""
+            counted = execution.counting_on(before, steps * each, remark)
             try:
-                told = _training_costs(spread_task, here, search, execution.retries)
+                told = _training_costs(spread_task, here, search, counted)
             except (ValueError, KeyboardInterrupt) as error:
                 kept = ""
                 if checkpoint and search.step:
@@ -78,7 +87,8 @@ def search_posterior(
             if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
                 search.save(checkpoint, fingerprint)
                 saved = time.monotonic()
-            execution.tell(search.step, search.settings.steps, _remark(search))
+            done = search.step * each  # if it stops early, that is all
+            execution.tell(done, done if search.done else steps * each, _remark(search))
 
 
 def check_estimator(
@@ -94,7 +104,7 @@ def check_estimator(
 
 
 def _training_costs(
-    task: Task, environments: Environments, search: GaussianSearch, retries: int
+    task: Task, environments: Environments, search: GaussianSearch, execution: Execution
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """The mean training cost of each policy that the search asks for; noise is drawn anew."""
     policies = search.ask()
@@ -116,13 +126,24 @@ def _training_costs(
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and task.surrogate is not None
     of = Quantity(surrogate, rescaled_exponential if exponential else None)
-    how = Execution(retries=retries)
+    how = replace(execution, workers=None, store=None)  # the task is spread over them already
     return mean_costs(task, policies, environments, noise=noise, of=of, execution=how), None
 
 
+def _work(search: GaussianSearch, environments: int, afterwards: int) -> str:
+    """A search in words, before it begins: what it will cost, or how much of it is done."""
+    steps, policies = search.settings.steps, search.population
+    words = f"{steps:,} steps of {policies:,} policies in {environments:,} environments"
+    if search.step:
+        return f"{search.step:,} of {words} are done"
+    if search.settings.estimator != "gradient":
+        words += f", {steps * policies * environments:,} rollouts"
+    return words + (f" (then {afterwards:,} to certify)" if afterwards else "")
+
+
 def _remark(search: GaussianSearch) -> str:
-    """The bound, or the cost, so far."""
+    """How far a search is, and the bound, or the cost, so far."""
     what = "bound" if search.objective else "cost"
     if search.settings.estimator == "gradient":
         what = f"surrogate's {what}"
-    return f"{what} {search.value:.4f}"
+    return f"step {search.step:,} of {search.settings.steps:,}, {what} {search.value:.4f}"
