@@ -457,6 +457,34 @@ def test_learn_searches_from_a_tasks_prior(quick: Pbc, robot: Path, tmp_path: Pa
     assert len(np.load(tmp_path / "run" / "costs.npy")[0]) == 3
 
 
+LOUD = """
+from pacbayes_control.report import console
+console.FIRST = console.UNMEASURED = 0.0  # as if the work took long
+from pacbayes_control.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_log_tells_what_each_part_of_the_work_costs(robot: Path, tmp_path: Path):
+    del robot
+    arguments = "learn", "robot.py:continuous", "--environments", 20, "--out", "run", "--json", "-"
+    size = "--steps", 3, "--draws", 2, "--test-environments", 5, "--workers", 1
+    done = subprocess.run(
+        [sys.executable, "-c", LOUD, *map(str, arguments), *map(str, size)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["environments"] == 20
+    said = done.stderr.splitlines()
+    search = "learning the posterior: 3 steps of 64 policies in 20 environments, 3,840 rollouts"
+    assert said[0] == f"{search} (then 40 to certify)"
+    assert any(line.startswith("learning the posterior: 3,840 of 3,840, done in ") for line in said)
+    assert not any("\x1b" in line for line in said)
+
+
 def test_learn_searches_from_the_prior_of_a_file(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
     learnt(quick, "robot.py:continuous", *FEW_STEPS, "--out", "own")
