@@ -457,6 +457,16 @@ def test_learn_searches_from_a_tasks_prior(quick: Pbc, robot: Path, tmp_path: Pa
     assert len(np.load(tmp_path / "run" / "costs.npy")[0]) == 3
 
 
+def test_the_size_of_a_search_is_chosen_and_kept_in_the_plan(
+    quick: Pbc, robot: Path, tmp_path: Path
+):
+    del robot
+    size = "--steps", 3, "--pairs", 4, "--batch", 7
+    learnt(quick, "robot.py:continuous", *size, "--draws", 2, "--workers", 1)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["search"] == {"steps": 3, "pairs": 4, "batch": 7}
+
+
 LOUD = """
 from pacbayes_control.report import console
 console.FIRST = console.UNMEASURED = 0.0  # as if the work took long
@@ -783,6 +793,10 @@ def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
             "write FIELD=VALUE, with a field of",
         ),
         (("robot.py:continuous", "--set", "pairs=many"), "pairs = many must be int"),
+        (("robot.py:continuous", "--population", 64), "--population: write --pairs N, for 2N"),
+        (("robot.py:continuous", "--batch", 0), "Invalid value for '--batch'"),
+        (("robot.py:continuous", "--batch", 2000), "batch = 2000: there are 1000 environments"),
+        (("robot.py:task", "--batch", 5), "(--steps and its like) has no use where nothing is"),
         (("robot.py:continuous", "--set", "family=maybe"), "family = maybe must be bool"),
         (("robot.py:continuous", "--set", "estimator=magic"), "must be evolution | differences"),
         (("robot.py:continuous", "--prior", "no.json"), "no.json"),

@@ -465,3 +465,41 @@ def test_a_search_that_stops_early_is_reported_as_complete():
     found = train(Reach(), new_search(patience=1, step_size=1e-9), progress=told.append)
     assert found.step < STEPS
     assert told[-1].done == told[-1].total == 400 * found.step
+
+
+# ---- batches ------------------------------------------------------------------------------------
+
+
+def test_batches_go_through_all_environments_in_turn():
+    task = Watched()
+    found = train(task, new_search(steps=5, batch=20))
+    ranges = [(given.start, given.stop) for given, _ in task.given]
+    assert ranges == [(0, 20), (20, 40), (30, 50), (0, 20), (20, 40)]
+    assert [tuple(part)[2:] for part in found.posterior.seen] == [(0, 50)]
+    first = train(Watched(), new_search(steps=1, batch=20))
+    assert [tuple(part)[2:] for part in first.posterior.seen] == [(0, 20)]  # what it has seen
+
+
+def test_a_batch_of_all_environments_is_no_batch():
+    assert train(Slippery(), new_search(batch=50)).posterior.to_bytes() == (
+        train(Slippery()).posterior.to_bytes()
+    )
+
+
+def test_a_search_in_batches_is_taken_up_where_it_was(tmp_path: Path):
+    whole = train(Slippery(), new_search(batch=7)).posterior
+    alarm, checkpoint = Alarm(13), tmp_path / "checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        train(Slippery(), new_search(batch=7), checkpoint=checkpoint, progress=alarm)
+    again = train(Slippery(), new_search(batch=7), checkpoint=checkpoint).posterior
+    assert again.to_bytes() == whole.to_bytes()
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(Slippery(), new_search(batch=8), checkpoint=checkpoint)
+
+
+def test_batches_that_are_impossible_are_refused():
+    with pytest.raises(ValueError, match="batch = 51: there are 50 environments to train on"):
+        train(Reach(), new_search(batch=51))
+    task = Reach()
+    with pytest.raises(ValueError, match="batch has no use where the environments are a function"):
+        search_posterior(task, lambda _: task.environments(9, stream="train"), new_search(batch=3))

@@ -51,14 +51,16 @@ class SearchSettings:
     )
     pairs: int = option(
         32,
-        "Policies a step in pairs, for evolution and gradient; points for differences.",
-        rare=True,
+        "Half of the policies a step, which come in pairs; for differences: points.",
         least=1,
     )
     steps: int = option(
         300,
         "Steps of the search, at most; `pbc learn` takes 200 unless the task knows better.",
         least=1,
+    )
+    batch: int | None = option(
+        None, "Environments a step, all of them in turn; default: all in every step.", least=1
     )
     step_size: float = option(0.1, "In standard deviations of the prior.", rare=True)
     schedule: Literal["constant", "cosine"] = option(
@@ -279,7 +281,9 @@ class GaussianSearch:
         """SHA-256 of everything that determines a search, which a checkpoint must match."""
         plain = ("n", "delta", "objective", "seed", "stream")
         record = {name: getattr(self, name) for name in plain} | surroundings
-        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": asdict(self.settings)}
+        # fields that are None are left out: a checkpoint of before there was `batch` goes on
+        settings = {name: v for name, v in asdict(self.settings).items() if v is not None}
+        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": settings}
         return files.sha256(json.dumps(record, sort_keys=True).encode())
 
     def save(self, path: Path, fingerprint: str) -> None:

@@ -55,12 +55,13 @@ def search_posterior(
     if checkpoint and not checkpoint.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {checkpoint.parent} for the checkpoint")
 
-    def at(step: int) -> Environments:
-        return environments if isinstance(environments, Environments) else environments(step)
-
+    if callable(environments) and search.settings.batch:
+        raise ValueError("batch has no use where the environments are a function of the step")
+    at = environments if callable(environments) else _batches(environments, search.settings)
     check_estimator(task, search.settings)
     words = identity(task) if checkpoint else ""
-    fingerprint = search.fingerprint(task=words, environments=at(0).origin)
+    origin = (environments(0) if callable(environments) else environments).origin
+    fingerprint = search.fingerprint(task=words, environments=origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
     steps, saved, each = search.settings.steps, time.monotonic(), search.population * len(at(0))
@@ -89,6 +90,23 @@ def search_posterior(
                 saved = time.monotonic()
             done = search.step * each  # if it stops early, that is all
             execution.tell(done, done if search.done else steps * each, _remark(search))
+
+
+def _batches(environments: Environments, settings: SearchSettings) -> Callable[[int], Environments]:
+    """The environments of each step: all, or a batch, which goes through all of them in turn.
+
+    They are i.i.d., so a range of them is as good as any other choice.
+    """
+    n, size = len(environments), settings.batch or len(environments)
+    if size > n:
+        raise ValueError(f"batch = {size}: there are {n} environments to train on")
+    count = -(-n // size)  # of batches; the last one shares some with the one before
+
+    def at(step: int) -> Environments:
+        first = min(step % count * size, n - size)
+        return environments[first : first + size]
+
+    return at
 
 
 def check_estimator(
