@@ -18,7 +18,7 @@ from toys import Reach, Slippery, Smooth
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped
-from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
+from pacbayes_control.learn.training import CHECKPOINT_EVERY, rollout_rate, search_posterior
 from pacbayes_control.rollouts import Execution, Progress
 from pacbayes_control.tasks import Environments, Noise, Task
 from sizes import sized
@@ -503,3 +503,10 @@ def test_batches_that_are_impossible_are_refused():
     task = Reach()
     with pytest.raises(ValueError, match="batch has no use where the environments are a function"):
         search_posterior(task, lambda _: task.environments(9, stream="train"), new_search(batch=3))
+
+
+def test_the_rate_is_measured_in_environments_of_its_own():
+    task = Watched()
+    assert rollout_rate(task, PRIOR, seed=3) > 0
+    assert {(given.stream, given.seed) for given, _ in task.given} == {("timing", 3)}
+    assert {(noise.stream, noise.seed) for _, noise in task.given} == {("timing noise", 3)}

@@ -35,7 +35,7 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.tasks.environments import KEPT_STREAMS, Environments, generator
-from pacbayes_control.tasks.options import option, options_of
+from pacbayes_control.tasks.options import from_values, option, options_of, plain
 
 Floats = NDArray[np.float64]
 
@@ -295,6 +295,7 @@ class GaussianSearch:
             fingerprint=np.frombuffer(fingerprint.encode(), np.uint8),
             numbers=np.array(numbers, float),
             seen=np.frombuffer(json.dumps(self.seen).encode(), np.uint8),
+            settings=np.frombuffer(json.dumps(plain(self.settings)).encode(), np.uint8),
             **{name: getattr(self, name) for name in self._ARRAYS},
         )
         files.write_atomic(path, content.getvalue())
@@ -319,3 +320,12 @@ class GaussianSearch:
         self.seen = seen
 
     _ARRAYS = ("coordinates", "average", "best", "moments")
+
+
+def saved_settings(checkpoint: Path) -> SearchSettings | None:
+    """The settings of the search that a checkpoint is of; None if it does not tell."""
+    try:
+        with checkpoint.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            return from_values(SearchSettings, json.loads(saved["settings"].tobytes()))
+    except Exception:  # `load` says what is wrong with it
+        return None

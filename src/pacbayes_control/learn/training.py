@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import rescaled_exponential
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch, SearchSettings
 from pacbayes_control.rollouts import Execution, Quantity, mean_costs, spread
 from pacbayes_control.tasks import Environments, Noise, Task, as_task
+from pacbayes_control.tasks.environments import generator
 from pacbayes_control.tasks.identity import identity
 
 CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or seconds if steps are slow
+TIMING, MOMENT = "timing", 0.3  # a stream, and seconds, to measure the time of a rollout
 
 
 class SearchStopped(ValueError):  # noqa: N818 - the search can continue
@@ -107,6 +110,29 @@ def _batches(environments: Environments, settings: SearchSettings) -> Callable[[
         return environments[first : first + size]
 
     return at
+
+
+def rollout_rate(
+    task: Task, prior: DiagonalGaussian, seed: int = 0, execution: Execution | None = None
+) -> float:
+    """Rollouts a second of policies from a prior, measured on a few.
+
+    More and more are rolled out, in environments of a stream of their own, until they take a
+    moment and all workers have something to do.
+    """
+    task, execution, seconds = as_task(task), execution or Execution(), []
+    policies = prior.sample(generator(seed, TIMING, of="policies"), 4)
+    noise = Noise(f"{TIMING} noise", seed)
+    how = replace(execution, workers=None, store=None, title="timing a few rollouts")
+    with spread(task, execution.workers) as spread_task:
+        for environments in (1, 1, 4, 16, 64, 256, 1024):  # the first to start workers, compilers
+            some = task.environments(environments, stream=TIMING, seed=seed)
+            started = time.perf_counter()
+            mean_costs(spread_task, policies, some, noise=noise, execution=how)
+            seconds.append(time.perf_counter() - started)
+            if seconds[-1] > max(MOMENT, 2 * min(seconds[1:], default=np.inf)):
+                break
+    return len(policies) * environments / seconds[-1]
 
 
 def check_estimator(
