@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -187,11 +188,13 @@ def test_progress_shows_nothing_unprintable(monkeypatch: pytest.MonkeyPatch):
     file = StringIO()
     monkeypatch.setattr(console, "err", console._Console(file=file, force_terminal=True, width=200))
     with console.progress_bars() as tell:
-        tell(Progress("rolling {out} " + HOSTILE, 5, 10, "bound " + HOSTILE))
+        for done in (5, 6):
+            tell(Progress("rolling {out} " + HOSTILE, done, 10, "bound " + HOSTILE))
     with console.working("verifying " + HOSTILE):
         pass
     text = re.sub(r"\x1b\[[0-9;?]*[mhlA]|\r?\x1b\[[0-9]*[KA]|\r", "", file.getvalue())
-    assert f"rolling {{out}} {SHOWN} (bound {SHOWN})" in text
+    assert f"rolling {{out}} {SHOWN} " in text
+    assert f"bound {SHOWN}" in text
     assert "verifying " + SHOWN in text
     assert not re.search("[\x9b\x7f\u202e\u200b]", file.getvalue())
     assert "a\x1b[2K" not in file.getvalue()
@@ -247,6 +250,30 @@ def test_work_is_told_in_its_own_words_and_with_the_last_remark():
         log.tell(Progress("learning", 10 * second, 400, remark))
     assert log.lines[0] == "learning: 40 steps of 10 policies, 400 rollouts, about 38 s at 10/s"
     assert log.lines[-1] == "learning: 100 of 400 (25 %), 10/s, about 30 s left; step 10 of 40"
+
+
+def test_a_remark_stays_until_it_is_in_a_line():
+    log = Log()
+    for second in range(21):
+        log.time = float(second)
+        remark = {6: "environment 3 takes long", 20: "bound 0.1"}.get(second, "")
+        log.tell(Progress("rollouts", second, 20, remark))
+    remarks = ["", "", "environment 3 takes long", "bound 0.1"]
+    assert [line.partition("; ")[2] for line in log.lines] == remarks
+
+
+@pytest.mark.parametrize("width", [70, 80, 120])
+def test_no_number_of_a_bar_is_cut(monkeypatch: pytest.MonkeyPatch, width: int):
+    file = StringIO()
+    wide = console._Console(file=file, force_terminal=True, width=width)
+    monkeypatch.setattr(console, "err", wide)
+    with console.progress_bars() as tell:
+        for done in (0, 1234, 2345):
+            tell(Progress("learning", done, 12_800_000, "bound 0.1234, step 12 of 200"))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
+    assert "2345/12800000" in text
+    assert "…" not in text
+    assert {"0.1234,", "12", "200"} < {*text.split()}
 
 
 def test_the_start_of_workers_does_not_count():
@@ -328,6 +355,21 @@ def test_a_pipe_gets_lines_also_while_nothing_is_reported(monkeypatch: pytest.Mo
         tell(Progress("rolling [out] " + HOSTILE, 0, 10))
         wait_until(lambda: "\n" in file.getvalue())
     assert file.getvalue() == f"rolling [out] {SHOWN}: 10\n"
+
+
+def test_a_log_that_cannot_be_written_stops_no_work(monkeypatch: pytest.MonkeyPatch):
+    for name in ("FIRST", "UNMEASURED"):
+        monkeypatch.setattr(console, name, 0.0)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(console, "err", console._Console(file=full))
+        with console.progress_bars() as tell:
+            for done in range(3):
+                tell(Progress("rolling", done, 10))
+        monkeypatch.undo()
+        with pytest.raises(OSError, match="No space left"):  # it would have been one
+            full.write("x" * 100_000)
+        with suppress(OSError):
+            full.close()
 
 
 def test_a_terminal_gets_a_line_that_stays_above_the_bars(monkeypatch: pytest.MonkeyPatch):

@@ -186,8 +186,8 @@ def _work(search: GaussianSearch, environments: int, afterwards: int) -> str:
 
 
 def _remark(search: GaussianSearch) -> str:
-    """How far a search is, and the bound, or the cost, so far."""
+    """The bound, or the cost, so far, and how far the search is."""
     what = "bound" if search.objective else "cost"
     if search.settings.estimator == "gradient":
         what = f"surrogate's {what}"
-    return f"step {search.step:,} of {search.settings.steps:,}, {what} {search.value:.4f}"
+    return f"{what} {search.value:.4f}, step {search.step:,} of {search.settings.steps:,}"

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from pacbayes_control.certify.text import printable
@@ -130,9 +130,11 @@ class _Work:
     """Work of one title, as far as it was reported."""
 
     now: Progress
+    words: str
     started: float
     told: float  # when it was last reported
     described: bool = False
+    remark: str = ""  # the last one that is in no line yet
     # Two moments, and how much was done then: the rate is measured since the first of them. At the
     # beginning, workers start and compilers run, so that they are set by the first progress.
     marks: tuple[tuple[float, int], ...] = ()
@@ -175,18 +177,19 @@ class ProgressLines:
         with self._lock:
             moment, work = self.clock(), self.work
             if work is None or work.now.title != now.title or now.done < work.now.done:
-                work = self.work = _Work(now, moment, moment)
-                self.words = self._in_words(now)
-            elif now.done > work.now.done and not work.marks:
-                work.marks = ((moment, now.done),) * 2
+                work = self.work = _Work(now, self._in_words(now), moment, moment)
+            else:
+                work.remark = now.remark or work.remark
+                if now.done > work.now.done and not work.marks:
+                    work.marks = ((moment, now.done),) * 2
             work.now, work.told = now, moment
             self.begun = moment if self.begun is None else self.begun
             if now.done < now.total:
                 self._write_due(work, moment)
                 return
             if work.described and self.log:
-                took = time_words(moment - work.started)
-                self.write(f"{now.title}: {now.total:,} of {now.total:,}, done in {took}")
+                took = f"done in {time_words(moment - work.started)}"
+                self._write(work, f"{now.total:,} of {now.total:,}, {took}")
             self.work = None
 
     def look(self) -> None:
@@ -194,6 +197,10 @@ class ProgressLines:
         with self._lock:
             if self.work is not None:
                 self._write_due(self.work, self.clock())
+
+    def _write(self, work: _Work, words: str) -> None:
+        self.write(f"{work.now.title}: {words}" + (f"; {work.remark}" if work.remark else ""))
+        work.remark = ""
 
     @staticmethod
     def _in_words(first: Progress) -> str:
@@ -211,12 +218,12 @@ class ProgressLines:
             if waited < FIRST or not (long or (due and (speed or waited >= UNMEASURED))):
                 return
             left = f", about {time_words(work.left)} at {speed}" if work.left else ""
-            self.write(f"{now.title}: {self.words}{left}")
+            self.write(f"{now.title}: {work.words}{left}")
             work.described = True
         elif due:
             left = f", {speed}, about {time_words(work.left)} left" if work.left else ""
             share = f"{now.done:,} of {now.total:,} ({100 * now.done // now.total} %)"
-            self.write(f"{now.title}: {share}{left}" + (f"; {now.remark}" if now.remark else ""))
+            self._write(work, f"{share}{left}")
         else:
             return
         if work.marks:
@@ -243,13 +250,21 @@ def rate_words(rate: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
 
 
+WHOLE = Column(no_wrap=True)  # of numbers: where a terminal is narrow, remarks are wrapped
+
+
 @contextmanager
 def progress_bars() -> Iterator[Callable[[Progress], None]]:
     """A bar for each title of progress on a terminal, while it lasts; lines in a pipe or a file.
 
     On a terminal, a line above the bars says what long work will cost.
     """
-    lines = ProgressLines(lambda line: err.print(line, soft_wrap=True), log=not err.is_terminal)
+
+    def write(line: str) -> None:
+        with suppress(OSError):  # as of a full disk: the work is worth more than its log
+            err.print(line, soft_wrap=True)
+
+    lines = ProgressLines(write, log=not err.is_terminal)
     if not err.is_terminal:
         over = threading.Event()
 
@@ -266,23 +281,20 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
             ticking.join()
         return
     title, rate = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[rate]}")
-    columns = title, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn()
+    numbers = MofNCompleteColumn(table_column=WHOLE), rate, TimeRemainingColumn(table_column=WHOLE)
+    remark = TextColumn("{task.fields[remark]}", markup=False, table_column=Column(overflow="fold"))
+    columns = title, BarColumn(12), *numbers, remark
     with RichProgress(*columns, console=err, transient=True) as bars:
         known: dict[str, TaskID] = {}
 
         def tell(now: Progress) -> None:
             lines.tell(now)
-            words = printable(f"{now.title} ({now.remark})" if now.remark else now.title)
-            if now.title not in known:
-                known[now.title] = bars.add_task(words, total=now.total, rate="")
-            task = known[now.title]
-            bars.update(
-                task,
-                description=words,
-                completed=now.done,
-                total=now.total,
-                visible=now.done < now.total,
-            )
+            words = printable(now.remark)
+            if now.title not in known:  # the first remark is in the line above
+                words, title = "", printable(now.title)
+                known[now.title] = bars.add_task(title, total=now.total, rate="", remark="")
+            task, unfinished = known[now.title], now.done < now.total
+            bars.update(task, completed=now.done, total=now.total, remark=words, visible=unfinished)
             if speed := bars.tasks[task].speed:  # lately
                 bars.update(task, rate=rate_words(speed))
 

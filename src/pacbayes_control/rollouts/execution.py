@@ -61,15 +61,15 @@ class Execution:
     def counting_on(self, before: int, total: int, remark: str = "") -> Execution:
         """The same execution for a part of the work, which reports the progress of all of it.
 
-        remark: on the work so far, for reports that have none of their own.
+        remark: on the work so far; a remark of a report follows it.
         """
         tell = self.progress
         if tell is None:
             return self
 
         def tell_all(now: Progress) -> None:
-            done, words = before + now.done, now.remark or remark
-            tell(now._replace(done=done, total=total, remark=words))
+            words = "; ".join(filter(None, (remark, now.remark)))
+            tell(now._replace(done=before + now.done, total=total, remark=words))
 
         return replace(self, progress=tell_all)
 
