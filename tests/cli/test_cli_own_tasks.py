@@ -469,7 +469,7 @@ def test_the_size_of_a_search_is_chosen_and_kept_in_the_plan(
 
 LOUD = """
 from pacbayes_control.report import console
-console.FIRST = console.UNMEASURED = 0.0  # as if the work took long
+console.FIRST = console.UNMEASURED = console.LONG = 0.0  # as if the work took long
 from pacbayes_control.__main__ import main
 main()
 """
@@ -490,7 +490,8 @@ def test_a_log_tells_what_each_part_of_the_work_costs(robot: Path, tmp_path: Pat
     assert json.loads(done.stdout)["environments"] == 20
     said = done.stderr.splitlines()
     search = "learning the posterior: 3 steps of 64 policies in 20 environments, 3,840 rollouts"
-    assert said[0] == f"{search} (then 40 to certify)"
+    assert said[0] == "trying the task: a few rollouts, to see whether it keeps its promises"
+    assert any(line.startswith(f"{search} (then 40 to certify), about ") for line in said)
     assert any(line.startswith("learning the posterior: 3,840 of 3,840, done in ") for line in said)
     assert not any("\x1b" in line for line in said)
 

@@ -223,3 +223,10 @@ def test_a_fault_while_measuring_is_left_for_the_search_to_tell(
     rate(0.0)
     monkeypatch.setattr(planned, "rollout_rate", fault)
     assert learn_task(Anywhere(), PLAN).plan["search"] == {"steps": 12}  # type: ignore[index]
+
+
+def test_a_task_of_a_user_is_tried_and_timed_with_reports():
+    told: list[str] = []
+    learn_task(Anywhere(), PLAN, Execution(progress=lambda now: told.append(now.title)))
+    parts = ["trying the task", "timing a few rollouts", "learning the posterior"]
+    assert [*dict.fromkeys(told)] == [*parts, "certifying rollouts"]

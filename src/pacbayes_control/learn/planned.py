@@ -95,7 +95,11 @@ def _warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
     """Try a task that no package has installed, and so no author has checked, before learning."""
     from pacbayes_control.rollouts.conformance import refuse_broken
 
-    execution.warn(refuse_broken(task, checked_policies(task, policies), execution))
+    trying = replace(execution, store=None, title="trying the task")
+    trying.tell(0, 1, "a few rollouts, to see whether it keeps its promises")
+    warning = refuse_broken(task, checked_policies(task, policies), execution)
+    trying.tell(1, 1)
+    execution.warn(warning)
 
 
 # ---- finitely many policies ---------------------------------------------------------------------
