@@ -6,15 +6,20 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measuring import Scale, conclude, main, peak_mib, repeat
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
+from pacbayes_control.learn import Plan, learn_gaussian
 from pacbayes_control.learn.search import GaussianSearch, SearchSettings
 from pacbayes_control.learn.training import search_posterior
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, network_start, paper_prior
 from pacbayes_control.robots.vehicle.pretrained import NETWORK
 from pacbayes_control.rollouts import Draws, sample_costs
+from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.environments import first_environments
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,40 @@ class ContinuousBench:
     network_microseconds: float  # a rollout of sixteen hidden units
     linear_microseconds: float
     scaling: list[Scale]  # of one step of the search
+    sizes: list[SearchSize]  # of the search, and the bounds that they lead to
+
+
+@dataclass(frozen=True)
+class SearchSize:
+    """Searches of one size on 1,000 environments, and the bounds of two seeds."""
+
+    steps: int
+    policies: int  # a step
+    batch: int  # environments a step
+    rollouts: int
+    bounds: list[float]
+
+
+class Balance(Task):
+    """Eight gains that should follow a reference through noise: 1 where the error is too large."""
+
+    name, parameters = "balance", 8
+    prior = DiagonalGaussian(np.zeros(8), 1.0)
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        """States, and pushes from outside."""
+        return first_environments(self._draw, self.name, n, stream=stream, seed=seed)
+
+    def costs(self, policies: NDArray, environments: Environments, *_: Noise) -> NDArray:
+        """Shape (environments, policies)."""
+        drawn = environments.arrays()
+        answer = (policies * drawn["state"][:, None]).sum(axis=-1)
+        wanted = drawn["state"] @ [1, -1, 0.5, 0.5, -0.5, 0, 0, 1] + drawn["push"]
+        return np.abs(answer - wanted[:, None]) > 1
+
+    @staticmethod
+    def _draw(rng: np.random.Generator, n: int) -> dict[str, NDArray]:
+        return {"state": rng.normal(size=(n, 8)), "push": 0.3 * rng.normal(size=n)}
 
 
 def bench_continuous(reference_draws: int = 30_000, seed: int = 0) -> ContinuousBench:
@@ -78,6 +117,7 @@ def bench_continuous(reference_draws: int = 30_000, seed: int = 0) -> Continuous
         network_microseconds=network_seconds / (64 * len(many)) * 1e6,
         linear_microseconds=linear_seconds / (64 * len(many)) * 1e6,
         scaling=scale_search(seed=seed),
+        sizes=compare_sizes(seed=seed),
     )
 
 
@@ -96,6 +136,22 @@ def scale_search(environments: int = 1024, seed: int = 0) -> list[Scale]:
         per_rollout = seconds / (4 * n * 2 * pairs) * 1e6
         scales.append(Scale(n, 2 * pairs, per_rollout, peak_mib()))
     return scales
+
+
+def compare_sizes(n: int = 1000, seed: int = 0) -> list[SearchSize]:
+    """Bounds after searches with fewer environments, policies and steps."""
+    task, sizes = Balance(), []
+    train = task.environments(n, stream="bench sizes", seed=seed)
+    for steps, pairs, share in (
+        (200, 32, 1), (200, 32, 10), (200, 32, 100), (200, 8, 25), (100, 32, 50), (200, 32, 500),
+    ):  # fmt: skip
+        batch, bounds = max(1, n // share), []
+        settings = SearchSettings(steps=steps, pairs=pairs, batch=batch)
+        for other in (seed, seed + 1):
+            plan = Plan(search=settings, seed=other)
+            bounds.append(learn_gaussian(task, train, task.prior, plan).certificate.bound)
+        sizes.append(SearchSize(steps, 2 * pairs, batch, steps * 2 * pairs * batch, bounds))
+    return sizes
 
 
 def command(seed: Seed = 0, json_file: JsonFile = None) -> None:

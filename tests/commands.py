@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from pacbayes_control.cli.commands import main
+from pacbayes_control.report import console
 from sizes import FULL
 
 
@@ -31,6 +33,7 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
 def run_here(*arguments: object) -> int:
     """The exit code of the command within this process, which spares the start of another."""
     with pytest.MonkeyPatch.context() as patch, examples_forgotten():
+        patch.setattr(console, "FIRST", math.inf)  # no progress, however slow this machine is
         if not FULL:
             quick_checks(patch)
         patch.setattr(sys, "argv", ["pbc", *map(str, arguments)])

@@ -42,6 +42,13 @@ def test_a_search_is_measured_with_more_environments_and_more_policies():
     assert [scale.policies for scale in found] == [64, 64, 64, 128, 256]
 
 
+def test_sizes_of_a_search_are_compared_by_their_rollouts_and_bounds():
+    found = continuous.compare_sizes(20)
+    assert [size.batch for size in found] == [20, 2, 1, 1, 1, 1]
+    assert all(s.rollouts == s.steps * s.policies * s.batch for s in found)
+    assert all(len({*size.bounds}) == 2 for size in found)
+
+
 @pytest.mark.slow
 def test_fresh_draws_are_measured_beside_the_papers():
     found = continuous.bench_continuous(reference_draws=400)
@@ -53,6 +60,7 @@ def test_fresh_draws_are_measured_beside_the_papers():
     assert found.search_microseconds == pytest.approx(found.search_seconds / (2 * 4 * 100) * 1e6)
     assert found.network_microseconds == found.linear_microseconds == 2.0 / (64 * 1024) * 1e6
     assert [scale.environments for scale in found.scaling] == [1024, 2048, 4096, 1024, 1024]
+    assert [size.batch for size in found.sizes] == [1000, 100, 10, 40, 20, 2]
 
 
 def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def test_learn_vehicle_leaves_a_run_that_verifies_and_a_picture(
     folder, said = learnt
     assert said.returncode == 0, said.stderr
     assert "With confidence 99 %" in said.stdout
-    assert said.stderr == ""  # no progress bar in a pipe
+    # no progress bar in a pipe, but lines where a machine is slow
+    assert all(re.match(r"(training|test) rollouts: \d", line) for line in said.stderr.splitlines())
     record = json.loads((folder / "r.json").read_text())
     assert record.keys() >= KEYS | {"true_cost", "run"}
     assert record["true_cost"] < record["bound"]

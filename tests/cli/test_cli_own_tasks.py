@@ -458,6 +458,45 @@ def test_learn_searches_from_a_tasks_prior(quick: Pbc, robot: Path, tmp_path: Pa
     assert len(np.load(tmp_path / "run" / "costs.npy")[0]) == 3
 
 
+def test_the_size_of_a_search_is_chosen_and_kept_in_the_plan(
+    quick: Pbc, robot: Path, tmp_path: Path
+):
+    del robot
+    size = "--steps", 3, "--pairs", 4, "--batch", 7
+    learnt(quick, "robot.py:continuous", *size, "--draws", 2, "--workers", 1)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["search"] == {"steps": 3, "pairs": 4, "batch": 7}
+
+
+LOUD = """
+from pacbayes_control.report import console
+console.FIRST = console.UNMEASURED = console.LONG = 0.0  # as if the work took long
+from pacbayes_control.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_log_tells_what_each_part_of_the_work_costs(robot: Path, tmp_path: Path):
+    del robot
+    arguments = "learn", "robot.py:continuous", "--environments", 20, "--out", "run", "--json", "-"
+    size = "--steps", 3, "--draws", 2, "--test-environments", 5, "--workers", 1
+    done = subprocess.run(
+        [sys.executable, "-c", LOUD, *map(str, arguments), *map(str, size)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["environments"] == 20
+    said = done.stderr.splitlines()
+    search = "learning the posterior: 3 steps of 64 policies in 20 environments, 3,840 rollouts"
+    assert said[0] == "trying the task: a few rollouts, to see whether it keeps its promises"
+    assert any(line.startswith(f"{search} (then 40 to certify), about ") for line in said)
+    assert any(line.startswith("learning the posterior: 3,840 of 3,840, done in ") for line in said)
+    assert not any("\x1b" in line for line in said)
+
+
 def test_learn_searches_from_the_prior_of_a_file(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
     learnt(quick, "robot.py:continuous", *FEW_STEPS, "--out", "own")
@@ -757,6 +796,10 @@ def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
             "write FIELD=VALUE, with a field of",
         ),
         (("robot.py:continuous", "--set", "pairs=many"), "pairs = many must be int"),
+        (("robot.py:continuous", "--population", 64), "--population: write --pairs N, for 2N"),
+        (("robot.py:continuous", "--batch", 0), "Invalid value for '--batch'"),
+        (("robot.py:continuous", "--batch", 2000), "batch = 2000: there are 1000 environments"),
+        (("robot.py:task", "--batch", 5), "(--steps and its like) has no use where nothing is"),
         (("robot.py:continuous", "--set", "family=maybe"), "family = maybe must be bool"),
         (("robot.py:continuous", "--set", "estimator=magic"), "must be evolution | differences"),
         (("robot.py:continuous", "--prior", "no.json"), "no.json"),

@@ -13,7 +13,7 @@ from commands import complaint
 from pacbayes_control.cli.commands import app
 from pacbayes_control.cli.learning import Tasks
 
-MOST = 20  # options of a page, --help among them
+MOST = 22  # options of a page, --help among them
 ROOT = Path(__file__).parents[2]
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pacbayes_control.learn import Plan, SearchSettings, learn_task
+from pacbayes_control.learn import Plan, SearchSettings, learn_task, planned
+from pacbayes_control.rollouts import Execution, Progress
+from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.demo import Stopping
 
 PLANS = [
@@ -83,3 +88,145 @@ def test_a_run_holds_the_plan_that_makes_it_again(tmp_path):
     run.save(tmp_path / "run")
     saved = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert Plan.from_dict(saved) == Plan(environments=30, test_environments=20, seed=4)
+
+
+# ---- the size of a search where rollouts are slow -----------------------------------------------
+
+
+class Anywhere(Stopping):
+    """With all ways to drive, from the prior."""
+
+    policies = None
+
+    def __repr__(self) -> str:
+        return "Anywhere()"
+
+
+PLAN = Plan(environments=100, draws=2)
+Rate = Callable[[float], None]
+
+
+@pytest.fixture
+def rate(monkeypatch: pytest.MonkeyPatch) -> Rate:
+    """Set how many rollouts a second will be measured."""
+
+    def measured(rollouts: float) -> None:
+        monkeypatch.setattr(planned, "rollout_rate", lambda *_: rollouts)
+
+    monkeypatch.setattr(planned, "STEPS", 12)
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "batch"),
+    # 12 steps of 64 policies in ten minutes, about
+    [(1e9, None), (128.0, None), (127.0, None), (110.0, 64), (40.0, 32), (12.0, 8), (0.01, 2)],
+)
+def test_a_search_is_as_large_as_fits_in_ten_minutes(
+    rate: Rate, rollouts: float, batch: int | None
+):
+    rate(rollouts)
+    warned: list[str] = []
+    run = learn_task(Anywhere(), PLAN, Execution(warning=warned.append))
+    assert run.plan is not None
+    assert run.plan["search"] == {"steps": 12} | ({"batch": batch} if batch else {})
+    assert bool(warned) == bool(batch)
+    if batch:
+        assert f"the search uses {batch} of the 100 environments in each step" in warned[0]
+
+
+def test_a_family_shares_the_ten_minutes(rate: Rate):
+    rate(40.0)
+    plan = Plan(environments=100, draws=2, family=True)
+    assert learn_task(Anywhere(), plan).plan["search"] == {"steps": 12, "batch": 8}  # type: ignore[index]
+
+
+def test_the_plan_of_a_smaller_search_makes_the_same_run(rate: Rate):
+    rate(12.0)
+    run = learn_task(Anywhere(), PLAN)
+    rate(1e9)  # another machine
+    assert run.plan is not None
+    again = learn_task(Anywhere(), Plan.from_dict(run.plan))
+    assert again.certificate == run.certificate
+    assert again.posterior.to_bytes() == run.posterior.to_bytes()
+    assert learn_task(Anywhere(), PLAN).posterior.to_bytes() != run.posterior.to_bytes()
+
+
+@pytest.mark.parametrize("options", [{}, {"family": True}, {"certify": "draw", "draws": None}])
+def test_a_search_that_was_begun_goes_on_with_its_size(rate: Rate, tmp_path: Path, options: Any):
+    def interrupt(now: Progress) -> None:
+        if ", step 11 of" in now.remark:
+            raise KeyboardInterrupt
+
+    rate(40.0)
+    plan = Plan(**{"environments": 100, "draws": 2, **options})
+    whole = learn_task(Anywhere(), plan)
+    with pytest.raises(KeyboardInterrupt):
+        learn_task(Anywhere(), plan, Execution(store=tmp_path / "run", progress=interrupt))
+    rate(1e9)  # the machine is less busy now
+    again = learn_task(Anywhere(), plan, Execution(store=tmp_path / "run"))
+    assert again.plan == whole.plan
+    assert again.certificate == whole.certificate
+
+
+def test_a_search_that_was_begun_in_another_way_is_not_taken_up(rate: Rate, tmp_path: Path):
+    def interrupt(now: Progress) -> None:
+        if ", step 11 of" in now.remark:
+            raise KeyboardInterrupt
+
+    rate(1e9)
+    store, given = tmp_path / "run", replace(PLAN, search=SearchSettings(steps=15))
+    with pytest.raises(KeyboardInterrupt):
+        learn_task(Anywhere(), given, Execution(store=store, progress=interrupt))
+    with pytest.raises(ValueError, match="belongs to another run"):
+        learn_task(Anywhere(), PLAN, Execution(store=store))
+
+
+class Known(Anywhere):
+    """With settings of its own."""
+
+    def search_from(self, prior: str | None) -> SearchSettings:
+        del prior
+        return SearchSettings(steps=4, pairs=2)
+
+
+class Shipped(Anywhere):
+    """As if it were the one of that name."""
+
+    name = "vehicle"
+
+
+@pytest.mark.parametrize(
+    ("task", "plan", "search"),
+    [
+        (Known(), PLAN, {"steps": 4, "pairs": 2}),
+        (Anywhere(), Plan(environments=100, draws=2, search=SearchSettings(steps=5)), {"steps": 5}),
+        (Anywhere(), Plan("vehicle", environments=100, draws=2), {"steps": 12}),  # as if installed
+        (Shipped(), PLAN, {"steps": 12}),
+    ],
+    ids=["the task's", "the plan's", "installed", "installed, in Python"],
+)
+def test_settings_that_are_known_are_not_measured(
+    rate: Rate, monkeypatch: pytest.MonkeyPatch, task: Task, plan: Plan, search: Any
+):
+    rate(0.0)
+    monkeypatch.delattr(planned, "rollout_rate")
+    assert learn_task(task, plan).plan["search"] == search  # type: ignore[index]
+
+
+def test_a_fault_while_measuring_is_left_for_the_search_to_tell(
+    rate: Rate, monkeypatch: pytest.MonkeyPatch
+):
+    def fault(*_: object) -> float:
+        raise ValueError("a cost is NaN")
+
+    rate(0.0)
+    monkeypatch.setattr(planned, "rollout_rate", fault)
+    assert learn_task(Anywhere(), PLAN).plan["search"] == {"steps": 12}  # type: ignore[index]
+
+
+def test_a_task_of_a_user_is_tried_and_timed_with_reports():
+    told: list[str] = []
+    learn_task(Anywhere(), PLAN, Execution(progress=lambda now: told.append(now.title)))
+    parts = ["trying the task", "timing a few rollouts", "learning the posterior"]
+    assert [*dict.fromkeys(told)] == [*parts, "certifying rollouts"]

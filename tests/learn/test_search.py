@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.learn import GaussianSearch, SearchSettings
 from pacbayes_control.learn.objectives import OBJECTIVES
+from pacbayes_control.learn.search import saved_settings
 from sizes import sized
 
 PRIOR = DiagonalGaussian([0.5, -1.0], [0.25, 2.0])
@@ -513,6 +517,32 @@ def test_a_fingerprint_tells_surroundings_apart():
     search = a_search()
     assert search.fingerprint(task="a") == search.fingerprint(task="a")
     assert search.fingerprint(task="a") != search.fingerprint(task="b")
+
+
+def test_a_fingerprint_of_before_there_were_batches_is_still_the_same():
+    search = a_search()
+    settings = asdict(search.settings)
+    del settings["batch"]
+    plain = {name: getattr(search, name) for name in ("n", "delta", "objective", "seed", "stream")}
+    record = {**plain, "prior": sha256(search.prior.to_bytes()), "settings": settings}
+    assert search.fingerprint() == sha256(json.dumps(record, sort_keys=True).encode())
+    assert a_search(settings=SearchSettings(batch=5)).fingerprint() != search.fingerprint()
+
+
+def test_a_checkpoint_tells_the_settings_of_its_search(tmp_path: Path):
+    settings, path = SearchSettings(pairs=3, batch=5), tmp_path / "checkpoint"
+    search = a_search(settings=settings)
+    search.save(path, search.fingerprint())
+    assert saved_settings(path) == settings
+    for words in (b'{"pairs": 0}', b'{"speed": 1}', b"[", b"3"):
+        path.write_bytes(written(np.savez, settings=np.frombuffer(words, np.uint8)))
+        assert saved_settings(path) is None
+    for content in (
+        written(np.savez, numbers=np.zeros(5)),
+        b"no checkpoint",
+    ):  # of before, and none
+        path.write_bytes(content)
+        assert saved_settings(path) is None
 
 
 def test_the_old_checkpoint_stays_until_the_new_one_is_whole(

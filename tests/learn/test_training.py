@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,8 @@ from toys import Reach, Slippery, Smooth
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped
-from pacbayes_control.learn.training import CHECKPOINT_EVERY, search_posterior
-from pacbayes_control.rollouts import Execution
+from pacbayes_control.learn.training import CHECKPOINT_EVERY, rollout_rate, search_posterior
+from pacbayes_control.rollouts import Execution, Progress
 from pacbayes_control.tasks import Environments, Noise, Task
 from sizes import sized
 
@@ -42,12 +43,16 @@ def train(task: Task, search: GaussianSearch | None = None, **options) -> Gaussi
 
 
 class Alarm:
-    """Interrupts at a given call."""
+    """Interrupts at a given call, or at the report that so many steps are taken."""
 
     def __init__(self, at: int) -> None:
         self.left = at
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, now: Progress | None = None) -> None:
+        if now is not None:
+            taken = now.done * STEPS // now.total
+            if f", step {taken} of" not in now.remark:
+                return  # within a step
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
@@ -149,9 +154,11 @@ def test_a_process_that_is_killed_leaves_a_search_that_ends_the_same(tmp_path: P
         assert process.stdout.readline() == b"stalled\n"  # in a rollout after a checkpoint
         process.kill()
         assert process.wait(60) == -signal.SIGKILL
-    steps: list[int] = []
-    found = train(Interrupted(), checkpoint=checkpoint, progress=lambda now: steps.append(now.done))
-    assert steps == list(range(CHECKPOINT_EVERY + 1, STEPS + 1))
+    told: list[Progress] = []
+    found = train(Interrupted(), checkpoint=checkpoint, progress=told.append)
+    done = f"{CHECKPOINT_EVERY} of {STEPS} steps of 8 policies in 50 environments are done"
+    assert told[0] == ("rollouts", 400 * CHECKPOINT_EVERY, 400 * STEPS, done, True)
+    assert {now.done // 400 for now in told} == set(range(CHECKPOINT_EVERY, STEPS + 1))
     assert found.posterior.to_bytes() == train(Interrupted()).posterior.to_bytes()
 
 
@@ -423,3 +430,84 @@ def test_tasks_that_differ_in_the_middle_of_an_array_are_told_apart(tmp_path: Pa
 def test_a_checkpoint_needs_a_folder(tmp_path: Path):
     with pytest.raises(ValueError, match="there is no folder"):
         train(Plain(), checkpoint=tmp_path / "nowhere" / "checkpoint")
+
+
+# ---- progress -----------------------------------------------------------------------------------
+
+
+def test_a_search_says_what_it_will_cost_and_counts_its_rollouts():
+    told: list[Progress] = []
+    train(Reach(), new_search(steps=3), progress=told.append)
+    words = "3 steps of 8 policies in 50 environments, 1,200 rollouts"
+    assert told[0] == Progress("rollouts", 0, 1200, words)
+    done = [now.done for now in told]
+    assert done == sorted(done)
+    assert {*done} == {0, 400, 800, 1200}
+    assert {now.total for now in told} == {1200}
+    assert re.fullmatch(r"bound 0\.\d{4}, step 3 of 3", told[-1].remark)
+
+
+def test_a_step_is_reported_while_it_lasts():
+    told: list[Progress] = []
+    task = Reach()
+    search_posterior(
+        task,
+        task.environments(3000, stream="train"),
+        new_search(steps=2),
+        Execution(progress=told.append),
+    )
+    within = [now for now in told if now.done % 24_000]
+    assert within
+    assert within[-1].remark.endswith(", step 1 of 2")  # known so far
+
+
+def test_a_search_that_stops_early_is_reported_as_complete():
+    told: list[Progress] = []
+    found = train(Reach(), new_search(patience=1, step_size=1e-9), progress=told.append)
+    assert found.step < STEPS
+    assert told[-1].done == told[-1].total == 400 * found.step
+
+
+# ---- batches ------------------------------------------------------------------------------------
+
+
+def test_batches_go_through_all_environments_in_turn():
+    task = Watched()
+    found = train(task, new_search(steps=5, batch=20))
+    ranges = [(given.start, given.stop) for given, _ in task.given]
+    assert ranges == [(0, 20), (20, 40), (30, 50), (0, 20), (20, 40)]
+    assert [tuple(part)[2:] for part in found.posterior.seen] == [(0, 50)]
+    first = train(Watched(), new_search(steps=1, batch=20))
+    assert [tuple(part)[2:] for part in first.posterior.seen] == [(0, 20)]  # what it has seen
+
+
+def test_a_batch_of_all_environments_is_no_batch():
+    assert train(Slippery(), new_search(batch=50)).posterior.to_bytes() == (
+        train(Slippery()).posterior.to_bytes()
+    )
+
+
+def test_a_search_in_batches_is_taken_up_where_it_was(tmp_path: Path):
+    whole = train(Slippery(), new_search(batch=7)).posterior
+    alarm, checkpoint = Alarm(13), tmp_path / "checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        train(Slippery(), new_search(batch=7), checkpoint=checkpoint, progress=alarm)
+    again = train(Slippery(), new_search(batch=7), checkpoint=checkpoint).posterior
+    assert again.to_bytes() == whole.to_bytes()
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(Slippery(), new_search(batch=8), checkpoint=checkpoint)
+
+
+def test_batches_that_are_impossible_are_refused():
+    with pytest.raises(ValueError, match="batch = 51: there are 50 environments to train on"):
+        train(Reach(), new_search(batch=51))
+    task = Reach()
+    with pytest.raises(ValueError, match="batch has no use where the environments are a function"):
+        search_posterior(task, lambda _: task.environments(9, stream="train"), new_search(batch=3))
+
+
+def test_the_rate_is_measured_in_environments_of_its_own():
+    task = Watched()
+    assert rollout_rate(task, PRIOR, seed=3) > 0
+    assert {(given.stream, given.seed) for given, _ in task.given} == {("timing", 3)}
+    assert {(noise.stream, noise.seed) for _, noise in task.given} == {("timing noise", 3)}

@@ -112,6 +112,8 @@ class Tasks(TyperGroup):
             for _, each in each_option
             if each.rare
         }
+        if searched:
+            command.moved["population"] = "write --pairs N, for 2N policies in each step"
         return command
 
 

@@ -95,10 +95,13 @@ def learn_family(
     several, share = len(priors) > 1, budget.spent[method]
     searches = []
     for index, prior in enumerate(priors):
-        name = f"search {index}" if several else "search"
+        name, titled = "search", execution
+        if several:
+            words = f"{execution.title}, prior {index + 1} of {len(priors)}"
+            name, titled = f"search {index}", replace(execution, title=words)
         searches.append(
             _searched(
-                task, environments, prior, delta=share, plan=plan, execution=execution, name=name
+                task, environments, prior, delta=share, plan=plan, execution=titled, name=name
             )
         )
     best = min(range(len(priors)), key=lambda index: searches[index].best_value)
@@ -125,7 +128,8 @@ def _searched(
     n, objective, settings = len(environments), plan.objective, plan.search or SearchSettings()
     start = prior.distribution
     search = GaussianSearch(start, n, delta, objective, settings, plan.seed, name)
-    search_posterior(task, environments, search, execution.keeping(name.replace(" ", "-")))
+    kept, afterwards = execution.keeping(name.replace(" ", "-")), n * (plan.draws or 1)
+    search_posterior(task, environments, search, kept, afterwards=afterwards)
     return search
 
 

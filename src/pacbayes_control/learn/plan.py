@@ -142,7 +142,8 @@ class Plan:
     sampling_delta: float | None = option(
         None, "Share of delta for sampling; default a tenth.", rare=True, space="continuous"
     )
-    search: SearchSettings | None = None  # by default the task's, or the library's
+    # By default the task's, or the library's, which has a small batch if rollouts are slow.
+    search: SearchSettings | None = None
 
     def __post_init__(self) -> None:
         for name, each in options_of(Plan).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from pacbayes_control.learn import gaussian
 from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
-from pacbayes_control.learn.search import SearchSettings
-from pacbayes_control.learn.training import check_estimator
+from pacbayes_control.learn.search import SearchSettings, saved_settings
+from pacbayes_control.learn.training import check_estimator, rollout_rate
 from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate, kept
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Task, as_task
@@ -34,6 +35,8 @@ from pacbayes_control.tasks.registry import installed_tasks, load_task
 
 FAMILY = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # factors of a prior's variances, fixed in advance
 STEPS = 200  # of a search, if neither the plan nor the task has settings for it
+SECONDS = 600.0  # that such a search should take, about, if a user's own task is slow
+FEWEST = 2  # environments a step then, at least: as many rollouts as certifying takes
 
 
 def learn_task(
@@ -58,9 +61,6 @@ def learn_task(
         plan = replace(plan, task=task)
         task = load_task(task, plan.options)
     task = as_task(task)
-    continuous = task.policies is None and plan.policies is None
-    if continuous and plan.search is None and plan.certify != "one":
-        plan = replace(plan, search=usual_search(task, plan.prior))  # to repeat it from its plan
     if plan.test_environments is None:
         plan = replace(plan, test_environments=task.test_environments)
     try:
@@ -83,7 +83,7 @@ def learn_task(
             raise ValueError(f"{error}; --test-environments 0 does without the estimate") from error
         estimate = HeldOutEstimate(cost, len(new), new.stream, new.seed)
         run = replace(run, certificate=replace(run.certificate, test_estimate=estimate))
-    return replace(run, plan=plan.to_dict())
+    return run if run.plan else replace(run, plan=plan.to_dict())
 
 
 def learn_on(
@@ -103,7 +103,11 @@ def _warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
     """Try a task that no package has installed, and so no author has checked, before learning."""
     from pacbayes_control.rollouts.conformance import refuse_broken
 
-    execution.warn(refuse_broken(task, checked_policies(task, policies), execution))
+    trying = replace(execution, store=None, title="trying the task")
+    trying.tell(0, 1, "a few rollouts, to see whether it keeps its promises")
+    warning = refuse_broken(task, checked_policies(task, policies), execution)
+    trying.tell(1, 1)
+    execution.warn(warning)
 
 
 # ---- finitely many policies ---------------------------------------------------------------------
@@ -199,13 +203,56 @@ def _next_look(
 
 def usual_search(task: Task, prior: str | None) -> SearchSettings:
     """How to search from a prior, where nothing else is said: as the task does, or as we do."""
-    usual = task.search_from(prior or next(iter(task.priors), None))
-    return usual or SearchSettings(steps=STEPS)
+    return _search_of(task, prior) or SearchSettings(steps=STEPS)
+
+
+def _search_of(task: Task, prior: str | None) -> SearchSettings | None:
+    """The task's own settings for a search from a prior, if it has some."""
+    return task.search_from(prior or next(iter(task.priors), None))
+
+
+def fitting_search(
+    task: Task, prior: GaussianPrior, n: int, plan: Plan, execution: Execution
+) -> SearchSettings:
+    """The usual settings of the library; with fewer environments a step if rollouts are slow.
+
+    For tasks that are not installed only: figures of the others are the same on every machine. A
+    search that was begun goes on with its settings.
+
+    Args:
+        task: to be rolled out a few times, in environments that are used for nothing else
+        prior: of the policies that are rolled out
+        n: training environments
+        plan: seed, and whether several priors are searched from
+        execution: where and how
+    """
+    usual, searches = SearchSettings(steps=STEPS), len(FAMILY) if plan.family else 1
+    if {plan.task, task.name}.intersection(installed_tasks()):
+        return usual
+    begun = execution.keeping("search-0" if plan.family else "search").store
+    if begun is not None and Path(begun).exists():
+        saved = saved_settings(Path(begun)) or usual
+        return saved if replace(saved, batch=None) == usual else usual
+    try:
+        rate = rollout_rate(task, prior.distribution, plan.seed, execution)
+    except ValueError:  # the search will meet the fault too, and say at which step
+        return usual
+    affordable = max(FEWEST, rate * SECONDS / (searches * usual.steps * 2 * usual.pairs))
+    batch = 2 ** round(log2(affordable))  # mostly the same when it is measured again
+    if affordable >= n or batch >= n:
+        return usual
+    execution.warn(
+        f"rollouts are slow, {rate:.3g} a second: the search uses {batch:,} of the {n:,} "
+        "environments in each step; --batch, --steps and --pairs set another size"
+    )
+    return replace(usual, batch=batch)
 
 
 def _learn_continuous(
     task: Task, train: Environments, plan: Plan, execution: Execution
 ) -> Run[Any]:
+    if plan.search is None and plan.certify != "one":
+        plan = replace(plan, search=_search_of(task, plan.prior))
     if execution.allow_code_change:
         raise ValueError("allow_code_change is for a list of policies: a search begins again")
     if plan.certify == "posterior":
@@ -227,10 +274,15 @@ def _learn_continuous(
     if plan.certify == "one":  # without a search
         return gaussian.learn_one(task, counted, prior, plan, learning)
     ready = task.prepared(counted, execution)
+    if plan.search is None:
+        fitting = fitting_search(ready, prior, len(counted), plan, execution)
+        plan = replace(plan, search=fitting)
     if plan.certify == "draw":
-        return gaussian.learn_draw(ready, counted, prior, plan, learning)
-    family = scaled(prior, FAMILY) if plan.family else [prior]
-    return gaussian.learn_family(ready, counted, family, plan, learning)
+        run = gaussian.learn_draw(ready, counted, prior, plan, learning)
+    else:
+        family = scaled(prior, FAMILY) if plan.family else [prior]
+        run = gaussian.learn_family(ready, counted, family, plan, learning)
+    return replace(run, plan=plan.to_dict())  # with the search, to repeat it
 
 
 def _begun(execution: Execution) -> bool:

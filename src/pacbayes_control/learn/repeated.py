@@ -58,7 +58,7 @@ class Experiment:
         self.execution = replace(self.whole, progress=self._told)
 
     def _told(self, now: Progress) -> None:
-        self.whole.tell(self.before + now.done, self.total)
+        self.whole.tell(self.before + now.done, self.total, now.remark)
         if now.done == now.total:
             self.before += now.total
 

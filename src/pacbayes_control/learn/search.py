@@ -35,7 +35,7 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import merged_ranges, ranges_from
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.tasks.environments import KEPT_STREAMS, Environments, generator
-from pacbayes_control.tasks.options import option, options_of
+from pacbayes_control.tasks.options import from_values, option, options_of, plain
 
 Floats = NDArray[np.float64]
 
@@ -51,14 +51,16 @@ class SearchSettings:
     )
     pairs: int = option(
         32,
-        "Policies a step in pairs, for evolution and gradient; points for differences.",
-        rare=True,
+        "Half of the policies a step, which come in pairs; for differences: points.",
         least=1,
     )
     steps: int = option(
         300,
         "Steps of the search, at most; `pbc learn` takes 200 unless the task knows better.",
         least=1,
+    )
+    batch: int | None = option(
+        None, "Environments a step, all of them in turn; default: all in every step.", least=1
     )
     step_size: float = option(0.1, "In standard deviations of the prior.", rare=True)
     schedule: Literal["constant", "cosine"] = option(
@@ -279,7 +281,9 @@ class GaussianSearch:
         """SHA-256 of everything that determines a search, which a checkpoint must match."""
         plain = ("n", "delta", "objective", "seed", "stream")
         record = {name: getattr(self, name) for name in plain} | surroundings
-        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": asdict(self.settings)}
+        # fields that are None are left out: a checkpoint of before there was `batch` goes on
+        settings = {name: v for name, v in asdict(self.settings).items() if v is not None}
+        record |= {"prior": files.sha256(self.prior.to_bytes()), "settings": settings}
         return files.sha256(json.dumps(record, sort_keys=True).encode())
 
     def save(self, path: Path, fingerprint: str) -> None:
@@ -291,6 +295,7 @@ class GaussianSearch:
             fingerprint=np.frombuffer(fingerprint.encode(), np.uint8),
             numbers=np.array(numbers, float),
             seen=np.frombuffer(json.dumps(self.seen).encode(), np.uint8),
+            settings=np.frombuffer(json.dumps(plain(self.settings)).encode(), np.uint8),
             **{name: getattr(self, name) for name in self._ARRAYS},
         )
         files.write_atomic(path, content.getvalue())
@@ -315,3 +320,12 @@ class GaussianSearch:
         self.seen = seen
 
     _ARRAYS = ("coordinates", "average", "best", "moments")
+
+
+def saved_settings(checkpoint: Path) -> SearchSettings | None:
+    """The settings of the search that a checkpoint is of; None if it does not tell."""
+    try:
+        with checkpoint.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            return from_values(SearchSettings, json.loads(saved["settings"].tobytes()))
+    except Exception:  # `load` says what is wrong with it
+        return None

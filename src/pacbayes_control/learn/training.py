@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import rescaled_exponential
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch, SearchSettings
 from pacbayes_control.rollouts import Execution, Quantity, mean_costs, spread
 from pacbayes_control.tasks import Environments, Noise, Task, as_task
+from pacbayes_control.tasks.environments import generator
 from pacbayes_control.tasks.identity import identity
 
 CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or seconds if steps are slow
+TIMING, MOMENT = "timing", 0.3  # a stream, and seconds, to measure the time of a rollout
 
 
 class SearchStopped(ValueError):  # noqa: N818 - the search can continue
@@ -32,6 +36,8 @@ def search_posterior(
     environments: Environments | Callable[[int], Environments],
     search: GaussianSearch,
     execution: Execution | None = None,
+    *,
+    afterwards: int = 0,
 ) -> None:
     """Run a search to its end, with the task's rollouts.
 
@@ -43,6 +49,7 @@ def search_posterior(
         search: the state to begin with; it is updated in place
         execution: where and how. Its store is a checkpoint file: a search that was killed continues
             from there, with the same result
+        afterwards: rollouts that will certify the posterior, for the report of what all will cost
     """
     task, execution = as_task(task), execution or Execution()
     if not isinstance(environments, Environments) and not callable(environments):
@@ -51,20 +58,26 @@ def search_posterior(
     if checkpoint and not checkpoint.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {checkpoint.parent} for the checkpoint")
 
-    def at(step: int) -> Environments:
-        return environments if isinstance(environments, Environments) else environments(step)
-
+    if callable(environments) and search.settings.batch:
+        raise ValueError("batch has no use where the environments are a function of the step")
+    at = environments if callable(environments) else _batches(environments, search.settings)
     check_estimator(task, search.settings)
     words = identity(task) if checkpoint else ""
-    fingerprint = search.fingerprint(task=words, environments=at(0).origin)
+    origin = (environments(0) if callable(environments) else environments).origin
+    fingerprint = search.fingerprint(task=words, environments=origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
-    saved = time.monotonic()
+    steps, saved, each = search.settings.steps, time.monotonic(), search.population * len(at(0))
+    if not search.done:
+        words = _work(search, len(at(0)), afterwards)
+        execution.tell(search.step * each, steps * each, words)
     with spread(task, execution.workers, execution.rollout_timeout) as spread_task:
         while not search.done:
-            here = at(search.step)
+            here, before = at(search.step), search.step * each
+            remark = _remark(search) if search.step else ""
+            counted = execution.counting_on(before, steps * each, remark)
             try:
-                told = _training_costs(spread_task, here, search, execution.retries)
+                told = _training_costs(spread_task, here, search, counted)
             except (ValueError, KeyboardInterrupt) as error:
                 kept = ""
                 if checkpoint and search.step:
@@ -78,7 +91,48 @@ def search_posterior(
             if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
                 search.save(checkpoint, fingerprint)
                 saved = time.monotonic()
-            execution.tell(search.step, search.settings.steps, _remark(search))
+            done = search.step * each  # if it stops early, that is all
+            execution.tell(done, done if search.done else steps * each, _remark(search))
+
+
+def _batches(environments: Environments, settings: SearchSettings) -> Callable[[int], Environments]:
+    """The environments of each step: all, or a batch, which goes through all of them in turn.
+
+    They are i.i.d., so a range of them is as good as any other choice.
+    """
+    n, size = len(environments), settings.batch or len(environments)
+    if size > n:
+        raise ValueError(f"batch = {size}: there are {n} environments to train on")
+    count = -(-n // size)  # of batches; the last one shares some with the one before
+
+    def at(step: int) -> Environments:
+        first = min(step % count * size, n - size)
+        return environments[first : first + size]
+
+    return at
+
+
+def rollout_rate(
+    task: Task, prior: DiagonalGaussian, seed: int = 0, execution: Execution | None = None
+) -> float:
+    """Rollouts a second of policies from a prior, measured on a few.
+
+    More and more are rolled out, in environments of a stream of their own, until they take a
+    moment and all workers have something to do.
+    """
+    task, execution, seconds = as_task(task), execution or Execution(), []
+    policies = prior.sample(generator(seed, TIMING, of="policies"), 4)
+    noise = Noise(f"{TIMING} noise", seed)
+    how = replace(execution, workers=None, store=None, title="timing a few rollouts")
+    with spread(task, execution.workers) as spread_task:
+        for environments in (1, 1, 4, 16, 64, 256, 1024):  # the first to start workers, compilers
+            some = task.environments(environments, stream=TIMING, seed=seed)
+            started = time.perf_counter()
+            mean_costs(spread_task, policies, some, noise=noise, execution=how)
+            seconds.append(time.perf_counter() - started)
+            if seconds[-1] > max(MOMENT, 2 * min(seconds[1:], default=np.inf)):
+                break
+    return len(policies) * environments / seconds[-1]
 
 
 def check_estimator(
@@ -94,7 +148,7 @@ def check_estimator(
 
 
 def _training_costs(
-    task: Task, environments: Environments, search: GaussianSearch, retries: int
+    task: Task, environments: Environments, search: GaussianSearch, execution: Execution
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """The mean training cost of each policy that the search asks for; noise is drawn anew."""
     policies = search.ask()
@@ -116,13 +170,24 @@ def _training_costs(
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and task.surrogate is not None
     of = Quantity(surrogate, rescaled_exponential if exponential else None)
-    how = Execution(retries=retries)
+    how = replace(execution, workers=None, store=None)  # the task is spread over them already
     return mean_costs(task, policies, environments, noise=noise, of=of, execution=how), None
 
 
+def _work(search: GaussianSearch, environments: int, afterwards: int) -> str:
+    """A search in words, before it begins: what it will cost, or how much of it is done."""
+    steps, policies = search.settings.steps, search.population
+    words = f"{steps:,} steps of {policies:,} policies in {environments:,} environments"
+    if search.step:
+        return f"{search.step:,} of {words} are done"
+    if search.settings.estimator != "gradient":
+        words += f", {steps * policies * environments:,} rollouts"
+    return words + (f" (then {afterwards:,} to certify)" if afterwards else "")
+
+
 def _remark(search: GaussianSearch) -> str:
-    """The bound, or the cost, so far."""
+    """The bound, or the cost, so far, and how far the search is."""
     what = "bound" if search.objective else "cost"
     if search.settings.estimator == "gradient":
         what = f"surrogate's {what}"
-    return f"{what} {search.value:.4f}"
+    return f"{what} {search.value:.4f}, step {search.step:,} of {search.settings.steps:,}"

@@ -16,9 +16,13 @@ class Progress(NamedTuple):
     """How much of some work is done."""
 
     title: str
-    done: int
+    done: int  # rollouts, or parts of other work
     total: int
-    remark: str = ""  # such as the bound so far
+    # Such as the bound so far; in the first report of a search, the search in words.
+    remark: str = ""
+    # Whether finished work is kept. The first report is then made before any work, so that it
+    # tells how much was done by an earlier call.
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,21 +57,27 @@ class Execution:
     def tell(self, done: int, total: int, remark: str = "") -> None:
         """Report progress."""
         if self.progress:
-            self.progress(Progress(self.title, done, total, remark))
+            self.progress(Progress(self.title, done, total, remark, self.store is not None))
 
     def warn(self, line: str | None) -> None:
         """Report a warning, if there is one."""
         if line and self.warning:
             self.warning(line)
 
-    def counting_on(self, before: int, total: int) -> Execution:
-        """The same execution for a part of the work, which reports the progress of all of it."""
+    def counting_on(self, before: int, total: int, remark: str = "") -> Execution:
+        """The same execution for a part of the work, which reports the progress of all of it.
+
+        remark: on the work so far; a remark of a report follows it.
+        """
         tell = self.progress
         if tell is None:
             return self
-        return replace(
-            self, progress=lambda now: tell(now._replace(done=before + now.done, total=total))
-        )
+
+        def tell_all(now: Progress) -> None:
+            words = "; ".join(filter(None, (remark, now.remark)))
+            tell(now._replace(done=before + now.done, total=total, remark=words))
+
+        return replace(self, progress=tell_all)
 
     def keeping(self, part: str) -> Execution:
         """The same execution with a file or folder beside the store, if there is one, as store."""
