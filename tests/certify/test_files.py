@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +104,49 @@ def test_the_old_content_stays_until_the_new_one_is_complete(
     assert hash_file(path) == sha256(b"new")
 
 
-def test_a_locked_file_is_not_locked_twice(tmp_path: Path):
-    path = tmp_path / "a.json"
-    refused = pytest.raises(ValueError, match="is being written by another process: try again, or")
-    with locked(path), refused, locked(path):
+def test_a_lock_is_held_once(tmp_path: Path):
+    path = tmp_path / "lock"
+    refused = pytest.raises(ValueError, match="it is busy")
+    with locked(path, ""), refused, locked(path, "it is busy"):
         pass
-    with locked(path):  # it is free again
-        assert [file.name for file in tmp_path.iterdir()] == [".a.json.lock"]
+    with locked(path, "it is free again"), ThreadPoolExecutor(1) as other:
+        with pytest.raises(ValueError, match="it is busy"):
+            other.submit(locked(path, "it is busy").__enter__).result()
+        assert [file.name for file in tmp_path.iterdir()] == ["lock"]
     assert not list(tmp_path.iterdir())
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from pacbayes_control.certify.files import locked
+
+with locked(Path(sys.argv[1]), "busy"):
+    if not os.fork():
+        time.sleep(600)
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_no_lock_outlives_its_process(tmp_path: Path):
+    """Not where the process is killed, nor where it has forked another that lives on."""
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"held\n"
+            with pytest.raises(ValueError, match="it is busy"), locked(path, "it is busy"):
+                pass
+            process.kill()
+            process.wait()
+            assert path.exists()
+            with locked(path, "the killed process holds it"):
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert not path.exists()
 
 
 def test_a_seal_depends_on_every_entry_but_itself():

@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 from uuid import uuid4
 
+import filelock
 import numpy as np
 from numpy.typing import NDArray
 
@@ -178,16 +179,18 @@ def write_atomic(path: Path, content: bytes, durable: bool = False, mode: int = 
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing a file, by a lock file beside it."""
-    lock = path.with_name(f".{path.name}.lock")
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file, which is removed in the end; a ValueError with `busy` if another holds it.
+
+    The operating system releases the lock when this process ends, by whatever signal: a lock file
+    that is left behind then is no obstacle. Forked processes do not inherit it.
+    """
     try:
-        lock.touch(exist_ok=False)
-    except FileExistsError:
-        raise ValueError(
-            f"{path} is being written by another process: try again, or delete {lock}"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
+        lock = filelock.FileLock(path).acquire(blocking=False)
+    except filelock.Timeout:
+        raise ValueError(busy) from None
+    with lock:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: to lock a removed file does not count
