@@ -6,7 +6,8 @@ sampling     policies drawn from a posterior
 jobs         all rollouts of a table of costs, and the pieces of it that workers roll out
 workers      pieces sent to workers, and collected in any order
 failures     the log of rollouts that failed, perhaps only at first, and the error for them
-pools        the workers: threads, processes, a cluster
+pools        the workers: threads, processes
+cluster      the workers of a Dask cluster
 kept         costs on disk, written as they finish, so that work can be resumed
 again        recorded rollouts, run again and compared
 conformance  checks of a task before it is certified
@@ -14,10 +15,11 @@ differences  whether rollouts depend on the environments that are drawn
 """
 
 from pacbayes_control.rollouts.again import roll_out_again
+from pacbayes_control.rollouts.cluster import cluster
 from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs, spread
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
-from pacbayes_control.rollouts.pools import cluster, pool
+from pacbayes_control.rollouts.pools import pool
 from pacbayes_control.rollouts.sampling import (
     Draws,
     certifying_draws,
