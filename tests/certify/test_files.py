@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pacbayes_control.certify.files import (
     seal,
     sha256,
     write_atomic,
+    write_output,
 )
 
 
@@ -102,6 +104,45 @@ def test_the_old_content_stays_until_the_new_one_is_complete(
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
     write_atomic(path, b"new")
     assert hash_file(path) == sha256(b"new")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"'{tmp_path}/none/a.json'")):
+        write_atomic(tmp_path / "none" / "a.json", b"")
+
+
+def test_a_file_that_a_user_names_may_be_a_link_or_a_pipe(tmp_path: Path):
+    target, link, pipe = tmp_path / "a.json", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"old")
+    target.chmod(0o660)
+    link.symlink_to(target)
+    write_output(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o660
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(pipe.read_bytes)
+        write_output(pipe, b"through")
+        assert read.result() == b"through"
+    assert pipe.is_fifo()
+    ends = os.pipe()
+    write_output(Path(f"/dev/fd/{ends[1]}"), b"as a shell gives it")
+    assert os.read(ends[0], 100) == b"as a shell gives it"
+    for end in ends:
+        os.close(end)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "link", "pipe"]
+
+
+def test_an_output_that_is_not_finished_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "a.json"
+    write_output(path, b"old")
+    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_output(path, b"new")
+    assert path.read_bytes() == b"old"
 
 
 def test_a_lock_is_held_once(tmp_path: Path):

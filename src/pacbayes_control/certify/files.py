@@ -41,13 +41,17 @@ def read_json(path: Path) -> Any:
     check_regular(path)
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path} is larger than any record of a run")
-    content = path.read_bytes()
+    return parse_json(path.read_bytes(), str(path))
+
+
+def parse_json(content: bytes, name: str) -> Any:
+    """What JSON from an unknown source holds, as `read_json`; a ValueError names the source."""
     if content.count(b"[") + content.count(b"{") > MOST_PARTS or content.count(b",") > MOST_VALUES:
-        raise ValueError(f"{path} has more parts than any record of a run")
+        raise ValueError(f"{name} has more parts than any record of a run")
     try:
         return json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise ValueError(f"{path} is corrupt: it is not JSON") from None
+        raise ValueError(f"{name} is corrupt: it is not JSON") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -170,8 +174,26 @@ def write_atomic(path: Path, content: bytes, durable: bool = False, mode: int = 
         os.replace(unfinished, path)
         if durable:
             sync(path.parent)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # with the name of the file that was asked for, not of the unfinished one
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user named: as `write_atomic`, but through links and into pipes."""
+    special = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    if special or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+        return
+    path = path.resolve()
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
+    write_atomic(path, content)
+    if mode is not None:
+        path.chmod(mode)
 
 
 def sync(path: Path) -> None:
