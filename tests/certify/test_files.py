@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +24,7 @@ from pacbayes_control.certify.files import (
     seal,
     sha256,
     write_atomic,
+    write_output,
 )
 
 
@@ -99,14 +106,88 @@ def test_the_old_content_stays_until_the_new_one_is_complete(
     assert hash_file(path) == sha256(b"new")
 
 
-def test_a_locked_file_is_not_locked_twice(tmp_path: Path):
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"'{tmp_path}/none/a.json'")):
+        write_atomic(tmp_path / "none" / "a.json", b"")
+
+
+def test_a_file_that_a_user_names_may_be_a_link_or_a_pipe(tmp_path: Path):
+    target, link, pipe = tmp_path / "a.json", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"old")
+    target.chmod(0o660)
+    link.symlink_to(target)
+    write_output(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o660
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(pipe.read_bytes)
+        write_output(pipe, b"through")
+        assert read.result() == b"through"
+    assert pipe.is_fifo()
+    ends = os.pipe()
+    write_output(Path(f"/dev/fd/{ends[1]}"), b"as a shell gives it")
+    assert os.read(ends[0], 100) == b"as a shell gives it"
+    for end in ends:
+        os.close(end)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "link", "pipe"]
+
+
+def test_an_output_that_is_not_finished_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = tmp_path / "a.json"
-    refused = pytest.raises(ValueError, match="is being written by another process: try again, or")
-    with locked(path), refused, locked(path):
+    write_output(path, b"old")
+    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_output(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_a_lock_is_held_once(tmp_path: Path):
+    path = tmp_path / "lock"
+    refused = pytest.raises(ValueError, match="it is busy")
+    with locked(path, ""), refused, locked(path, "it is busy"):
         pass
-    with locked(path):  # it is free again
-        assert [file.name for file in tmp_path.iterdir()] == [".a.json.lock"]
+    with locked(path, "it is free again"), ThreadPoolExecutor(1) as other:
+        with pytest.raises(ValueError, match="it is busy"):
+            other.submit(locked(path, "it is busy").__enter__).result()
+        assert [file.name for file in tmp_path.iterdir()] == ["lock"]
     assert not list(tmp_path.iterdir())
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from pacbayes_control.certify.files import locked
+
+with locked(Path(sys.argv[1]), "busy"):
+    if not os.fork():
+        time.sleep(600)
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_no_lock_outlives_its_process(tmp_path: Path):
+    """Not where the process is killed, nor where it has forked another that lives on."""
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"held\n"
+            with pytest.raises(ValueError, match="it is busy"), locked(path, "it is busy"):
+                pass
+            process.kill()
+            process.wait()
+            assert path.exists()
+            with locked(path, "the killed process holds it"):
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert not path.exists()
 
 
 def test_a_seal_depends_on_every_entry_but_itself():

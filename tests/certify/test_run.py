@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +16,9 @@ from origins import certifying, single_draw
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.files import locked, read_json
 from pacbayes_control.certify.issuing import Basis, Provenance, issue_sampled, issue_single_draw
-from pacbayes_control.certify.run import AlteredRun, Run
+from pacbayes_control.certify.run import SIGNATURE, AlteredRun, Run
 from pacbayes_control.learn import learn_finite
 
 
@@ -253,6 +257,193 @@ def test_any_bytes_at_all_for_an_array_get_a_clear_error(tmp_path: Path, content
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(ValueError, match="not a NumPy array"):
         read_npy(tmp_path / "a.npy")
+
+
+# ---- one run in place of another ----------------------------------------------------------------
+
+WRITER = """
+import os, resource, signal, sys
+from pathlib import Path
+from pacbayes_control.certify.run import Run
+
+folder, other, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+run, PICTURE = Run.load(other), {"new.svg": b"<svg/>"}
+
+
+def killed_at(step):
+    '''Whether a process was killed before this access to the file system while it saved.'''
+    if child := os.fork():
+        return os.waitpid(child, 0)[1] == signal.SIGKILL
+    count = 0
+
+    def hook(event, _):
+        nonlocal count
+        if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+            count += 1
+            if count > step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    run.save(folder, True, PICTURE)
+    os._exit(0)
+
+
+if how == "killed":
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(killed_at(int(line)), flush=True)
+elif how == "often":
+    for _ in range(10):
+        try:
+            run.save(folder, True, PICTURE)
+        except ValueError as error:
+            print(error)
+else:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(how), -1))
+    run.save(folder, True, PICTURE)
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path, graded_costs: Costs) -> Path:
+    return learn_finite(graded_costs).save(tmp_path / "other", attachments={"new.svg": b"<svg/>"})
+
+
+def writer(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, *map(str, arguments)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, text=True, **pipes)
+
+
+def same_run(folder: Path, run: Run) -> bool:
+    return Run.load(folder).certificate == run.certificate
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_any_moment_leaves_a_whole_run(saved: Path, other: Path):
+    """The old one, the new one, or the new one in a place that the error names."""
+    old, new, step, found = Run.load(saved), Run.load(other), 0, []
+    (saved / "notes.txt").write_text("mine")
+    (saved / SIGNATURE).write_text("signed")
+    signed = shutil.copytree(saved, saved.parent / "signed")
+    with writer(saved, other, "killed") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        killed = True
+        while killed:
+            shutil.rmtree(saved)
+            shutil.copytree(signed, saved)
+            process.stdin.write(f"{step}\n")
+            process.stdin.flush()
+            killed = process.stdout.readline() == "True\n"
+            step += 1
+            try:
+                found.append("old" if same_run(saved, old) else "new")
+            except ValueError as error:
+                found.append(str(error).replace(str(saved), "RUN"))
+                for path in (saved / ".run.whole").iterdir():
+                    path.replace(saved / path.name)
+                for name in ("picture.svg", "policies.npy", SIGNATURE):
+                    (saved / name).unlink(missing_ok=True)
+            assert found[-1] == "old" or same_run(saved, new)
+            assert (saved / SIGNATURE).exists() == (found[-1] == "old")
+        process.stdin.close()
+    assert list(dict.fromkeys(found)) == [
+        "old",
+        "the process that replaced the run at RUN has not finished: if it was killed, move the "
+        "files in RUN/.run.whole up into RUN",
+        "new",
+    ]
+    assert files(saved) == files(other) | {"notes.txt": b"mine"}
+
+
+def test_a_replacement_that_was_killed_is_completed_by_the_next(saved: Path, other: Path):
+    (saved / "manifest.json").unlink()
+    (saved / "notes.txt").write_text("mine")
+    shutil.copytree(other, saved / ".run.whole")
+    with pytest.raises(ValueError, match=r"has not finished: if it was killed, move the files"):
+        Run.load(saved)
+    with pytest.raises(ValueError, match="is not empty"):
+        Run.load(other).save(saved)
+    assert (saved / "picture.svg").exists()  # without `overwrite` nothing is completed either
+    full = {"new.svg": cast(Any, "not bytes")}
+    with pytest.raises(TypeError):
+        Run.load(other).save(saved, overwrite=True, attachments=full)
+    assert same_run(saved, Run.load(other))
+    assert (saved / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("limit", [100, 1000])
+def test_a_full_disk_loses_nothing(saved: Path, other: Path, limit: int):
+    before = files(saved)
+    process = writer(saved, other, limit)
+    _, error = process.communicate()
+    assert f"OSError: {saved} cannot be written (" in error
+    assert "): it is as it was" in error
+    assert files(saved) == before
+    process = writer(saved.parent / "new", other, limit)
+    assert "): it is as it was" in process.communicate()[1]
+    assert not (saved.parent / "new").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_mix_their_runs(saved: Path, other: Path, tmp_path: Path):
+    mine = Run.load(saved).save(tmp_path / "mine")
+    two = [writer(saved, each, "often") for each in (mine, other)]
+    refused = "".join(process.communicate()[0] for process in two)
+    assert [process.returncode for process in two] == [0, 0]
+    assert set(refused.splitlines()) <= {
+        f"{saved} is being written by another process: try again, or choose another folder"
+    }
+    assert same_run(saved, Run.load(mine)) or same_run(saved, Run.load(other))
+    assert not [path for path in saved.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_is_not_written_while_another_is(saved: Path, other: Path):
+    before = files(saved)
+    busy = pytest.raises(ValueError, match="is being written by another process")
+    with locked(saved / ".run.lock", ""), busy:
+        Run.load(other).save(saved, overwrite=True)
+    assert files(saved) == before
+
+
+def test_a_run_may_be_written_to_the_current_folder_or_through_a_link(
+    saved: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run, before = Run.load(other), saved.stat()
+    (tmp_path / "link").symlink_to(saved)
+    monkeypatch.chdir(saved)
+    assert same_run(run.save(".", overwrite=True), run)
+    assert same_run(run.save(tmp_path / "link", overwrite=True), run)
+    assert (tmp_path / "link").is_symlink()
+    assert saved.stat().st_ino == before.st_ino  # and so a shell may stand in it
+    assert Path.cwd().samefile(saved)
+
+
+@pytest.mark.parametrize("manifest", ['{"name": "app", "icons": []}', "{", "[]"])
+def test_a_manifest_of_something_else_is_never_taken_for_a_run(
+    tmp_path: Path, binary_costs: Costs, manifest: str
+):
+    (tmp_path / "manifest.json").write_text(manifest)
+    (tmp_path / "icon.png").write_bytes(b"mine")
+    with pytest.raises(ValueError, match="holds other things than a run"):
+        learn_finite(binary_costs).save(tmp_path, overwrite=True)
+    assert (tmp_path / "manifest.json").read_text() == manifest
+    assert (tmp_path / "icon.png").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", ["mine.png", "plan.json", "picture.svg"])
+def test_files_that_are_not_of_the_run_are_not_replaced(saved: Path, name: str):
+    run = Run.load(saved)
+    (saved / name).unlink(missing_ok=True)
+    if name == "picture.svg":
+        (saved / name).mkdir()
+    else:
+        (saved / name).write_bytes(b"mine")
+    with pytest.raises(ValueError, match=f"{name} is not of the run in .*: move it elsewhere"):
+        run.save(saved, overwrite=True)
+    assert (saved / name).exists()
 
 
 # ---- runs over Gaussian posteriors --------------------------------------------------------------

@@ -22,7 +22,7 @@ from pacbayes_control.bounds.sequential import (
 from pacbayes_control.certify import files
 from pacbayes_control.certify.balls import Ball, ball_of_samples
 from pacbayes_control.certify.certificate import LATER, Certificate
-from pacbayes_control.certify.files import seal, sha256
+from pacbayes_control.certify.files import locked, seal, sha256
 from pacbayes_control.deploy.monitor import Monitor, Promise, Report
 from pacbayes_control.deploy.monitor.state import Batch, certificate_digest, stride_of
 from pacbayes_control.learn import learn_finite
@@ -1200,10 +1200,9 @@ def test_a_copy_of_a_long_file_is_refused_and_short_ones_may_be_alike(certificat
 def test_a_state_that_somebody_else_writes_is_left_alone(certificate: Certificate, tmp_path: Path):
     monitor, state = watched(certificate, [0, 1]), tmp_path / "state.json"
     lock = tmp_path / ".state.json.lock"
-    lock.touch()
-    with pytest.raises(ValueError, match="is being written by another process"):
+    with locked(lock, ""), pytest.raises(ValueError, match="is being written by another process"):
         monitor.save(state)
     assert not state.exists()
-    lock.unlink()
+    lock.touch()  # of a process that was killed
     monitor.save(state)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.json"]

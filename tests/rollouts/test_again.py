@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def test_a_rollout_that_raises_now_differs():
 
     again = roll_out_again(run, FunctionTask(stuck, robots.draw, "hit", 2), train, count=3)
     assert again.different == 3
-    assert again.first.endswith("and raised RuntimeError: stuck now")
+    words = r"and raised RuntimeError: stuck \(test_again\.py:\d+\) now$"
+    assert re.search(words, again.first)
 
 
 def test_rollouts_that_timed_out_are_not_run_again():

@@ -123,7 +123,7 @@ def test_the_files_are_what_is_documented(log: Path, out: Path, graded: bool):
         seen.update(path.name for path in out.iterdir())
 
     costs = roll(task, out, progress=progress)
-    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy", "lock"}
+    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy"}
     assert any(re.fullmatch(r"rows-\d+-\d+-columns-\d+-\d+\.npz", name) for name in seen)
     table = np.load(out / "costs.npy")
     assert table.dtype == (np.float64 if graded else np.uint8)
@@ -408,7 +408,7 @@ def test_an_interruption_while_the_table_is_made_loses_nothing(
     assert lines_of(log) == ROLLOUTS + PROBES
     assert costs.digests["costs"] == expected("miss").digests["costs"]
     assert costs.incidents == {}
-    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy", "lock"}
+    assert {path.name for path in out.iterdir()} == {"campaign.json", "costs.npy"}
 
 
 # ---- folders that are not for this ---------------------------------------------------------------

@@ -868,7 +868,8 @@ def test_an_environment_that_raises_is_reported_and_the_next_episode_has_a_fresh
     with pytest.raises(
         RolloutError,
         match=r"^the rollout of policy 0 in environment 4 of stream 'train' \(seed 3\) failed, "
-        r"also when it was tried again: RuntimeError: the contact solver diverged$",
+        r"also when it was tried again: RuntimeError: the contact solver diverged "
+        r"\(test_gym\.py:\d+\)$",
     ):
         evaluate(task, GAINS, TRAIN)
     good = [i for i in range(N) if i != 4]

@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 from uuid import uuid4
 
+import filelock
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,13 +41,17 @@ def read_json(path: Path) -> Any:
     check_regular(path)
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path} is larger than any record of a run")
-    content = path.read_bytes()
+    return parse_json(path.read_bytes(), str(path))
+
+
+def parse_json(content: bytes, name: str) -> Any:
+    """What JSON from an unknown source holds, as `read_json`; a ValueError names the source."""
     if content.count(b"[") + content.count(b"{") > MOST_PARTS or content.count(b",") > MOST_VALUES:
-        raise ValueError(f"{path} has more parts than any record of a run")
+        raise ValueError(f"{name} has more parts than any record of a run")
     try:
         return json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise ValueError(f"{path} is corrupt: it is not JSON") from None
+        raise ValueError(f"{name} is corrupt: it is not JSON") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -168,26 +173,51 @@ def write_atomic(path: Path, content: bytes, durable: bool = False, mode: int = 
                 os.fsync(file.fileno())
         os.replace(unfinished, path)
         if durable:
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync(path.parent)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # with the name of the file that was asked for, not of the unfinished one
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing a file, by a lock file beside it."""
-    lock = path.with_name(f".{path.name}.lock")
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user named: as `write_atomic`, but through links and into pipes."""
+    special = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    if special or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+        return
+    path = path.resolve()
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
+    write_atomic(path, content)
+    if mode is not None:
+        path.chmod(mode)
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        lock.touch(exist_ok=False)
-    except FileExistsError:
-        raise ValueError(
-            f"{path} is being written by another process: try again, or delete {lock}"
-        ) from None
-    try:
-        yield
+        os.fsync(descriptor)
     finally:
-        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file, which is removed in the end; a ValueError with `busy` if another holds it.
+
+    The operating system releases the lock when this process ends, by whatever signal: a lock file
+    that is left behind then is no obstacle. Forked processes do not inherit it.
+    """
+    try:
+        lock = filelock.FileLock(path).acquire(blocking=False)
+    except filelock.Timeout:
+        raise ValueError(busy) from None
+    with lock:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: to lock a removed file does not count

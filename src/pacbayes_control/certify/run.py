@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,9 @@ REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 FILES = (*REQUIRED, "policies.npy", "plan.json")  # of a run, beside its manifest and pictures
 PICTURES = (".png", ".svg")  # of any name
 SIGNATURE = "manifest.json.sig"  # of the manifest, which therefore does not list it
+# In the folder while a run is written: it, unfinished; it, complete; and the lock of the writer.
+NEW, WHOLE, LOCK = ".run.new", ".run.whole", ".run.lock"
+OWN = ("manifest.json", SIGNATURE, NEW, WHOLE, LOCK)  # files of a run that no manifest lists
 
 
 class AlteredRun(ValueError):  # noqa: N818 - a state of the run, not a fault of the program
@@ -53,14 +58,36 @@ class Run(Generic[D]):
         """Write the run as a folder that can be verified, with further files such as pictures.
 
         An error if the folder is not empty, unless `overwrite` allows to replace an earlier run.
+        Either all of the new run is in the folder in the end, or all that was there before.
         """
-        folder, attachments = Path(folder), attachments or {}
-        replaced = check_free(folder, overwrite)
+        folder = Path(folder)
+        _check_folder(folder)
+        existed = folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-        # The old signature is of the old manifest. The manifest is removed first and written last:
-        # a folder without it, after an interruption, is not a run.
-        for name in (SIGNATURE, "manifest.json", *replaced):
-            (folder / name).unlink(missing_ok=True)
+        try:
+            with _only_writer(folder):
+                if overwrite:
+                    _put_in_place(folder)  # what a process was killed at
+                replaces = _replaces_run(folder, overwrite)
+                try:
+                    self._write(folder / NEW, attachments or {}, durable=replaces)
+                    os.rename(folder / NEW, folder / WHOLE)
+                except OSError as error:
+                    why = error.strerror or f"not all was written: {error}"
+                    raise OSError(f"{folder} cannot be written ({why}): it is as it was") from error
+                finally:
+                    shutil.rmtree(folder / NEW, ignore_errors=True)
+                _put_in_place(folder)
+        finally:
+            if not existed:
+                with suppress(OSError):  # it is not empty if the run was written
+                    folder.rmdir()
+        return folder
+
+    def _write(self, folder: Path, attachments: Mapping[str, bytes], durable: bool) -> None:
+        """Write the run's files to a new folder, and wait until they are on the disk if durable."""
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        folder.mkdir()
         arrays = {"costs.npy": self.costs.values, "policies.npy": self.costs.parameters}
         arrays = {name: array for name, array in arrays.items() if array is not None}
         for name, array in arrays.items():
@@ -89,7 +116,9 @@ class Run(Generic[D]):
             del manifest["sites"], manifest["created"]
         manifest["seal"] = files.seal(manifest)
         (folder / "manifest.json").write_bytes(files.json_bytes(manifest))
-        return folder
+        if durable:
+            for path in (*folder.iterdir(), folder):
+                files.sync(path)
 
     @classmethod
     def load(cls, folder: str | Path) -> Run[Any]:
@@ -125,28 +154,82 @@ def run_files(folder: Path) -> list[str]:
     return [*(name for name in FILES if name in names), *pictures]
 
 
-def check_free(folder: Path, overwrite: bool) -> list[str]:
-    """The files of an earlier run that one in `folder` replaces; an error if it holds others."""
-    if folder.exists() and not folder.is_dir():
+def check_free(folder: Path, overwrite: bool) -> None:
+    """Raise ValueError unless a run may be written to a folder, and replaces no more than a run."""
+    _check_folder(folder)
+    if folder.is_dir():
+        with _only_writer(folder):
+            _replaces_run(folder, overwrite)
+
+
+def _check_folder(folder: Path) -> None:
+    if os.path.lexists(folder) and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and a run is a folder: choose another name")
-    entries = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if not entries:
-        return []
+
+
+def _only_writer(folder: Path) -> AbstractContextManager[None]:
+    """Keep others from writing a run to a folder."""
+    busy = f"{folder} is being written by another process: try again, or choose another folder"
+    return files.locked(folder / LOCK, busy)
+
+
+def _replaces_run(folder: Path, overwrite: bool) -> bool:
+    """Whether a run in `folder` replaces another; an error if it would replace anything else."""
+    entries = {path.name for path in folder.iterdir()}
+    if entries <= {NEW, LOCK}:  # of a process that was killed before the run was complete
+        return False
     if not overwrite:
         raise ValueError(
             f"{folder} is not empty: choose another folder, or allow overwriting (--force)"
         )
     known = run_files(folder)
-    interrupted = "certificate.json" in entries and entries <= {SIGNATURE, *known}
-    if "manifest.json" not in entries and not interrupted:
-        raise ValueError(f"{folder} holds other things than a run: choose another folder")
-    return known
+    try:
+        manifest = files.read_json(folder / "manifest.json")
+        _check_manifest(manifest)
+        added = [name for name in known if name not in manifest["files"]]
+    except (ValueError, OSError):  # not a manifest, or an interrupted run
+        interrupted = "certificate.json" in entries and entries <= {*OWN, *known}
+        if WHOLE not in entries and not interrupted:
+            words = f"{folder} holds other things than a run: choose another folder"
+            raise ValueError(words) from None
+        added = []
+    added += [name for name in (*known, *OWN[:2]) if (folder / name).is_dir()]
+    if added and WHOLE not in entries:
+        raise ValueError(f"{folder / added[0]} is not of the run in {folder}: move it elsewhere")
+    return True
+
+
+def _put_in_place(folder: Path) -> None:
+    """Replace the run in a folder by the whole one in WHOLE, if there is one.
+
+    The old manifest goes first and the new one comes last: a folder without it is not a run. After
+    an interruption at any moment, this can be done again.
+    """
+    whole = folder / WHOLE
+    if whole.is_symlink() or not whole.is_dir():
+        return
+    names = {path.name for path in whole.iterdir()}
+    if names:
+        manifest = files.read_json(whole / "manifest.json")
+        _check_manifest(manifest)
+        for name in (*OWN[:2], *run_files(folder)):
+            if name not in manifest["files"]:
+                (folder / name).unlink(missing_ok=True)
+        for name in sorted(names - {"manifest.json"}):
+            os.replace(whole / name, folder / name)
+        os.replace(whole / "manifest.json", folder / "manifest.json")
+    whole.rmdir()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest, after checking its seal and the hash of every file that it lists."""
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {folder}")
+    if (folder / WHOLE).is_dir() and not (folder / "manifest.json").exists():
+        raise ValueError(
+            f"the process that replaced the run at {folder} has not finished: if it was killed, "
+            f"move the files in {folder / WHOLE} up into {folder}"
+        )
     manifest = files.read_json(folder / "manifest.json")
     try:
         _check_manifest(manifest)

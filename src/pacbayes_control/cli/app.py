@@ -8,8 +8,10 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -45,6 +47,12 @@ class Commands(TyperGroup):
         """Their names."""
         return [*super().list_commands(ctx), *sorted(entry_points(group=ROBOTS).names)]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Move --traceback to the front: it may also come after the command."""
+        if TRACEBACK in args:
+            args = [TRACEBACK, *(word for word in args if word != TRACEBACK)]
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One of them; for a command of a robot, an error that says what to write."""
         if own := super().get_command(ctx, cmd_name):
@@ -75,11 +83,14 @@ app = typer.Typer(
 USAGE_ERRORS: Any = tuple(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+TRACEBACK = "--traceback"
+tracebacks = SimpleNamespace(shown=False)  # whether they were asked for
 BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, ArithmeticError)
 
 
 def main() -> None:
-    """Run `pbc`: one clear line and exit code 2 for bad input, never a traceback."""
+    """Run `pbc`: one clear line and exit code 2 for bad input, a traceback only if asked for."""
+    tracebacks.shown = False
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack some characters
@@ -99,9 +110,11 @@ def main() -> None:
         if interruption.came:
             code = INTERRUPTED
         elif isinstance(error, BAD_INPUT):
+            if tracebacks.shown:
+                show_traceback(traceback.format_exception(error))
             code = complain(str(error) or type(error).__name__)
-        else:  # a bug: its traceback, without escape sequences
-            sys.stderr.write(printable("".join(traceback.format_exception(error))))
+        else:  # a bug
+            show_traceback(traceback.format_exception(error))
             code = 1
     if code == INTERRUPTED:
         complain("interrupted")
@@ -115,6 +128,11 @@ def _usage_words(error: Any) -> str:
     moved = getattr(error.ctx.command, "moved", {}) if getattr(error, "ctx", None) else {}
     words = moved.get(name.replace("-", "_"))
     return f"--{name}: {words}" if words else error.format_message()
+
+
+def show_traceback(lines: Iterable[str]) -> None:
+    """Show a traceback on standard error, without escape sequences."""
+    sys.stderr.write(printable("".join(lines)))
 
 
 def _show_warning(*warning: Any) -> None:
@@ -131,9 +149,17 @@ def complain(message: str) -> int:
 
 
 @app.callback(invoke_without_command=True)
-def _version(
+def _common(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option(TRACEBACK, help="Show all of an error of your code; also after a command."),
+    ] = False,
 ) -> None:
+    tracebacks.shown = traceback
     if version:
         print(pacbayes_control.__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise ValueError("name a command: see pbc --help")

@@ -12,7 +12,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.run import check_free
 from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
 from pacbayes_control.cli import options
-from pacbayes_control.cli.app import app
+from pacbayes_control.cli.app import app, show_traceback, tracebacks
 from pacbayes_control.report.console import say
 from pacbayes_control.report.summary import hardest_records
 from pacbayes_control.report.terminal import show_checks, show_comparison
@@ -162,6 +162,8 @@ def check(asked: CheckOptions) -> None:
     rows = read_policies(policies)[0] if policies else None
     checks = check_task(load_task(asked.task), rows, asked.environments)
     show_checks(checks)
+    if tracebacks.shown:
+        show_traceback(dict.fromkeys(check.trace for check in checks))
     good, warned = passed(checks), any(check.warning for check in checks)
     if not good:
         say("A certificate for this task would be worth nothing: fix it first.")
@@ -169,6 +171,9 @@ def check(asked: CheckOptions) -> None:
         say("No promise that was tried is broken. Read the WARNING before you rely on it.")
     else:
         say("It keeps every promise that was tried.")
-    options.write_json(json_file, {"passed": good, "checks": [asdict(check) for check in checks]})
+    records = [asdict(check) for check in checks]
+    for record in records:
+        del record["trace"]
+    options.write_json(json_file, {"passed": good, "checks": records})
     if not good:
         raise typer.Exit(1)

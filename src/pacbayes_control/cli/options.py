@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import json_text
 from pacbayes_control.cli.app import complain
@@ -120,7 +121,7 @@ def write_json(json_file: Path | None, record: Any) -> None:
     if str(json_file) == "-":
         sys.stdout.write(text)
     else:
-        json_file.write_text(text, encoding="utf-8")
+        write_output(json_file, text.encode())
 
 
 def run_folder(path: Path) -> Path:

@@ -23,6 +23,7 @@ from markupsafe import Markup
 
 import pacbayes_control
 from pacbayes_control.certify import text
+from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import Run
 from pacbayes_control.report import pictures as colours
 from pacbayes_control.report import summary
@@ -130,7 +131,7 @@ def write_page(
         packed=packed,
         replay_values=replay_values(run, replay, packed) if replay and packed else "",
     ).encode()
-    Path(file).write_bytes(content)
+    write_output(Path(file), content)
     return Page(Path(file), len(content), replay.costs.size if replay else 0, again)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import Run
 from pacbayes_control.tasks.environments import generator
 
@@ -50,4 +52,9 @@ def save_figure(figure: Figure, file: Path | BinaryIO) -> None:
     with rc_context(STABLE), warnings.catch_warnings():
         # A name may have letters that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        figure.savefig(file, **FORMATS.get(kind, FORMATS["svg"]))
+        drawn = BytesIO()
+        figure.savefig(drawn, **FORMATS.get(kind, FORMATS["svg"]))
+    if isinstance(file, Path):
+        write_output(file, drawn.getvalue())
+    else:
+        file.write(drawn.getvalue())

@@ -1,15 +1,30 @@
-"""The workers of a Dask cluster."""
+"""The workers of a Dask cluster, found by the address of its scheduler.
+
+Dask's protocol sends pickled functions: who reaches a scheduler runs code on its workers, and a
+scheduler runs code in its clients. Certificates for `tls://` come from Dask's own configuration.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-SCHEMES = ("", "tcp", "tls", "ucx", "ws", "wss", "inproc")  # of Dask's addresses
+PLAIN, ENCRYPTED = ("", "tcp", "ws"), ("tls", "wss")  # addresses of the form HOST:PORT
+SCHEMES = (*PLAIN, *ENCRYPTED, "ucx", "inproc")  # of Dask's addresses
+GREETING = 5.0  # seconds for a scheduler to answer a connection
+NO_CERTIFICATES = (
+    "its certificates are not set: give Dask's distributed.comm.tls.ca-file, client.cert and "
+    "client.key in a file that DASK_CONFIG names"
+)
+ADVICE = {
+    **dict.fromkeys(PLAIN, ", or one with TLS: then write tls://HOST:PORT"),
+    **dict.fromkeys(ENCRYPTED, ", or one without TLS or with other certificates"),
+}
 
 
 @contextmanager
@@ -44,12 +59,43 @@ def cluster(address: str) -> Iterator[Executor]:
 
 
 def _check_answers(address: str) -> None:
-    """Raise an error if nothing listens: a client that cannot connect leaves threads behind."""
+    """Raise an error if no scheduler answers: a client that cannot connect leaves threads behind.
+
+    Dask itself would try again until it has waited long enough, whatever the reason.
+    """
     scheme, _, place = address.rpartition("://")
-    host, _, port = place.rpartition(":")
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme}:// is not one of {', '.join(filter(None, SCHEMES))}")
-    if scheme in ("", "tcp"):
+    if scheme in (*PLAIN, *ENCRYPTED):
+        host, _, port = place.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError("write tcp://HOST:PORT")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+            raise ValueError(f"write {scheme or 'tcp'}://HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=GREETING).close()
+    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop, as in a notebook
+        thread.submit(asyncio.run, _greet(address, scheme)).result()
+
+
+async def _greet(address: str, scheme: str) -> None:
+    """Connect once, and exchange the greetings of Dask's protocol."""
+    import dask.config
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    if dask.config.get("distributed.client.security-loader", None):
+        return  # only the client knows what it loads
+    try:
+        options = Security().get_connection_args("client")
+    except OSError as error:
+        raise ValueError(f"the certificates that Dask is told of cannot be read: {error}") from None
+    if scheme in ENCRYPTED and options.get("ssl_context") is None:
+        raise ValueError(NO_CERTIFICATES)
+    try:
+        greeted = await asyncio.wait_for(connect(address, timeout=GREETING, **options), GREETING)
+    except TimeoutError:
+        raise OSError(
+            f"what listens there has not greeted as one for {GREETING:g} seconds"
+        ) from None
+    except Exception as error:
+        why = " ".join(str(error.__cause__ or error).split())
+        raise OSError(f"what listens there is not one ({why}){ADVICE.get(scheme, '')}") from None
+    greeted.abort()

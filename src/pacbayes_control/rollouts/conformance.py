@@ -6,8 +6,9 @@ import pickle
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ class Check:
     passed: bool
     detail: str
     warning: bool = False  # whether a user should read the detail although the check passed
+    trace: str = ""  # the traceback of the error that a failed check met, if it is a task's own
 
 
 def check_task(
@@ -115,10 +117,13 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
         roll = partial(table_of, execution=how)
         for check in quick_checks(roll):
             if not check.passed:
-                raise ValueError(
+                error = ValueError(
                     f"task {task.name} breaks a promise that a certificate rests on "
                     f"({check.name}): {check.detail}; see pbc check"
                 )
+                if check.trace:
+                    error.add_note(check.trace)
+                raise error
     return check.detail if check.warning else None
 
 
@@ -141,8 +146,12 @@ def _tried(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
     try:
         detail = promise(*arguments)
     except Exception as error:  # a user's task may raise anything
-        ours = isinstance(error, Broken | RolloutError)
-        return Check(name, False, " ".join(str(error).split()) if ours else in_a_line(error))
+        ours, trace = isinstance(error, Broken | RolloutError), ""
+        if not isinstance(error, Broken):
+            with suppress(Exception):  # of an error that cannot be formatted
+                trace = "".join(traceback.format_exception(error))
+        words = " ".join(str(error).split()) if ours else in_a_line(error)
+        return Check(name, False, words, trace=trace)
     return Check(name, True, str(detail), isinstance(detail, Warned))
 
 

@@ -2,9 +2,9 @@
 
 It holds `campaign.json`, which says what the costs depend on; a file for each finished chunk, whose
 name says which rows and columns of the table it has; once all are finished, `costs.npy`, the table,
-in place of the chunks; `failed.jsonl`, a line for each failure; and a lock. Every file is complete
-or absent, so that a crash at any moment loses at most the chunks in flight. A finished campaign can
-grow by environments and by policies: what it has is never run again.
+in place of the chunks; `failed.jsonl`, a line for each failure; and, while it is used, a lock.
+Every file is complete or absent, so that a crash at any moment loses at most the chunks in flight.
+A finished campaign can grow by environments and by policies: what it has is never run again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
 
@@ -300,14 +299,9 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
         yield kept
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        lock = filelock.FileLock(folder / LOCK).acquire(blocking=False)
-    except filelock.Timeout:
-        raise ValueError(f"another process keeps its rollouts in {folder}: wait for it") from None
-    with lock:
-        yield
+def _locked(folder: Path) -> AbstractContextManager[None]:
+    busy = f"another process keeps its rollouts in {folder}: wait for it"
+    return files.locked(folder / LOCK, busy)
 
 
 def known_looks(folder: Path) -> dict[str, Any]:

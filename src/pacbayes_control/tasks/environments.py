@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +23,9 @@ KEPT_STREAMS = ("certify", "single draw", "candidates")
 
 BLOCK = 1024  # environments drawn from one generator
 FEW = 16  # the same where each environment is drawn by a call in Python
+
+# Folders of code that is not a user's: this package and the standard library.
+NOT_USERS = (Path(__file__).parents[1], *map(sysconfig.get_path, ("stdlib", "platstdlib")))
 
 
 def generator(
@@ -52,11 +58,40 @@ def generator(
 
 
 def in_a_line(error: BaseException) -> str:
-    """The type and the message of an exception in one line, also if it cannot be printed."""
+    """An exception in one line: its type and message, its innermost cause, and the user's line.
+
+    The cause is what it was raised `from`, left out where the message tells it. The file and line
+    are the innermost that are neither of this package nor of an installed one.
+    """
+    cause, seen = error, {id(error)}
+    while cause.__cause__ is not None and id(cause.__cause__) not in seen:
+        cause = cause.__cause__
+        seen.add(id(cause))
+    words, reason = _message(error), _message(cause)
+    if reason not in words:
+        words += f", caused by {reason}"
+    place = _users_line(cause) or _users_line(error)
+    return words if not place or place in words else f"{words} ({place})"
+
+
+def _message(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     except Exception:
         return f"{type(error).__name__}, which cannot be shown"
+
+
+def _users_line(error: BaseException) -> str:
+    """Where a user's code raised an error or called what did, such as robot.py:12; else nothing."""
+    places = [(frame.f_code.co_filename, n) for frame, n in walk_tb(error.__traceback__)]
+    lines = [f"{Path(file).name}:{line}" for file, line in places if _is_users(Path(file))]
+    return lines[-1] if lines else ""
+
+
+def _is_users(file: Path) -> bool:
+    installed = {"site-packages", "dist-packages"} & {*file.parts}
+    ours = any(file.is_relative_to(folder) for folder in NOT_USERS)
+    return not (installed or ours or file.name.startswith("<"))
 
 
 @dataclass(frozen=True)

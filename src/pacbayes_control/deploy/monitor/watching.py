@@ -263,7 +263,8 @@ class Monitor:
             "stride": state.stride_of(self.trials),
         }
         content = files.json_bytes(record | {"seal": files.seal(record)})
-        with files.locked(path):
+        busy = f"{path} is being written by another process: try again"
+        with files.locked(path.with_name(f".{path.name}.lock"), busy):
             same = not path.exists() or files.hash_file(path) == self._saved
             require(same, f"{path} was changed meanwhile, or is of another monitor: load it")
             files.write_atomic(path, content)

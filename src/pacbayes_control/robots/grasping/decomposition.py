@@ -152,7 +152,8 @@ def content_digest(mesh: Path) -> str:
     sha = hashlib.sha256(data)
     if mesh.suffix.lower() == ".gltf":
         # A file that is not as expected cannot be loaded either, which is an error of its own.
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        wrong = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+        with suppress(*wrong):
             for buffer in json.loads(data)["buffers"]:
                 uri = buffer.get("uri", "data:")
                 if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":

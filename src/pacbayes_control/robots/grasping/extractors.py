@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
+from pacbayes_control.certify.files import parse_json
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 from pacbayes_control.robots.grasping.extras import needed, one_thread
 from pacbayes_control.robots.grasping.weights import Tensors, read_weights
@@ -181,7 +181,7 @@ class Compact(FileExtractor):
     def seen(self) -> tuple[EnvironmentRange, ...]:
         """The objects that it was trained on."""
         try:
-            ranges = json.loads(self._content.words.get("seen", ""))
+            ranges = parse_json(self._content.words.get("seen", "").encode(), str(self.file))
         except ValueError:
             ranges = None
         return ranges_from(ranges, str(self.file))

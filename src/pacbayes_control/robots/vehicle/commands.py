@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pacbayes_control.certify.files import write_output
 from pacbayes_control.cli import options
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.vehicle import Vehicle, priors
@@ -40,7 +41,7 @@ def pretrain(
         how = Execution(store=checkpoint, progress=tell, title="pretraining")
         prior = priors.pretrain(Vehicle(), steps, seed, how)
     record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
-    out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    write_output(out_file, f"{json.dumps(record)}\n".encode())
     checkpoint.unlink(missing_ok=True)
     size, origin = len(prior.distribution), prior.origin
     say(f"{out_file}: a prior over {size} parameters, {origin}.")

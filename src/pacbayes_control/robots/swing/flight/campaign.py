@@ -15,12 +15,12 @@ import io
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from pacbayes_control.certify import files
@@ -47,12 +47,10 @@ class FlightCampaign:
         self.folder, self.run, self.simulated = folder, run, simulated
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{folder} is a file, and flights are kept in a folder")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(folder / ".lock", timeout=0)
-            self._lock.acquire()
-        except Timeout:
-            raise ValueError(f"{folder} is in use by another flight: wait for its end") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        busy = f"{folder} is in use by another flight: wait for its end"
+        self._lock = ExitStack()
+        self._lock.enter_context(files.locked(folder / ".lock", busy))
         try:
             self._open()
         except BaseException:
@@ -83,7 +81,7 @@ class FlightCampaign:
 
     def close(self) -> None:
         """Release the folder."""
-        self._lock.release()
+        self._lock.close()
 
     # ---- the folder -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ fit.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.tables.sheets import read_sheet
 
 Floats = NDArray[np.float64]
@@ -145,8 +147,9 @@ def read_columns(
 
 def write_log(log: FlightLog, path: str | Path) -> None:
     """Write a log as CSV; a pose that was lost leaves its cells empty."""
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in zip(*(getattr(log, column).tolist() for column in COLUMNS), strict=True):
-            writer.writerow("" if math.isnan(value) else round(value, 6) for value in row)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in zip(*(getattr(log, column).tolist() for column in COLUMNS), strict=True):
+        writer.writerow("" if math.isnan(value) else round(value, 6) for value in row)
+    write_output(Path(path), text.getvalue().encode())
