@@ -83,6 +83,7 @@ bench: setup-test
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/vector.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/grasping.py
 	$(BIN)/python benchmarks/swing.py
 	$(BIN)/python benchmarks/fly.py

@@ -12,7 +12,9 @@ import pytest
 from loading import load
 from pacbayes_control.learn.search import SearchSettings
 
-continuous, rollouts, swing, vector = map(load, ("continuous", "rollouts", "swing", "vector"))
+continuous, rollouts, scale, swing, vector = map(
+    load, ("continuous", "rollouts", "scale", "swing", "vector")
+)
 
 
 def once(work: Callable[[], Any], at_least: float = 0.0) -> tuple[Any, float]:  # noqa: ARG001
@@ -71,7 +73,8 @@ def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: p
         return overhead(1e-5, 20, rounds, folder)
 
     monkeypatch.setattr(rollouts, "_overhead", small)
-    monkeypatch.setattr(rollouts, "_speedup", lambda _, n: float(n))
+    monkeypatch.setattr(rollouts, "_speedup", lambda _, n, **__: float(n))
+    monkeypatch.setattr(rollouts, "_large_task", lambda _, n: n / 2)
     found = rollouts.bench_rollouts(rounds=1, speedup_rollouts=30, rollouts=200)
     assert [folder is None for folder in folders] == [True, True, False]
     assert found.rollouts == 200
@@ -82,7 +85,15 @@ def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: p
 
 @pytest.mark.slow
 def test_two_processes_are_measured_beside_one():
-    assert rollouts._speedup(1e-5, 40) > 0
+    task = rollouts.FunctionTask(rollouts.trivial, rollouts.draw, "trivial", 1)
+    assert rollouts._speedup(task, 40) > 0
+    assert rollouts._large_task(1e-5, 40, size=100_000) > -1
+
+
+def test_a_chunk_is_measured_without_a_cluster(tmp_path: Path):
+    seconds, files = scale._client(20, tmp_path)
+    assert seconds > 0
+    assert files > 0
 
 
 def test_batches_of_episodes_are_measured_against_one_after_another():

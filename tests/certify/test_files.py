@@ -163,8 +163,11 @@ from pathlib import Path
 from pacbayes_control.certify.files import locked
 
 with locked(Path(sys.argv[1]), "busy"):
+    read, write = os.pipe()
     if not os.fork():
+        os.write(write, b"forked")
         time.sleep(600)
+    os.read(read, 6)
     print("held", flush=True)
     time.sleep(600)
 """

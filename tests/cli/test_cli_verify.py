@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,13 +100,14 @@ def test_costs_that_were_invented_do_not_survive(quick: Pbc, honest: Run, tmp_pa
 def test_a_task_of_the_users_is_run_again(
     quick: Pbc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def verified(*options: str) -> subprocess.CompletedProcess[str]:
+    def alone(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.delitem(sys.modules, "robot", raising=False)  # as in a process of its own
-        return quick("verify", "run", *options)
+        return quick(*arguments)
 
+    verified = partial(alone, "verify", "run")
     (tmp_path / "robot.py").write_text(ROBOT)
     learnt = ("learn", "robot.py:task", "--environments", "30", "--workers", "1", "--out", "run")
-    assert quick(*learnt).returncode == 0
+    assert alone(*learnt).returncode == 0
     result = verified("--again", "0", "--task", "robot.py:task")
     assert result.returncode == 0, result.stderr
     assert "60 rollouts were run again" in result.stdout

@@ -51,7 +51,8 @@ class SearchSettings:
     )
     pairs: int = option(
         32,
-        "Half of the policies a step, which come in pairs; for differences: points.",
+        "Half of the policies a step, which come in pairs; for differences: points. Where rollouts "
+        "are slow, `--batch N`: environments a step.",
         least=1,
     )
     steps: int = option(
@@ -60,7 +61,10 @@ class SearchSettings:
         least=1,
     )
     batch: int | None = option(
-        None, "Environments a step, all of them in turn; default: all in every step.", least=1
+        None,
+        "Environments a step, all of them in turn; default: all in every step.",
+        least=1,
+        hidden=True,  # the help of --pairs tells of it
     )
     step_size: float = option(0.1, "In standard deviations of the prior.", rare=True)
     schedule: Literal["constant", "cosine"] = option(

@@ -73,8 +73,6 @@ def evaluate(
     if policies.dtype.kind in "biuf" and not np.all(np.isfinite(policies)):
         raise ValueError("the policies' parameters hold a NaN or an infinity")
     origin = origin_of(task, environments, noise)
-    if execution.store is None:
-        execution.tell(0, len(environments) * len(policies))
     table = table_of(Job(task, environments, policies, noise), execution, origin)
     return Costs(table, names, origin, parameters=policies)
 

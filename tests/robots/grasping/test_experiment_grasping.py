@@ -153,12 +153,12 @@ def test_grasps_are_simulated_for_the_certificates_and_for_the_new_objects(
     tried = 2 * 2 * result.test_environments  # the posterior and the baseline, twice
     tried += 2 * result.test_environments  # and two rules
     timed = min(module.SAMPLE, result.test_environments) * GRASPS
-    assert told[-1] == ("grasps", LABELS + certified + tried + timed, 0, "")
+    assert told[-1] == Progress("grasps", LABELS + certified + tried + timed, 0)
     parts = [(title, list(now)) for title, now in groupby(told[:-1], lambda now: now.title)]
     expected = [("labelling grasps", LABELS)]
     for setting, row in zip(("ours", "paper"), result.rows, strict=True):
         expected += [
-            (f"{setting}: learning", STEPS),
+            (f"{setting}: learning", STEPS * 2 * 12),
             ("certifying rollouts", row.certifying_grasps),
             (f"{setting}: grasps of new objects", 2 * result.test_environments),
         ]

@@ -24,7 +24,7 @@ from pacbayes_control.robots.grasping.policy import GraspNetwork
 from pacbayes_control.robots.grasping.robots import Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import Simulator
 from pacbayes_control.robots.grasping.task import Grasping
-from pacbayes_control.rollouts import Draws, Execution, Progress, evaluate
+from pacbayes_control.rollouts import Draws, Execution, Progress, evaluate, pools
 from pacbayes_control.rollouts.sampling import certifying_draws
 from shortcuts import plain_kl
 
@@ -103,7 +103,7 @@ def test_workers_come_to_the_same_labels_and_tell_how_far_they_are(labels: Label
     few = labels.environments[:6]
     found = label(TASK, few, GRID, Execution(2, progress=told.append, title="labels"))
     assert np.array_equal(found.failures, labels.failures[:6])
-    assert told[-1] == ("labels", 6 * 36, 6 * 36, "")
+    assert told[-1] == Progress("labels", 6 * 36, 6 * 36)
     assert sorted(told) == told
 
 
@@ -158,6 +158,7 @@ def test_labelling_that_was_stopped_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grasps: Iterator[list[int]]
 ):
     monkeypatch.setattr(grasping, "PART", 16)
+    monkeypatch.setattr(pools, "HERE", 1e-6)  # a grasp at a time
     counted: list[int] = next(grasps)
     told: list[Progress] = []
     objects = TASK.environments(32, stream="train")
@@ -355,20 +356,20 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(
 
     def watch(now: Progress) -> None:
         if now.title == "learning the posterior":
-            assert now.total == 3
+            assert now.total == 3 * 2 * 16
             steps.append(now.done)
 
     def stop(now: Progress) -> None:
         watch(now)
-        if now.done == 2:
+        if now.done == 2 * 2 * 16:
             raise Stopped
 
     with pytest.raises(Stopped):
         learnt(task, execution=Execution(store=store, progress=stop))
-    assert steps == [1, 2]
+    assert steps == [0, 32, 64]
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.search"}
     found = learnt(task, execution=Execution(store=store, progress=watch))
-    assert steps == [1, 2, 3]
+    assert steps == [0, 32, 64, 64, 96]  # it says first how far it was
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.search", "checkpoint.draws-3"}
     assert found.posterior.to_bytes() == run.posterior.to_bytes()
     assert found.certificate == run.certificate
