@@ -52,7 +52,7 @@ class SearchSettings:
     pairs: int = option(
         32,
         "Half of the policies a step, which come in pairs; for differences: points. Where rollouts "
-        "are slow, `--batch N`: environments a step.",
+        "are slow, there is also a batch: environments a step.",
         least=1,
     )
     steps: int = option(
