@@ -152,11 +152,12 @@ def content_digest(mesh: Path) -> str:
     sha = hashlib.sha256(data)
     if mesh.suffix.lower() == ".gltf":
         # A file that is not as expected cannot be loaded either, which is an error of its own.
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        errors = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+        with suppress(*errors):
             for buffer in json.loads(data)["buffers"]:
-                uri = buffer.get("uri", "data:")
+                uri = unquote(buffer.get("uri", "data:"))  # %2F is a slash, and %2E a dot
                 if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
-                    sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
+                    sha.update(hashlib.sha256((mesh.parent / uri).read_bytes()).digest())
     return sha.hexdigest()
 
 
