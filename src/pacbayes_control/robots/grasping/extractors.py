@@ -182,7 +182,7 @@ class Compact(FileExtractor):
         """The objects that it was trained on."""
         try:
             ranges = json.loads(self._content.words.get("seen", ""))
-        except ValueError:
+        except (ValueError, RecursionError):
             ranges = None
         return ranges_from(ranges, str(self.file))
 
