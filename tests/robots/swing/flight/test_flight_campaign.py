@@ -305,6 +305,7 @@ def test_an_altered_summary_is_refused_and_counts_nothing(
         ("number,cost\n1,0\n", "no column 'flight'"),
         ("flight,cost\none,0\n", "'one', entry 1, is not a finite number"),
         ("flight,cost\n,0\n", "the value is missing"),
+        ("flight,cost\n1.5,0\n", "has flights without a whole number: restore it"),
     ],
 )
 def test_an_altered_table_of_outcomes_is_refused(

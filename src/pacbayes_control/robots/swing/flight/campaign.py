@@ -80,7 +80,10 @@ class FlightCampaign:
         self.outcomes = self.folder / "outcomes.csv"
         self.counted: list[int] = []  # numbers of the flights that are trials
         if self.outcomes.is_file():
-            self.counted = [int(n) for n in read_feature(self.outcomes, "flight", numeric=True)]
+            numbers = read_feature(self.outcomes, "flight", numeric=True)
+            self.counted = [int(number) for number in numbers]
+            if self.counted != numbers:
+                raise ValueError(f"{self.outcomes} has flights without a whole number: {RESTORE}")
         self.lost: list[int] = []  # flights whose process ended while they flew
         self._count_new()
 
