@@ -25,7 +25,7 @@ from pacbayes_control.report.sections import project
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Environments
-from pages import Write, words
+from pages import Outline, Write, words
 
 HOSTILE = "a\x1b[2K\r\x9b\x7f\u202e\u200bb"
 ORIGIN: dict[str, object] = {
@@ -87,7 +87,7 @@ def test_names_of_environments_stand_where_environments_do(page: Write):
 
 @pytest.mark.slow
 def test_names_of_environments_reach_the_replay(page: Write):
-    assert '"sites": ["field \\u003c0>", "field \\u003c1>"' in page(vehicle())
+    assert '"sites": ["field \\u003c0\\u003e", "field \\u003c1\\u003e"' in page(vehicle())
 
 
 def test_a_name_cannot_forge_a_sentence(page: Write):
@@ -139,6 +139,76 @@ def test_nothing_unprintable_reaches_a_page(page: Write, name: str):
     assert r"\x1b[2K\r\x9b\x7f\u202e\u200b" in unescape(text).replace("\n", "")
 
 
+ATTACK = '</script></style></svg><img src=x onerror=alert(1)>\'" id="a" &amp; {{ 7 * 7 }} {% x %}'
+
+
+@dataclass(frozen=True)
+class Wall:
+    """Passed or not; with a change the opposite."""
+
+    name: str
+    change: bool = False
+
+    def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+        draw = lambda rng, size: {"x": rng.random(size)}  # noqa: E731
+        return Environments(draw, self.name, stream, seed, 0, n)
+
+    def costs(self, policies: NDArray, environments: Environments) -> NDArray:
+        return (environments.arrays()["x"][:, None] > policies[:, 0]) ^ self.change
+
+
+def page_with(word: str, page: Write) -> str:
+    """A page with a word in every text that comes from a run's files, a task or a folder's name."""
+    task: Any = Wall(f"task {word}")
+    names = [f"slow {word}", f"fast {word}"]
+    rolled = evaluate(task, np.array([[0.5], [0.9]]), task.environments(20, "train"), names)
+    origin = {**rolled.origin, "cost_rule": f"rule {word}", "distribution": f"drawn {word}"}
+    sites = [f"hall {i} {word}" for i in range(20)]
+    named = Costs(rolled.values, names, origin, parameters=rolled.parameters, sites=sites)
+    run = under_shift(learn_finite(named, method="occam"), Ball("kl", 0.01, f"ball {word}"))
+    c = run.certificate
+    texts = {name: f"{name} {word}" for name in ("noise", "prior", "objective")}
+    for name in ("hashes", "versions", "budget"):
+        texts[name] = {**getattr(c, name), f"{name} {word}": 0.0 if name == "budget" else word}
+    c = replace(c, **texts)
+    changed: Any = Wall(f"task {word}", change=True)
+    again = {"task": changed, "environments": changed.environments(20, "train")}
+    return page(replace(run, certificate=c, created=f"at {word}"), tuple(PLOTS), word, **again)
+
+
+@pytest.fixture(scope="module")
+def plain_and_attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    def write(run: Run[Any], _: tuple[str, ...], name: str, **options: Any) -> str:
+        file = tmp_path_factory.mktemp("page") / "page.html"
+        write_page(run, file, name=name, **options)
+        return file.read_text(encoding="utf-8")
+
+    return page_with("plain", write), page_with(ATTACK, write)
+
+
+def test_no_text_of_a_stranger_changes_the_structure_of_a_page(plain_and_attacked: tuple[str, str]):
+    plain, attacked = map(Outline, plain_and_attacked)
+    assert attacked.tags.keys() == plain.tags.keys()
+    assert {name for name, _ in attacked.attributes} == {name for name, _ in plain.attributes}
+    # A plot has other ticks where a name takes more room.
+    without = [re.sub("<svg.*?</svg>", "", page, flags=re.DOTALL) for page in plain_and_attacked]
+    plain, attacked = map(Outline, without)
+    assert attacked.tags == plain.tags
+    assert attacked.ids == plain.ids
+    assert [name for name, _ in attacked.attributes] == [name for name, _ in plain.attributes]
+
+
+@pytest.mark.parametrize("section", ["promise", "budget", "methods", "posterior", "environments"])
+def test_text_of_a_stranger_is_shown_as_it_is(plain_and_attacked: tuple[str, str], section: str):
+    plain, attacked = (
+        re.findall(rf'<section id="{section}".*?</section>', page, flags=re.DOTALL)[0]
+        for page in plain_and_attacked
+    )
+    shown = ATTACK[:20]  # names in a sentence and in a plot are shortened
+    assert unescape(attacked).count(shown) == unescape(plain).count("plain") > 0
+    assert shown not in attacked
+
+
 def test_the_list_of_texts_is_complete():
     """A field that is added to a certificate is to be tried too."""
     numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
@@ -154,6 +224,13 @@ def test_the_list_of_texts_is_complete():
     }  # of few known words, or sealed
     known = numbers | elsewhere | checked | set(TEXTS)
     assert {field.name for field in fields(Certificate)} == known
+
+
+def test_a_name_in_a_plot_is_not_read_as_a_colour_or_an_id(page: Write):
+    name = ': #000000 id="x"'
+    text = page(learn_finite(Costs([[0, 1]] * 40, [name, "fast"])), ("posterior",))
+    [plot] = re.findall(r"<svg[^>]*>\s*<title>The posterior.*?</svg>", text, flags=re.DOTALL)
+    assert name in unescape(plot)
 
 
 def test_a_name_is_not_read_as_a_formula(page: Write):
@@ -222,25 +299,11 @@ def test_costs_that_are_reproduced_raise_no_alarm(tmp_path: Path):
 
 @pytest.mark.usefixtures("blank_plots")
 def test_costs_are_compared_for_tasks_that_cannot_show_themselves(tmp_path: Path):
-    @dataclass(frozen=True)
-    class Changed:
-        """A wall, passed or not; with a change the opposite."""
-
-        change: bool
-        name: str = "blind"
-
-        def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
-            draw = lambda rng, size: {"x": rng.random(size)}  # noqa: E731
-            return Environments(draw, self.name, stream, seed, 0, n)
-
-        def costs(self, policies: NDArray, environments: Environments) -> NDArray:
-            return (environments.arrays()["x"][:, None] > policies[:, 0]) ^ self.change
-
-    task: Any = Changed(False)
+    task: Any = Wall("blind")
     train = task.environments(10, "train")
     run = learn_finite(evaluate(task, np.array([[0.5], [0.9]]), train))
     for change, different in ((False, 0), (True, 20)):
-        changed: Any = Changed(change)
+        changed: Any = Wall("blind", change)
         options: Any = {"task": changed, "environments": changed.environments(10, "train")}
         written = write_page(run, tmp_path / "page.html", **options)
         assert (written.again.tried, written.again.different) == (20, different)

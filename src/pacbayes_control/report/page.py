@@ -129,7 +129,7 @@ def write_page(
         pictures=embedded,
         replay=replay,
         packed=packed,
-        replay_values=replay_values(run, replay, packed) if replay and packed else "",
+        replay_values=replay_values(run, replay, packed) if replay and packed else None,
     ).encode()
     write_output(Path(file), content)
     return Page(Path(file), len(content), replay.costs.size if replay else 0, again)
@@ -218,16 +218,21 @@ def plot(run: Run[Any], name: str, label: str) -> Markup:
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     box = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>', svg)
     assert box is not None
-    inner = svg[box.end() :]
-    for colour, its_name in COLOURS.items():
-        inner = re.sub(rf"(?<=: ){colour}\b", f"var(--{its_name})", inner)
-    # Each plot numbers its parts alike: their ids must not meet in one page.
-    inner = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", inner)
+    inner = re.sub("<[^>]*>", partial(_in_page, name), svg[box.end() :])
     return Markup(
         '<figure class="plot"><svg {box} role="img" aria-label="{label}" '
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
         "<title>{label}</title>{inner}</figure>"
     ).format(box=Markup(box[1]), label=label, inner=Markup(inner.strip()))
+
+
+def _in_page(plot_name: str, tag: re.Match[str]) -> str:
+    """A tag of a plot in the colours of the page; text between tags, such as names, stays."""
+    found = tag[0]
+    for colour, its_name in COLOURS.items():
+        found = re.sub(rf"(?<=: ){colour}\b", f"var(--{its_name})", found)
+    # Each plot numbers its parts alike: their ids must not meet in one page.
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{plot_name}-", found)
 
 
 _ENVIRONMENT = Environment(
@@ -237,5 +242,8 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     finalize=_visible,
+)
+_ENVIRONMENT.policies.update(
+    {"json.dumps_function": text.json_text, "json.dumps_kwargs": {"indent": None}}
 )
 _ENVIRONMENT.globals.update(MEANING=MEANING, asset=asset, format=format, summary=summary, text=text)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from pacbayes_control.bounds.sequential import confidence_sequence
 from pacbayes_control.certify.balls import Ball
@@ -119,7 +119,7 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     axis.axhline(projection.limit, color=DARK, ls=":", lw=1.2, label="never below this")
     axis.plot(c.environments, c.bound, "o", color=ORANGE, ms=7, label="this certificate")
     axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.minorticks_off()
     axis.set(xlabel="environments, N", ylabel="expected cost, at most")
     axis.set_ylim(0, min(1.0, max(projection.bounds) * 1.05))
@@ -209,15 +209,3 @@ def _figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_axisbelow(True)
     return figure, axes
-
-
-def _count(value: float) -> str:
-    """A number of environments in few letters.
-
-    >>> _count(100), _count(100_000), _count(10_000_000)
-    ('100', '100k', '10M')
-    """
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.text import json_text, printable
+from pacbayes_control.certify.text import printable
 from pacbayes_control.report.summary import environment_costs, likeliest
 from pacbayes_control.rollouts.again import recorded_noise
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -218,8 +217,8 @@ def pack(replay: Replay) -> Packed:
     return Packed(values, {name: _packed_array(array) for name, array in arrays.items()})
 
 
-def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> Markup:
-    """The plain values that the page's script reads, as JSON."""
+def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> dict[str, Any]:
+    """The plain values that the page's script reads."""
     shares = [1 / len(replay.policies)] * len(replay.policies)
     if replay.drawn:
         names = [f"draw {j + 1} from the posterior" for j in replay.policies]
@@ -228,15 +227,13 @@ def replay_values(run: Run[Any], replay: Replay, packed: Packed) -> Markup:
         shares = [round(float(run.posterior.probabilities[j]), 6) for j in replay.policies]
     else:
         names = ["the policy that was drawn"]
-    values = packed.values | {
+    return packed.values | {
         "names": [printable(name) for name in names],
         "sites": [printable(run.costs.sites[i]) for i in replay.environments if run.costs.sites],
         "shares": shares,
         "recorded": not replay.drawn,
         "contactIsFailure": replay.mostly_agrees and replay.binary,
     }
-    # A name may hold </script>: in JSON, < can be written so that no HTML reader sees it.
-    return Markup(json_text(values, indent=None).replace("<", "\\u003c"))
 
 
 def _differences(points: NDArray, lengths: NDArray) -> tuple[NDArray, NDArray, NDArray]:

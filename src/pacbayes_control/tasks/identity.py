@@ -18,6 +18,7 @@ from zlib import crc32
 import numpy as np
 
 import pacbayes_control
+from pacbayes_control.certify.text import printable
 from pacbayes_control.tasks.task import Task, brought
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object in memory: it means nothing elsewhere
@@ -97,9 +98,7 @@ def one_line(text: str) -> str:
     >>> one_line("a robot\n\x1b[2K at 0x7f00")
     'a robot \\x1b[2K'
     """
-    words = " ".join(ADDRESS.sub("", text).split())
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+    return printable(" ".join(ADDRESS.sub("", text).split()), LONGEST)
 
 
 def name_of(function: Any) -> str:

@@ -235,7 +235,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "seen", ['[["elsewhere", 0]]', '[["elsewhere", "0", 0, 9]]', "{}", "7", "[" * 10_000]
+    "seen",
+    [
+        '[["elsewhere", 0]]',
+        '[["elsewhere", "0", 0, 9]]',
+        "{}",
+        "7",
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_a_file_that_is_wrong_about_what_it_has_seen_is_refused_in_a_line(save: Save, seen: str):
     with pytest.raises(ValueError, match=r'other\.safetensors.* "seen"'):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from scipy.spatial import ConvexHull
 from trimesh.exchange.gltf import export_gltf
 
 from here import Here
+from pacbayes_control.certify.files import sha256
 from pacbayes_control.robots.grasping import meshes
-from pacbayes_control.robots.grasping.decomposition import read_hulls
+from pacbayes_control.robots.grasping.decomposition import content_digest, read_hulls
 from pacbayes_control.robots.grasping.extras import cache_folder
 from pacbayes_control.robots.grasping.meshes import MeshFolder, remembered_hulls
 from pacbayes_control.robots.grasping.models import Hull, bounding_box
@@ -293,6 +296,24 @@ def test_the_numbers_that_a_gltf_keeps_in_another_file_count_as_its_content(tmp_
     second = MeshFolder(place, cache=tmp_path)
     assert first != second
     assert sides(first).min() < sides(second).min() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("uri", ["../away.bin", "%2e%2e/away.bin", "{folder}/away.bin", "{quoted}"])
+def test_a_gltf_reads_no_file_outside_of_its_folder(tmp_path, uri):
+    away, mesh = tmp_path / "away.bin", tmp_path / "meshes" / "mesh.gltf"
+    mesh.parent.mkdir()
+    uri = uri.format(folder=tmp_path, quoted=quote(str(away), safe=""))
+    mesh.write_text(json.dumps({"buffers": [{"uri": uri}]}))
+    digests = set()
+    for content in (b"one", b"two"):
+        away.write_bytes(content)
+        digests.add(content_digest(mesh))
+    assert len(digests) == 1
+
+
+def test_a_gltf_of_any_depth_has_a_digest(tmp_path):
+    (tmp_path / "deep.gltf").write_text("[" * 100_000)
+    assert content_digest(tmp_path / "deep.gltf") == sha256(b"[" * 100_000)
 
 
 # ---- the cache -----------------------------------------------------------------------------------

@@ -266,6 +266,7 @@ def test_a_bad_model_is_told_in_one_line_with_its_file(quick: Pbc, what: str, tm
     for gains in sized(("worst",), full=("fixed", "worst")):
         words = complaint(quick("learn", "swing", *SMALL, "--model", "m.json", "--gains", gains))
         assert words.startswith("pbc: m.json")
+        assert words.endswith("give a file of pbc swing identify --json")
         assert len(words) < 1000
     assert not (tmp_path / "runs" / "swing").exists()
 

@@ -155,9 +155,9 @@ def content_digest(mesh: Path) -> str:
         wrong = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
         with suppress(*wrong):
             for buffer in json.loads(data)["buffers"]:
-                uri = buffer.get("uri", "data:")
+                uri = unquote(buffer.get("uri", "data:"))  # %2F is a slash, and %2E a dot
                 if not uri.startswith("data:") and ".." not in uri and uri[:1] not in "/\\":
-                    sha.update(hashlib.sha256((mesh.parent / unquote(uri)).read_bytes()).digest())
+                    sha.update(hashlib.sha256((mesh.parent / uri).read_bytes()).digest())
     return sha.hexdigest()
 
 

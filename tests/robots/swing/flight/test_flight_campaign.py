@@ -272,6 +272,51 @@ def test_a_summary_that_does_not_say_how_a_flight_ended_is_refused(run: Run[Any]
         FlightCampaign(folder, run, simulated=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "is not the summary of a flight: restore it, or report these flights"),
+        ('{"state": 1}', r"state: expected str$"),
+        (
+            '{"state": "ended", "cost": true, "end": "", "reason": ""}',
+            r"cost: expected int \| None$",
+        ),
+        ('{"state": "ended", "cost": "0", "end": "", "reason": ""}', "cost: expected int"),
+        ('{"state": "ended", "cost": 2, "end": "", "reason": ""}', "does not say how it ended"),
+        ('{"state": "ended", "cost": 0, "end": "", "reason": {}}', "reason: expected str$"),
+        ('{"state": "ended", "obstacles": {"x": 1}}', "obstacles: expected list"),
+        ('{"rehearsed": "no"}', "rehearsed: expected list"),
+        ('{"cost": 0, "cost": 1}', "is corrupt: it is not JSON"),
+    ],
+)
+def test_an_altered_summary_is_refused_and_counts_nothing(
+    run: Run[Any], folder: Path, text: str, words: str
+):
+    folder.mkdir()
+    (folder / "flight-0001.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"^[^\n]*{words}[^\n]*$"):
+        FlightCampaign(folder, run, simulated=True)
+    assert not (folder / "outcomes.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("number,cost\n1,0\n", "no column 'flight'"),
+        ("flight,cost\none,0\n", "'one', entry 1, is not a finite number"),
+        ("flight,cost\n,0\n", "the value is missing"),
+        ("flight,cost\n1.5,0\n", "has flights without a whole number: restore it"),
+    ],
+)
+def test_an_altered_table_of_outcomes_is_refused(
+    run: Run[Any], folder: Path, text: str, words: str
+):
+    folder.mkdir()
+    (folder / "outcomes.csv").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        FlightCampaign(folder, run, simulated=True)
+
+
 def test_a_folder_is_flown_in_by_one_at_a_time(run: Run[Any], folder: Path):
     with (
         FlightCampaign(folder, run, simulated=True),

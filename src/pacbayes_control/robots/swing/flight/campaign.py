@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify import files
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.tables.columns import read_outcomes
+from pacbayes_control.certify.tables.columns import read_feature, read_outcomes
 from pacbayes_control.deploy.monitor import Monitor, Report
 from pacbayes_control.deploy.monitor.state import certificate_digest
 from pacbayes_control.robots.swing.flight import stages
@@ -37,6 +37,16 @@ from pacbayes_control.robots.swing.simulator import Swing
 HEADER = b"flight,cost,end,reason\n"
 KILLED = "the process ended in flight"
 RESTORE = "restore it, or report these flights and begin another folder"
+READ_AGAIN = {  # entries of a summary, of which those are there that are known at its state
+    "certificate": str,
+    "simulated": bool,
+    "rehearsed": list[str],
+    "obstacles": list[tuple[float, float, float]],
+    "state": str,
+    "cost": int | None,
+    "end": str,
+    "reason": str,
+}
 
 
 class FlightCampaign:
@@ -68,8 +78,10 @@ class FlightCampaign:
         self.outcomes = self.folder / "outcomes.csv"
         self.counted: list[int] = []  # numbers of the flights that are trials
         if self.outcomes.is_file():
-            with self.outcomes.open(encoding="utf-8", newline="") as file:
-                self.counted = [int(row["flight"]) for row in csv.DictReader(file)]
+            numbers = read_feature(self.outcomes, "flight", numeric=True)
+            self.counted = [int(number) for number in numbers]
+            if self.counted != numbers:
+                raise ValueError(f"{self.outcomes} has flights without a whole number: {RESTORE}")
         self.lost: list[int] = []  # flights whose process ended while they flew
         self._count_new()
 
@@ -93,8 +105,10 @@ class FlightCampaign:
         """The summary of a flight; an error where it is of another kind, or of another run."""
         path = self.stem(number).with_suffix(".json")
         summary = files.read_json(path) if path.is_file() else {}
-        if not isinstance(summary, dict):
-            return {}
+        if type(summary) is not dict:
+            raise ValueError(f"{path} is not the summary of a flight: {RESTORE}")
+        kinds = {name: kind for name, kind in READ_AGAIN.items() if name in summary}
+        files.check_record({name: summary[name] for name in kinds}, kinds, str(path))
         if summary.get("certificate", self.digest) != self.digest:
             raise ValueError(
                 f"{self.folder} holds flights of another certificate: give another --out"
@@ -244,7 +258,7 @@ class FlightCampaign:
 
     def _add_outcome(self, number: int, summary: Mapping[str, Any]) -> None:
         """Add an outcome to the table, and sync it to the disk."""
-        if not {"cost", "end", "reason"} <= summary.keys():
+        if not {"end", "reason"} <= summary.keys() or summary["cost"] not in (0, 1):
             raise ValueError(
                 f"the summary of flight {number} in {self.folder} does not say how it ended: it "
                 "was altered, so give another --out"

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 from scipy.optimize import least_squares
 
 from pacbayes_control.robots.swing.identification.logs import FlightLog, Floats
@@ -84,9 +85,7 @@ def without_repeats(since: Floats, commands: Floats) -> tuple[Floats, Floats]:
 
 def unit_speed_path(time: Floats, yaw: Floats) -> NDArray[np.complex128]:
     """The path x + iy of a drone of unit speed, from 0 at the first time (trapezoidal rule)."""
-    heading = 1j * np.exp(1j * yaw)
-    steps = np.diff(time) * (heading[1:] + heading[:-1]) / 2
-    return np.append(0.0, np.cumsum(steps))
+    return cumulative_trapezoid(1j * np.exp(1j * yaw), time, initial=0)
 
 
 class FlightData:

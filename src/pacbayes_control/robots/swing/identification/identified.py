@@ -6,33 +6,18 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import scipy
 
-from pacbayes_control.certify.files import has_type, read_json
-from pacbayes_control.certify.text import LONGEST_NAME, printable
+from pacbayes_control.certify.files import check_record, read_json
 from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
 from pacbayes_control.robots.swing.identification.logs import Floats
 from pacbayes_control.robots.swing.simulator import Swing
 
 ESTIMATES = ("k_u", "k_p", "speed", "latency")
-FORMAT = "give a file of pbc swing identify --json"
 Covariance = tuple[tuple[float, float], tuple[float, float]]
-KINDS: dict[str, tuple[Any, str]] = {  # of the other entries of a record, and in words
-    "covariance": (Covariance, "two rows of two finite numbers"),
-    "noise": (float, "a finite number"),
-    "confidence": (float, "a finite number"),
-    "samples": (int, "a whole number"),
-    "fits": (bool, "true or false"),
-    "remarks": (list[str], "a list of sentences"),
-}
-
-
-def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:
-    if not has_type(value, kind):
-        raise ValueError(f"{name} is {printable(repr(value), LONGEST_NAME)}, and must be {words}")
 
 
 @dataclass(frozen=True)
@@ -58,10 +43,7 @@ class Estimate:
     @classmethod
     def from_record(cls, record: Any, name: str) -> Estimate:
         """Check and read plain values."""
-        if not isinstance(record, dict) or set(record) != {"value", "low", "high"}:
-            raise ValueError(f"{name} must have value, low and high, and nothing else")
-        for key, value in record.items():
-            _check_kind(f"{name}: {key}", value, float, "a finite number")
+        check_record(record, get_type_hints(cls), name)
         try:
             return cls(**{key: float(value) for key, value in record.items()})
         except ValueError as error:
@@ -128,16 +110,9 @@ class IdentifiedModel:
     @classmethod
     def from_record(cls, record: Any) -> IdentifiedModel:
         """Check and read plain values, from a source that is not trusted."""
-        if not isinstance(record, dict):
-            raise ValueError(f"a fitted model must be an object: {FORMAT}")
-        keys = (*ESTIMATES, *KINDS)
-        missing = [key for key in keys if key not in record]
-        unknown = [str(key) for key in record if key not in keys]
-        if missing or unknown:
-            what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)} too"
-            raise ValueError(f"a fitted model {what}: {FORMAT}")
-        for key, (kind, words) in KINDS.items():
-            _check_kind(key, record[key], kind, words)
+        kinds = get_type_hints(cls) | dict.fromkeys(ESTIMATES, Any)
+        del kinds["responses"]
+        check_record(record, kinds, "model")
         values: dict[str, Any] = dict(record)
         values |= {key: Estimate.from_record(record[key], key) for key in ESTIMATES}
         values["covariance"] = tuple(map(tuple, record["covariance"]))
@@ -189,4 +164,4 @@ def read_model(file: str | Path) -> IdentifiedModel:
     try:
         return IdentifiedModel.from_record(read_json(path))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}; give a file of pbc swing identify --json") from None
