@@ -41,7 +41,7 @@ from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.user_task import RolloutFailed
 
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
-WORKER_DIED = "its worker died"
+WORKER_DIED, MOST_DEATHS = "its worker died", 5  # after which the other rollouts are given up
 SLOW, LOOK = 10.0, 1.0  # times the usual that a rollout may take unmentioned; seconds between looks
 
 
@@ -75,7 +75,7 @@ def roll_out(
     log: FailureLog | None = None,
     keep_going: bool = False,
     in_flight: dict[Future[Outcome], Attempt] | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Piece, Done]]:
     """Roll out pieces, and yield each when it is done.
 
@@ -88,7 +88,7 @@ def roll_out(
         log: remembers failures, and says how often a rollout may be run again
         keep_going: report failures after all other rollouts are done, unless there are too many
         in_flight: pieces that were sent before, if any
-        tell: is called with a remark on a rollout that takes long
+        tell: is called with a remark on a rollout that takes long, or that failed
     """
     attempts, waiting, in_flight = map(Attempt, todo), deque[Attempt](), in_flight or {}
     failures: list[Failure] = []
@@ -97,21 +97,21 @@ def roll_out(
     try:
         while True:
             while not log.hopeless(len(failures), finished) and len(in_flight) < crew.limit:
-                attempt = waiting.popleft() if waiting else next(attempts, None)
-                if attempt is None:
+                if (attempt := waiting.popleft() if waiting else next(attempts, None)) is None:
                     break
                 in_flight[send(attempt)] = attempt
             if not in_flight:
                 break
             _wait(job, in_flight, crew, tell)
             for attempt, outcome in _outcomes(job, in_flight, crew, log):
-                if isinstance(outcome, Failure) and outcome.wrong and not keep_going:
-                    raise rollout_error(job, [outcome])
-                again, failed, done = _settled(attempt, outcome, max(1, log.retries))
+                again, failed, done = _settled(attempt, outcome, max(1, log.retries), keep_going)
                 waiting.extendleft(reversed(again))
                 failures += failed
-                if failed and (not keep_going or failed[0].final):
+                if failed and (not keep_going or failed[0].final or _too_deadly(failures)):
                     raise rollout_error(job, failures, log)
+                for failure in failed:
+                    where = _named(job, failure.row or 0, failure.column or 0)
+                    tell(f"{where} failed: {failure.error}")
                 for piece, costs in done:
                     pace.tell(piece.rollouts, costs.seconds)
                     finished += piece.rollouts
@@ -146,16 +146,24 @@ def _wait(
     job: Job,
     in_flight: dict[Future[Outcome], Attempt],
     crew: Crew,
-    tell: Callable[[str], None] | None,
+    tell: Callable[[str], None],
 ) -> None:
     """Wait until a piece is done; a rollout that takes far longer than others is told of."""
     while not wait(in_flight, LOOK, FIRST_COMPLETED).done:
         usual = crew.pace(job.task).rollout
         underway = crew.executor.underway() if isinstance(crew.executor, Processes) else []
         for (row, column), seconds in underway:
-            if tell and usual and seconds > max(LOOK, SLOW * usual):
-                policy, environment = job.first_column + column, job.environments.start + row
-                tell(f"policy {policy} in environment {environment}: {seconds:.0f} s so far")
+            if usual and seconds > max(LOOK, SLOW * usual):
+                tell(f"{_named(job, row, column)}: {seconds:.0f} s so far")
+
+
+def _named(job: Job, row: int, column: int) -> str:
+    return f"policy {job.first_column + column} in environment {job.environments.start + row}"
+
+
+def _too_deadly(failures: list[Failure]) -> bool:
+    """Whether so many rollouts have ended their process that the others are given up."""
+    return sum(failure.error == WORKER_DIED for failure in failures) >= MOST_DEATHS
 
 
 # ---- what became of a piece ---------------------------------------------------------------------
@@ -214,11 +222,15 @@ def _blamed(piece: Piece, failure: Failure) -> Piece:
 
 
 def _settled(
-    attempt: Attempt, outcome: Outcome, tries: int
+    attempt: Attempt, outcome: Outcome, tries: int, locate: bool
 ) -> tuple[list[Attempt], list[Failure], list[tuple[Piece, Done]]]:
     """What follows from an outcome: attempts to make, failures that are final, pieces done.
 
-    tries: how often a rollout that fails by itself is run again
+    Args:
+        attempt: the one that was made
+        outcome: of it
+        tries: how often a rollout that fails by itself is run again
+        locate: whether a wrong cost is to be found, so that the others count
     """
     piece = attempt.piece
     if isinstance(outcome, Done):
@@ -229,7 +241,7 @@ def _settled(
         worst = Done(np.ones((1, 1), np.uint8), overdue=True)
         rest = [Attempt(part) for part in piece.around(*outcome)]
         return rest, [], [(Piece.at(*outcome), worst)]
-    if outcome.final:
+    if outcome.final or (outcome.wrong and not locate):
         return [], [outcome], []
     blamed = _blamed(piece, outcome)
     if blamed.rollouts > 1:  # it is not known which rollout failed: halve the piece until it is
