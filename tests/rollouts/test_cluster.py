@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_halfway_makes_no_difference(client: Client, tmp
 
     def kill() -> None:
         assert wait_until(lambda: len(waiting(log, half)) == 2)
-        time.sleep(1)  # the scheduler is told a little later which results are kept
+        time.sleep(0.5)  # the scheduler is told a little later which results are kept
         state.update(done=kept(out), lines=lines_of(log), pid=min(waiting(log, half)))
         os.kill(state["pid"], signal.SIGKILL)
         released(log, half).touch()

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+)
+from contextlib import contextmanager, suppress
 from typing import Any
-from uuid import uuid4
 
 import cloudpickle
 
@@ -45,7 +50,7 @@ class Crew:
         self.limit = 1 if executor is None else 2 * size  # pieces in flight: no worker ever waits
         self.share = cores() // size if self._client is None else 0  # threads of a worker
         self._seconds = HERE if executor is None else ELSEWHERE * max(1, size / MANY)
-        self._keys: dict[Future[Any], str] = {}  # Dask's names of the calls in flight
+        self._calls: dict[Future[Any], Any] = {}  # Dask's futures of the calls in flight
         self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
         self._paced: tuple[Any, Pace] = (None, Pace(self._seconds))  # the last task, its pace
         self._packed: tuple[Any, ...] = (None, None, ("", b""))  # a task, its `draw`, both packed
@@ -82,15 +87,32 @@ class Crew:
             future: Future[Any] = Future()
             future.set_result(fn(*args))
             return future
+        if self._client is not None:
+            return self._submit_to_dask(avoid, fn, *args)
+        ours = isinstance(self.executor, Processes)
+        options: Any = {"avoid": avoid, "timeout": self.timeout} if ours else {}
         try:
-            options = self._options(avoid)
-            future = self.executor.submit(fn, *args, **options)
+            return self.executor.submit(fn, *args, **options)
         except BrokenExecutor as error:
             raise LostWorkers("a worker died, and with it the executor that was given") from error
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
-        if "key" in options:
-            self._keys[future] = options["key"]
+
+    def _submit_to_dask(self, avoid: str | None, fn: Any, *args: Any) -> Future[Any]:
+        """As `submit`; Dask's own Executor keeps results until garbage is collected."""
+        others = [at for at in self._client.nthreads() if at != avoid] if avoid else []
+        chosen = {"workers": others, "allow_other_workers": True} if others else {}
+        future: Future[Any] = Future()
+
+        def hand_over(call: Any) -> None:
+            with suppress(InvalidStateError):  # it was given up
+                try:
+                    future.set_result(call.result())
+                except BaseException as error:
+                    future.set_exception(error)
+
+        self._calls[future] = call = self._client.submit(fn, *args, pure=False, **chosen)
+        call.add_done_callback(hand_over)
         return future
 
     def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
@@ -105,7 +127,7 @@ class Crew:
             tasks = dask_scheduler.tasks  # a nested function is sent by value, not imported
             return {key: tasks[key].suspicious for key in keys if key in tasks}
 
-        keys = {self._keys[future]: future for future in in_flight if future in self._keys}
+        keys = {self._calls[future].key: future for future in in_flight if future in self._calls}
         found: Any = self._client.run_on_scheduler(deaths, list(keys))
         again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
         self._deaths = found
@@ -114,18 +136,9 @@ class Crew:
     def forget(self, futures: Iterable[Future[Any]]) -> None:
         """Give up calls whose results are no longer needed, or which are done."""
         for future in futures:
-            self._keys.pop(future, None)
             future.cancel()
-
-    def _options(self, avoid: str | None) -> dict[str, Any]:
-        """Options of a call: the worker to be avoided, the time for a rollout, Dask's name."""
-        if isinstance(self.executor, Processes):
-            return {"avoid": avoid, "timeout": self.timeout}
-        if self._client is None:
-            return {}
-        others = [at for at in self._client.nthreads() if at != avoid] if avoid else []
-        chosen = {"workers": others, "allow_other_workers": True} if others else {}
-        return {"key": f"rollouts-{uuid4().hex}", "pure": False, **chosen}
+            if future in self._calls:
+                self._calls.pop(future).release()
 
 
 @contextmanager
