@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -56,12 +57,13 @@ def quick_checks(patch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def examples_forgotten() -> Iterator[None]:
-    """What is imported from the examples is new to the next process of a reader, and so here."""
+    """What is imported from examples and tests' folders is new to the next process, and so here."""
     path, known = [*sys.path], {*sys.modules}
     yield
     sys.path[:] = path
     for name in {*sys.modules} - known:
-        if Path(getattr(sys.modules[name], "__file__", None) or "").parent.name == "examples":
+        folder = Path(getattr(sys.modules[name], "__file__", None) or "").parent
+        if folder.name == "examples" or folder.is_relative_to(gettempdir()):
             del sys.modules[name]
 
 
