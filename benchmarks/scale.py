@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from measuring import conclude, main
 from pacbayes_control.cli.options import JsonFile, check_json
-from pacbayes_control.rollouts import Execution, cluster, evaluate, pools
+from pacbayes_control.rollouts import Execution, cluster, evaluate, open_workers, pools
+from pacbayes_control.rollouts.cluster import ClusterWorkers
 from pacbayes_control.rollouts.jobs import Pace
 from pacbayes_control.tasks import FunctionTask
 
@@ -131,7 +132,7 @@ def _client(chunks: int, folder: Path) -> tuple[float, float]:
 
 
 @contextmanager
-def _dask(processes: int, threads: int) -> Iterator[tuple[Executor, int]]:
+def _dask(processes: int, threads: int) -> Iterator[tuple[ClusterWorkers, int]]:
     """A real scheduler and workers, each a process of its own, and the scheduler's number."""
     address = f"tcp://127.0.0.1:{PORT}"
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -150,7 +151,7 @@ def _dask(processes: int, threads: int) -> Iterator[tuple[Executor, int]]:
             stack.callback(worker.wait)
             stack.callback(worker.kill)
         executor = stack.enter_context(cluster(address))
-        executor._client.wait_for_workers(processes, timeout=60)  # type: ignore[attr-defined]
+        executor.client.wait_for_workers(processes, timeout=60)
         yield executor, scheduler.pid
 
 
@@ -167,14 +168,12 @@ def _busy(executor: Executor, workers: int, seconds: float = 60.0) -> float:
     """The share of time that workers spend within rollouts, once the size of a chunk is known."""
     task, policies = _task(sleeping)
     rollouts = int(workers * seconds / ROLLOUT)
-    with pools.open_workers(task, executor) as crew:
+    with open_workers(task, Execution(executor)) as opened:
         for n in (workers, 16 * workers):  # the size of a chunk is measured
-            evaluate(
-                task, policies, task.environments(n, stream="first"), execution=Execution(crew)
-            )
+            evaluate(task, policies, task.environments(n, stream="first"), execution=opened)
         started = time.perf_counter()
         train = task.environments(rollouts, stream="scale")
-        evaluate(task, policies, train, execution=Execution(crew))
+        evaluate(task, policies, train, execution=opened)
     return rollouts * ROLLOUT / workers / (time.perf_counter() - started)
 
 

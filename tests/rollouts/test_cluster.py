@@ -40,8 +40,8 @@ from pacbayes_control.rollouts import (
     cluster,
     evaluate,
     mean_costs,
+    open_workers,
     sample_costs,
-    spread,
 )
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.rollouts.jobs import CHUNK
@@ -91,8 +91,8 @@ def test_a_client_its_executor_and_its_address_give_the_same_costs(client: Clien
             assert drawn.digests == here.digests
         means = mean_costs(task, policies(2), train, execution=Execution(workers=executor))
         assert np.array_equal(means, mean_costs(task, policies(2), train))
-        with spread(task, executor) as far:
-            costs = evaluate(far, policies(COLUMNS), train[:40])
+        with open_workers(task, Execution(executor)) as opened:
+            costs = evaluate(task, policies(COLUMNS), train[:40], execution=opened)
             assert costs.digests == evaluate(task, policies(COLUMNS), train[:40]).digests
 
 

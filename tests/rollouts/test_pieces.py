@@ -16,7 +16,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import jobs
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Pace, Piece, pieces
-from pacbayes_control.rollouts.pools import Crew
+from pacbayes_control.rollouts.pools import WorkerPool
 from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
@@ -71,9 +71,9 @@ def place(piece: Piece) -> tuple[slice, slice]:
 def assembled(job: Job, pace: Pace | None, executor: Scrambled | None = None) -> NDArray:
     values = np.full(job.shape, np.nan)
     total = job.shape[0] * job.shape[1]
-    crew = Crew(executor)
-    todo = pieces(job, [(0, total)], pace, crew.limit)
-    for piece, done in roll_out(job, todo, crew):
+    workers = WorkerPool(executor)
+    todo = pieces(job, [(0, total)], pace, workers.limit)
+    for piece, done in roll_out(job, todo, workers):
         assert np.isnan(values[place(piece)]).all()
         values[place(piece)] = done.costs
     return values

@@ -149,13 +149,13 @@ def test_a_task_is_sent_to_each_worker_once(
 ):
     monkeypatch.setattr(pools, "Pace", lambda _: robots.Erratic([3]))
     sent: list[int] = []
-    submit = pools.Crew.submit
+    submit = pools.WorkerPool.submit
 
-    def counted(crew: pools.Crew, avoid: Any, fn: Any, *arguments: Any) -> Any:
+    def counted(workers: pools.WorkerPool, avoid: Any, fn: Any, *arguments: Any) -> Any:
         sent.append(len(arguments[1] or b""))
-        return submit(crew, avoid, fn, *arguments)
+        return submit(workers, avoid, fn, *arguments)
 
-    monkeypatch.setattr(pools.Crew, "submit", counted)
+    monkeypatch.setattr(pools.WorkerPool, "submit", counted)
     log = tmp_path / "log"
     task = FunctionTask(Heavy(str(log), size), robots.draw, "heavy", 2)
     costs = evaluate(task, policies(COLUMNS), ENVIRONMENTS, execution=Execution(2))

@@ -14,7 +14,7 @@ from pacbayes_control.certify.costs import rescaled_exponential
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.search import GaussianSearch, SearchSettings
-from pacbayes_control.rollouts import Execution, Quantity, mean_costs, spread
+from pacbayes_control.rollouts import Execution, Quantity, mean_costs, open_workers
 from pacbayes_control.tasks import Environments, Noise, Task, as_task
 from pacbayes_control.tasks.environments import generator
 from pacbayes_control.tasks.identity import identity
@@ -71,13 +71,13 @@ def search_posterior(
     if not search.done:
         words = _work(search, len(at(0)), afterwards)
         execution.tell(search.step * each, steps * each, words)
-    with spread(task, execution.workers, execution.rollout_timeout) as spread_task:
+    with open_workers(task, replace(execution, store=None)) as opened:
         while not search.done:
             here, before = at(search.step), search.step * each
             remark = _remark(search) if search.step else ""
-            counted = execution.counting_on(before, steps * each, remark)
+            counted = opened.counting_on(before, steps * each, remark)
             try:
-                told = _training_costs(spread_task, here, search, counted)
+                told = _training_costs(task, here, search, counted)
             except (ValueError, KeyboardInterrupt) as error:
                 kept = ""
                 if checkpoint and search.step:
@@ -123,12 +123,12 @@ def rollout_rate(
     task, execution, seconds = as_task(task), execution or Execution(), []
     policies = prior.sample(generator(seed, TIMING, of="policies"), 4)
     noise = Noise(f"{TIMING} noise", seed)
-    how = replace(execution, workers=None, store=None, title="timing a few rollouts")
-    with spread(task, execution.workers) as spread_task:
+    how = replace(execution, store=None, title="timing a few rollouts")
+    with open_workers(task, how) as opened:
         for environments in (1, 1, 4, 16, 64, 256, 1024):  # the first to start workers, compilers
             some = task.environments(environments, stream=TIMING, seed=seed)
             started = time.perf_counter()
-            mean_costs(spread_task, policies, some, noise=noise, execution=how)
+            mean_costs(task, policies, some, noise=noise, execution=opened)
             seconds.append(time.perf_counter() - started)
             if seconds[-1] > max(MOMENT, 2 * min(seconds[1:], default=np.inf)):
                 break
@@ -170,8 +170,7 @@ def _training_costs(
     noise = Noise(f"{search.stream} noise {search.step}", search.seed)
     surrogate = estimator == "differences" and task.surrogate is not None
     of = Quantity(surrogate, rescaled_exponential if exponential else None)
-    how = replace(execution, workers=None, store=None)  # the task is spread over them already
-    return mean_costs(task, policies, environments, noise=noise, of=of, execution=how), None
+    return mean_costs(task, policies, environments, noise=noise, of=of, execution=execution), None
 
 
 def _work(search: GaussianSearch, environments: int, afterwards: int) -> str:

@@ -17,10 +17,10 @@ differences  whether rollouts depend on the environments that are drawn
 
 from pacbayes_control.rollouts.again import roll_out_again
 from pacbayes_control.rollouts.cluster import cluster
-from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs, spread
+from pacbayes_control.rollouts.evaluation import Quantity, evaluate, mean_costs
 from pacbayes_control.rollouts.execution import Execution, Progress, Workers
 from pacbayes_control.rollouts.failures import RolloutError
-from pacbayes_control.rollouts.pools import pool
+from pacbayes_control.rollouts.pools import open_workers, pool
 from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.rollouts.sampling import (
     Draws,
@@ -43,9 +43,9 @@ __all__ = [
     "estimate_true_cost",
     "evaluate",
     "mean_costs",
+    "open_workers",
     "pool",
     "roll_out_again",
     "sample_costs",
     "sampled_mean",
-    "spread",
 ]

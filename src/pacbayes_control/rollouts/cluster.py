@@ -6,11 +6,10 @@ scheduler runs code in its clients. Certificates for `tls://` come from Dask's o
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -27,8 +26,62 @@ ADVICE = {
 }
 
 
+class ClusterWorkers(Executor):
+    """The workers of a Dask client; results are released as soon as they are taken."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._calls: dict[Future[Any], Any] = {}  # Dask's futures of the calls in flight
+        self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
+
+    @property
+    def _max_workers(self) -> int:  # as other executors call it
+        return max(1, sum(self.client.nthreads().values()))
+
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, avoid: str | None = None, **kwargs: Any
+    ) -> Future[Any]:
+        """Call a function in a worker; if possible, not in the one to avoid."""
+        others = [at for at in self.client.nthreads() if at != avoid] if avoid else []
+        chosen = {"workers": others, "allow_other_workers": True} if others else {}
+        future: Future[Any] = Future()
+
+        def hand_over(call: Any) -> None:
+            with suppress(InvalidStateError):  # it was given up
+                try:
+                    future.set_result(call.result())
+                except BaseException as error:
+                    future.set_exception(error)
+
+        call = self.client.submit(fn, *args, pure=False, **chosen, **kwargs)
+        self._calls[future] = call
+        call.add_done_callback(hand_over)
+        return future
+
+    def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
+        """Calls whose worker died since this was last asked: Dask runs them again by itself.
+
+        Dask counts deaths while a future is referenced, also of calls that have finished.
+        """
+
+        def deaths(keys: list[str], dask_scheduler: Any = None) -> dict[str, int]:
+            tasks = dask_scheduler.tasks  # a nested function is sent by value, not imported
+            return {key: tasks[key].suspicious for key in keys if key in tasks}
+
+        keys = {self._calls[future].key: future for future in in_flight if future in self._calls}
+        found: Any = self.client.run_on_scheduler(deaths, list(keys))
+        again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
+        self._deaths = found
+        return again
+
+    def release(self, future: Future[Any]) -> None:
+        """Let the cluster forget a call."""
+        if future in self._calls:
+            self._calls.pop(future).release()
+
+
 @contextmanager
-def cluster(address: str) -> Iterator[Executor]:
+def cluster(address: str) -> Iterator[ClusterWorkers]:
     """The workers of a Dask cluster, by its scheduler's address; each must have this package."""
     try:
         from distributed import Client
@@ -55,7 +108,7 @@ def cluster(address: str) -> Iterator[Executor]:
                 raise ValueError(
                     f"the worker {worker} has pacbayes-control {theirs}, not {ours}: install that"
                 )
-        yield client.get_executor()
+        yield ClusterWorkers(client)
 
 
 def _check_answers(address: str) -> None:
@@ -71,12 +124,16 @@ def _check_answers(address: str) -> None:
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"write {scheme or 'tcp'}://HOST:PORT")
         socket.create_connection((host.strip("[]"), int(port)), timeout=GREETING).close()
+    import asyncio
+
     with ThreadPoolExecutor(1) as thread:  # this one may have an event loop, as in a notebook
         thread.submit(asyncio.run, _greet(address, scheme)).result()
 
 
 async def _greet(address: str, scheme: str) -> None:
     """Connect once, and exchange the greetings of Dask's protocol."""
+    import asyncio
+
     import dask.config
     from distributed.comm.core import connect
     from distributed.security import Security

@@ -111,10 +111,9 @@ def refuse_broken(task: Task, policies: NDArray, execution: Execution | None = N
         yield _tried(REPEAT, _repeats, job, table, roll)
         yield _tried(DIFFER, environments_differ, job, table, roll, False)
 
-    timeout, retries = execution.rollout_timeout, execution.retries
-    with _global_states(), open_workers(task, execution.workers, timeout) as crew:
-        how = Execution(crew, retries=retries, rollout_timeout=timeout)
-        roll = partial(table_of, execution=how)
+    quiet = replace(execution, store=None, progress=None)
+    with _global_states(), open_workers(task, quiet) as here:
+        roll = partial(table_of, execution=here)
         for check in quick_checks(roll):
             if not check.passed:
                 error = ValueError(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +15,15 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.execution import Execution, Workers
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
-from pacbayes_control.rollouts.pools import Crew, LostWorkers, open_workers
+from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.processes import Place
-from pacbayes_control.rollouts.workers import roll_out, roll_out_here
+from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.task import AdaptedTask, as_task, noise_of, versions_of
+from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
 # Finished rollouts that are run again before others are run, and the seconds for it.
 PROBES, PROBING = 16, 10.0
@@ -114,8 +112,7 @@ def mean_costs(
     if len(environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
     total, done, rollouts = np.zeros(len(policies)), 0, len(environments) * len(policies)
-    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
-        here = replace(execution, workers=crew, store=None)
+    with open_workers(task, replace(execution, store=None)) as here:
         for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
             job = Job(task, chunk, policies, noise, of.surrogate)
             part = table_of(job, here.counting_on(done, rollouts))
@@ -131,29 +128,22 @@ def table_of(
 
     origin: a record to which facts about the rollouts are added, such as incidents.
     """
-    execution = execution or Execution()
-    workers, store, retries = execution.workers, execution.store, execution.retries
-    timeout = execution.rollout_timeout
     if len(job.environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
-    if type(retries) is not int or retries < 0:
-        raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
-    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
-        raise ValueError(f"rollout_timeout = {timeout!r} is not a positive number of seconds")
-    facts: dict[str, object] = {} if timeout is None else {"rollout_timeout": float(timeout)}
-    with open_workers(job.task, workers, timeout) as crew:
-        if isinstance(job.task, SpreadTask):
-            job = replace(job, task=job.task.task)
-        if store is not None:
-            with kept_costs(Path(store), job, execution) as kept:
-                _complete(kept, crew, execution)
+    facts: dict[str, object] = {}
+    with open_workers(job.task, execution or Execution()) as execution:
+        if execution.rollout_timeout is not None:
+            facts["rollout_timeout"] = float(execution.rollout_timeout)
+        if execution.store is not None:
+            with kept_costs(Path(execution.store), job, execution) as kept:
+                _complete(kept, execution)
                 table, incidents, overdue = kept.table(), kept.incidents, kept.overdue
                 facts["code"] = kept.code
                 if origin is not None and not isinstance(job.policies, FreshDraws):
                     facts |= {"looks": looks} if (looks := kept.look()) else {}
                     facts |= {n: kept.record[n] for n in ("declared_looks",) if n in kept.record}
         else:
-            table, incidents, overdue = _in_memory(job, crew, execution)
+            table, incidents, overdue = _in_memory(job, execution)
     if origin is not None:
         earlier: Any = origin.get("incidents", {})
         facts |= {"incidents": dict(found)} if (found := Counter(earlier) + incidents) else {}
@@ -162,46 +152,48 @@ def table_of(
     return table
 
 
-def _in_memory(
-    job: Job, crew: Crew, execution: Execution
-) -> tuple[Table, Counter[str], list[Place]]:
+def _in_memory(job: Job, execution: Execution) -> tuple[Table, Counter[str], list[Place]]:
     """The costs, counts of incidents, and the rollouts that took too long."""
     table: Table = np.empty(job.shape, np.uint8)
     incidents, overdue, log, done = Counter(), [], FailureLog(execution.retries), 0
-    if crew.executor is None and not job.task.one_by_one:
-        rolled_out = roll_out_here(job, pieces(job, [(0, table.size)]), log)
-    else:
-        todo = pieces(job, [(0, table.size)], crew.pace(job.task), crew.limit)
-        rolled_out = roll_out(
-            job, todo, crew, log=log, tell=lambda words: execution.tell(done, table.size, words)
-        )
-    for (first_row, last_row, first, last), part in rolled_out:
+    workers = cast(WorkerPool, execution.workers)
+    # a batch in this process has a fixed size: no worker waits for its end
+    batches = workers.executor is None and not job.task.one_by_one
+    pace = None if batches else workers.pace(job.task)
+    todo = pieces(job, [(0, table.size)], pace, workers.limit)
+
+    def tell(remark: str = "") -> None:
+        execution.tell(done, table.size, remark)
+
+    for piece, part in roll_out(job, todo, workers, log=log, tell=tell):
+        first_row, last_row, first, last = piece
         if part.costs.dtype != np.uint8 and table.dtype == np.uint8:
             table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
         table[first_row:last_row, first:last] = part.costs
         done += part.costs.size
         incidents["raised"] += part.raised
         overdue += [(first_row, first)] if part.overdue else []
-        execution.tell(done, table.size)
+        tell()
     incidents["retries"] = log.count if execution.retries else 0
     incidents["timeouts"] = len(overdue)
     return table, incidents, overdue
 
 
-def _complete(kept: KeptCosts, crew: Crew, execution: Execution) -> None:
+def _complete(kept: KeptCosts, execution: Execution) -> None:
     """Roll out the rollouts that are not finished, and keep their costs."""
+    workers = cast(WorkerPool, execution.workers)
 
     def tell(remark: str = "") -> None:
         execution.tell(kept.finished, kept.rollouts, remark)
 
     tell()
     if kept.finished:
-        _check_repeats(kept, crew)
+        _check_repeats(kept, workers)
     try:
         for part, gaps in kept.unfinished():
-            todo = pieces(part, gaps, crew.pace(part.task), crew.limit)
+            todo = pieces(part, gaps, workers.pace(part.task), workers.limit)
             log = kept.failures
-            for piece, done in roll_out(part, todo, crew, log=log, keep_going=True, tell=tell):
+            for piece, done in roll_out(part, todo, workers, log=log, keep_going=True, tell=tell):
                 kept.keep(part, piece, done)
                 tell()
     except (RolloutError, LostWorkers) as error:
@@ -224,7 +216,7 @@ def _remedy(error: RolloutError | LostWorkers) -> str:
     return "do the same with retries=1 (--set retries=1)"
 
 
-def _check_repeats(kept: KeptCosts, crew: Crew) -> None:
+def _check_repeats(kept: KeptCosts, workers: WorkerPool) -> None:
     """Run some finished rollouts again; an error if a cost differs from the one that was kept.
 
     A few rollouts, spread over all finished ones, show most of what can go wrong: hidden
@@ -233,7 +225,7 @@ def _check_repeats(kept: KeptCosts, crew: Crew) -> None:
     """
     before = dict(kept.some(PROBES))
     log = FailureLog(kept.failures.retries)
-    for piece, done in roll_out(kept.job, in_time(before, PROBING), crew, log=log):
+    for piece, done in roll_out(kept.job, in_time(before, PROBING), workers, log=log):
         now = float(done.costs[0, 0])
         if before[piece] != now and not done.overdue:
             raise ValueError(
@@ -305,24 +297,3 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
     }
     return environments.origin | {name: fact for name, fact in facts.items() if fact is not None}
-
-
-class SpreadTask(AdaptedTask):
-    """A task with the workers that run it."""
-
-    def __init__(self, task: Task, crew: Crew) -> None:
-        super().__init__(task)
-        self.task, self.crew = task, crew
-
-
-@contextmanager
-def spread(task: Task, executor: Workers, timeout: float | None = None) -> Iterator[Task]:
-    """A task like the given one, whose rollouts are run by workers until this context ends.
-
-    For searches, which evaluate a task many times; `evaluate` takes workers in its `Execution`.
-    timeout: as `Execution.rollout_timeout`
-    """
-    task = as_task(task)
-    with open_workers(task, executor, timeout) as crew:
-        known = isinstance(task, SpreadTask)
-        yield SpreadTask(task, crew) if crew.executor and not known else task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,15 @@ class Execution:
     # finished rollouts.
     allow_code_change: bool = False
     title: str = field(default="rollouts", repr=False)  # name of the work, for `progress`
+
+    def __post_init__(self) -> None:
+        retries, timeout = self.retries, self.rollout_timeout
+        if type(retries) is not int or retries < 0:
+            raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
+        if timeout is None:
+            return
+        if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+            raise ValueError(f"rollout_timeout = {timeout!r} is not a positive number of seconds")
 
     def tell(self, done: int, total: int, remark: str = "") -> None:
         """Report progress."""

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    InvalidStateError,
-    ThreadPoolExecutor,
-)
-from contextlib import contextmanager, suppress
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
 from pacbayes_control.certify.files import sha256
-from pacbayes_control.rollouts.execution import Workers
+from pacbayes_control.rollouts.cluster import ClusterWorkers
+from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import Job, Pace
 from pacbayes_control.rollouts.processes import THREADS, Processes, cores
 from pacbayes_control.tasks import Task
@@ -33,7 +29,7 @@ class LostWorkers(RuntimeError):  # noqa: N818 - a state of the workers, not a f
     """Workers were lost that cannot be replaced from here."""
 
 
-class Crew:
+class WorkerPool:
     """Workers that are open: one interface to this process, and to any Executor."""
 
     def __init__(self, executor: Executor | None, timeout: float | None = None) -> None:
@@ -43,15 +39,11 @@ class Crew:
                 "here: give a number of workers with rollout_timeout, not an executor"
             )
         self.executor, self.timeout = executor, timeout
-        self._client: Any = getattr(executor, "_client", None)  # Dask's, if the executor is Dask's
+        self._cluster = executor if isinstance(executor, ClusterWorkers) else None
         size = getattr(executor, "_max_workers", 0) or os.cpu_count() or 1  # as far as known
-        if self._client is not None:
-            size = max(1, sum(self._client.nthreads().values()))
         self.limit = 1 if executor is None else 2 * size  # pieces in flight: no worker ever waits
-        self.share = cores() // size if self._client is None else 0  # threads of a worker
+        self.share = 0 if self._cluster else cores() // size  # threads of a worker
         self._seconds = HERE if executor is None else ELSEWHERE * max(1, size / MANY)
-        self._calls: dict[Future[Any], Any] = {}  # Dask's futures of the calls in flight
-        self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
         self._paced: tuple[Any, Pace] = (None, Pace(self._seconds))  # the last task, its pace
         self._packed: tuple[Any, ...] = (None, None, ("", b""))  # a task, its `draw`, both packed
 
@@ -87,10 +79,9 @@ class Crew:
             future: Future[Any] = Future()
             future.set_result(fn(*args))
             return future
-        if self._client is not None:
-            return self._submit_to_dask(avoid, fn, *args)
-        ours = isinstance(self.executor, Processes)
-        options: Any = {"avoid": avoid, "timeout": self.timeout} if ours else {}
+        options: dict[str, Any] = {"avoid": avoid} if self._cluster else {}
+        if isinstance(self.executor, Processes):
+            options = {"avoid": avoid, "timeout": self.timeout}
         try:
             return self.executor.submit(fn, *args, **options)
         except BrokenExecutor as error:
@@ -98,73 +89,37 @@ class Crew:
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
 
-    def _submit_to_dask(self, avoid: str | None, fn: Any, *args: Any) -> Future[Any]:
-        """As `submit`; Dask's own Executor keeps results until garbage is collected."""
-        others = [at for at in self._client.nthreads() if at != avoid] if avoid else []
-        chosen = {"workers": others, "allow_other_workers": True} if others else {}
-        future: Future[Any] = Future()
-
-        def hand_over(call: Any) -> None:
-            with suppress(InvalidStateError):  # it was given up
-                try:
-                    future.set_result(call.result())
-                except BaseException as error:
-                    future.set_exception(error)
-
-        self._calls[future] = call = self._client.submit(fn, *args, pure=False, **chosen)
-        call.add_done_callback(hand_over)
-        return future
-
     def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
-        """Calls whose worker died since the last call of this method; Dask runs them again itself.
-
-        Dask counts deaths while a future is referenced, also of calls that have finished.
-        """
-        if self._client is None:
-            return []
-
-        def deaths(keys: list[str], dask_scheduler: Any = None) -> dict[str, int]:
-            tasks = dask_scheduler.tasks  # a nested function is sent by value, not imported
-            return {key: tasks[key].suspicious for key in keys if key in tasks}
-
-        keys = {self._calls[future].key: future for future in in_flight if future in self._calls}
-        found: Any = self._client.run_on_scheduler(deaths, list(keys))
-        again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
-        self._deaths = found
-        return again
+        """Calls that workers have begun anew by themselves, as Dask does if a worker dies."""
+        return self._cluster.run_again(in_flight) if self._cluster else []
 
     def forget(self, futures: Iterable[Future[Any]]) -> None:
         """Give up calls whose results are no longer needed, or which are done."""
         for future in futures:
             future.cancel()
-            if future in self._calls:
-                self._calls.pop(future).release()
+            if self._cluster:
+                self._cluster.release(future)
 
 
 @contextmanager
-def open_workers(task: Task, workers: Workers, timeout: float | None = None) -> Iterator[Crew]:
-    """The requested workers; those that are started here end with this context.
-
-    timeout: seconds that a rollout may take, if they are limited
-    """
-    spread_over: Crew | None = getattr(task, "crew", None)
-    if spread_over and workers not in (None, spread_over):
-        raise ValueError("the task is spread over workers already: give no executor too")
-    if spread_over is not None:
-        yield spread_over
-    elif isinstance(workers, Crew):
-        yield workers
-    elif isinstance(workers, int) or (workers is None and timeout is not None):
-        with pool(task, workers, timeout) as executor:
-            yield Crew(executor, timeout)
-    else:
-        executor = getattr(workers, "get_executor", lambda: workers)()
-        if executor is not None and not isinstance(executor, Executor):
-            raise TypeError(
-                f"executor = {workers!r} is neither a number of workers, nor an Executor, nor a "
-                "Dask client"
-            )
-        yield Crew(executor, timeout)
+def open_workers(task: Task, execution: Execution) -> Iterator[Execution]:
+    """The same execution with a WorkerPool; workers that are started here end with this context."""
+    workers, timeout = execution.workers, execution.rollout_timeout
+    with ExitStack() as stack:
+        if isinstance(workers, int) or (workers is None and timeout is not None):
+            workers = stack.enter_context(pool(task, workers, timeout))
+        # Dask's client, or its own Executor, which keeps results until garbage is collected
+        client = workers if hasattr(workers, "get_executor") else getattr(workers, "_client", None)
+        if client is not None:
+            workers = ClusterWorkers(client)
+        if not isinstance(workers, WorkerPool):
+            if workers is not None and not isinstance(workers, Executor):
+                raise TypeError(
+                    f"executor = {workers!r} is neither a number of workers, nor an Executor, nor "
+                    "a Dask client"
+                )
+            workers = WorkerPool(workers, timeout)
+        yield replace(execution, workers=workers)
 
 
 @contextmanager

@@ -83,8 +83,7 @@ def _sample(
         job = Job(task, environments, FreshDraws(posterior, count, stream, seed), noise)
         return Costs(table_of(job, execution, origin), origin=origin, draws="fresh")
     parts = []
-    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
-        here = replace(execution, workers=crew, store=None)
+    with open_workers(task, replace(execution, store=None)) as here:
         for first, policies in shared_draws(posterior, count, stream, seed):
             job = Job(task, environments, policies, noise.shifted(first) if noise else None)
             counted = here.counting_on(len(environments) * first, len(environments) * count)
@@ -119,8 +118,7 @@ def sampled_mean(
         raise ValueError("an estimate needs at least one environment and one draw")
     noise = noise_of(task, environments, Noise("estimate noise", seed))
     total, done, rollouts = 0.0, 0, len(environments) * draws
-    with open_workers(task, execution.workers, execution.rollout_timeout) as crew:
-        here = replace(execution, workers=crew, store=None)
+    with open_workers(task, replace(execution, store=None)) as here:
         for chunk in environments.chunks(CHUNK):
             rng = generator(seed, "estimate", chunk.start, of="policies")
             job = Job(task, chunk, posterior.sample(rng, draws), noise)

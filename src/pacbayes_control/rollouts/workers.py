@@ -26,7 +26,7 @@ import numpy as np
 from pacbayes_control.certify.costs import checked_costs
 from pacbayes_control.rollouts.failures import Failure, FailureLog, RolloutError, rollout_error
 from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCosts
-from pacbayes_control.rollouts.pools import LARGE, Crew, LostWorkers, limited_threads
+from pacbayes_control.rollouts.pools import LARGE, LostWorkers, WorkerPool, limited_threads
 from pacbayes_control.rollouts.processes import (
     THREADS,
     Place,
@@ -70,11 +70,10 @@ Outcome = Done | Failure | Place | None  # a place: of a rollout that took too l
 def roll_out(
     job: Job,
     todo: Iterator[Piece],
-    crew: Crew,
+    workers: WorkerPool,
     *,
     log: FailureLog | None = None,
     keep_going: bool = False,
-    in_flight: dict[Future[Outcome], Attempt] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Piece, Done]]:
     """Roll out pieces, and yield each when it is done.
@@ -84,26 +83,26 @@ def roll_out(
     Args:
         job: the table that the pieces are parts of
         todo: the pieces; the next one is taken when it can be sent to a worker
-        crew: the workers
+        workers: those that are open
         log: remembers failures, and says how often a rollout may be run again
         keep_going: report failures after all other rollouts are done, unless there are too many
-        in_flight: pieces that were sent before, if any
         tell: is called with a remark on a rollout that takes long, or that failed
     """
-    attempts, waiting, in_flight = map(Attempt, todo), deque[Attempt](), in_flight or {}
+    attempts, waiting = map(Attempt, todo), deque[Attempt]()
+    in_flight: dict[Future[Outcome], Attempt] = {}
     failures: list[Failure] = []
     finished = 0  # rollouts
-    log, pace, send = log or FailureLog(), crew.pace(job.task), _sender(job, crew)
+    log, pace, send = log or FailureLog(), workers.pace(job.task), _sender(job, workers)
     try:
         while True:
-            while not log.hopeless(len(failures), finished) and len(in_flight) < crew.limit:
+            while not log.hopeless(len(failures), finished) and len(in_flight) < workers.limit:
                 if (attempt := waiting.popleft() if waiting else next(attempts, None)) is None:
                     break
                 in_flight[send(attempt)] = attempt
             if not in_flight:
                 break
-            _wait(job, in_flight, crew, tell)
-            for attempt, outcome in _outcomes(job, in_flight, crew, log):
+            _wait(job, in_flight, workers, tell)
+            for attempt, outcome in _outcomes(job, in_flight, workers, log):
                 again, failed, done = _settled(attempt, outcome, max(1, log.retries), keep_going)
                 waiting.extendleft(reversed(again))
                 failures += failed
@@ -123,35 +122,21 @@ def roll_out(
         log.add([job.span(attempt.piece) for attempt in in_flight.values()], WORKER_DIED)
         raise
     finally:
-        crew.forget(in_flight)
+        workers.forget(in_flight)
     if failures or log.refused:
         raise rollout_error(job, failures, log)
-
-
-def roll_out_here(job: Job, todo: Iterator[Piece], log: FailureLog) -> Iterator[tuple[Piece, Done]]:
-    """As `roll_out`, in this process, one piece after the other; after a failure, by `roll_out`."""
-    for piece in todo:
-        try:
-            costs = Done(*job.part(piece).run())
-        except (Exception, SystemExit) as error:
-            failed: Future[Outcome] = Future()
-            failed.set_result(_failure(error, piece, here=True))
-            known = {failed: Attempt(piece)}
-            yield from roll_out(job, todo, Crew(None), log=log, in_flight=known)
-        else:
-            yield piece, costs
 
 
 def _wait(
     job: Job,
     in_flight: dict[Future[Outcome], Attempt],
-    crew: Crew,
+    workers: WorkerPool,
     tell: Callable[[str], None],
 ) -> None:
     """Wait until a piece is done; a rollout that takes far longer than others is told of."""
     while not wait(in_flight, LOOK, FIRST_COMPLETED).done:
-        usual = crew.pace(job.task).rollout
-        underway = crew.executor.underway() if isinstance(crew.executor, Processes) else []
+        usual = workers.pace(job.task).rollout
+        underway = workers.executor.underway() if isinstance(workers.executor, Processes) else []
         for (row, column), seconds in underway:
             if usual and seconds > max(LOOK, SLOW * usual):
                 tell(f"{_named(job, row, column)}: {seconds:.0f} s so far")
@@ -170,7 +155,7 @@ def _too_deadly(failures: list[Failure]) -> bool:
 
 
 def _outcomes(
-    job: Job, in_flight: dict[Future[Outcome], Attempt], crew: Crew, log: FailureLog
+    job: Job, in_flight: dict[Future[Outcome], Attempt], workers: WorkerPool, log: FailureLog
 ) -> list[tuple[Attempt, Outcome]]:
     """Attempts that are done, with their outcomes; failures are logged.
 
@@ -180,12 +165,12 @@ def _outcomes(
     done = {future: _outcome(future) for future in in_flight if future.done()}
     if any(isinstance(outcome, Done) for outcome in done.values()):
         try:
-            again = crew.run_again(in_flight)
+            again = workers.run_again(in_flight)
             log.add([job.span(in_flight[future].piece) for future in again], WORKER_DIED)
         except OSError as error:
             done = dict.fromkeys(done, _scheduler_lost(error))
     found = [(in_flight.pop(future), outcome) for future, outcome in done.items()]
-    crew.forget(done)
+    workers.forget(done)
     for attempt, outcome in found:
         if isinstance(outcome, Failure) and outcome.started:
             log.add([job.span(_blamed(attempt.piece, outcome))], outcome.error)
@@ -256,25 +241,29 @@ def _settled(
 # ---- in a worker --------------------------------------------------------------------------------
 
 
-def _sender(job: Job, crew: Crew) -> Callable[[Attempt], Future[Outcome]]:
+def _sender(job: Job, workers: WorkerPool) -> Callable[[Attempt], Future[Outcome]]:
     """A function that sends an attempt to a worker.
 
     The task is packed once. A large one is sent to each worker once, which keeps it and knows it by
     its digest; each piece brings its own environments and policies.
     """
-    packed = crew.packed(job)
+    packed = workers.packed(job)
     if packed is None:
-        here = crew.executor is None
-        return lambda attempt: crew.submit(None, _run, job.part(attempt.piece), attempt.piece, here)
+        here = workers.executor is None
+
+        def run(attempt: Attempt) -> Future[Outcome]:
+            return workers.submit(None, _run, job.part(attempt.piece), attempt.piece, here)
+
+        return run
     digest, content = packed
-    how = Manner(crew.timeout is not None and not job.task.marks, crew.share, os.getpid())
+    how = Manner(workers.timeout is not None and not job.task.marks, workers.share, os.getpid())
 
     def send(attempt: Attempt) -> Future[Outcome]:
         part = job.part(attempt.piece)
         bare = replace(part, task=None, environments=replace(part.environments, draw=None))
         task = content if attempt.with_task or len(content) < LARGE else None
         arguments = (digest, task, bare, tuple(attempt.piece), how)
-        return crew.submit(attempt.failed_on, work, *arguments)
+        return workers.submit(attempt.failed_on, work, *arguments)
 
     return send
 

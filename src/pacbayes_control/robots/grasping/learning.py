@@ -67,12 +67,12 @@ def label(
         kept = Path(execution.store) / f"labels-{digest_of(words)[:16]}"
         kept.mkdir(parents=True, exist_ok=True)
     parts = []
-    with open_workers(blind, execution.workers) as crew:
+    with open_workers(blind, execution) as opened:
         for part in environments.chunks(PART):
             done = (part.start - environments.start) * columns
-            counted = execution.counting_on(done, len(environments) * columns)
+            counted = opened.counting_on(done, len(environments) * columns)
             name = f"{part.stream}-{part.seed}-{part.start}-{part.stop}"
-            here = replace(counted, workers=crew, store=kept / name if kept else None)
+            here = replace(counted, store=kept / name if kept else None)
             parts.append(np.array(table_of(Job(blind, part, grid.grasps), here), np.uint8))
     return Labels(environments, np.concatenate(parts), grid)
 
