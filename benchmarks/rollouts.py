@@ -38,15 +38,17 @@ class RolloutsBench:
     rollouts: int  # of a function that does nothing
     seconds: float  # that they took, kept on disk
     bare_seconds: float  # of a bare loop
-    peak_mib: float
+    peak_mib: float  # of this process
 
 
 def bench_rollouts(
     rounds: int = 5, speedup_rollouts: int = 4000, rollouts: int = 1_000_000
 ) -> RolloutsBench:
     """Measure side by side: rounds of the same rollouts, by turns."""
-    small = _overhead(0.001, 1000, rounds)
-    large = _overhead(0.010, 200, rounds)
+    seconds, bare = _many(rollouts)
+    peak = peak_mib()  # before torch is imported, and a large task made
+    short = _overhead(0.001, 1000, rounds)
+    long = _overhead(0.010, 200, rounds)
     with tempfile.TemporaryDirectory() as folder:
         kept = _overhead(0.001, 1000, rounds, Path(folder))
     speedup = _speedup(FunctionTask(_Busy(0.005), draw, "busy", parameters=1), speedup_rollouts)
@@ -54,10 +56,9 @@ def bench_rollouts(
     torch_speedup = _speedup(recurrent, 400)
     torch_threads = _speedup(recurrent, 400, threads=cores())
     large = _large_task(0.005, speedup_rollouts)
-    seconds, bare = _many(rollouts)
     return RolloutsBench(
-        overhead_1ms=small,
-        overhead_10ms=large,
+        overhead_1ms=short,
+        overhead_10ms=long,
         overhead_kept_1ms=kept,
         speedup_2_processes=speedup,
         torch_two_workers_speedup=torch_speedup,
@@ -66,7 +67,7 @@ def bench_rollouts(
         rollouts=rollouts,
         seconds=seconds,
         bare_seconds=bare,
-        peak_mib=peak_mib(),
+        peak_mib=peak,
     )
 
 
@@ -99,7 +100,7 @@ class _Busy:
         spent = min(_timed(lambda: sample(loops)) for _ in range(20))
         self.loops = max(1, round(loops * seconds / spent))
         self.spent = 0.0  # s within the rollouts of this process
-        self.load = b""  # that it carries along
+        self.load = np.empty(0)  # that it carries along
 
     def __repr__(self) -> str:
         return f"a rollout of {self.loops} loops"
@@ -197,7 +198,7 @@ def _large_task(seconds: float, rollouts: int, size: int = 200_000_000) -> float
     taken = []
     for load in (0, size, size, 0):
         rollout = copy.copy(busy)
-        rollout.load = np.random.default_rng(0).bytes(load)
+        rollout.load = np.random.default_rng(0).random(load // 8)
         task = FunctionTask(rollout, draw, "busy", parameters=1)
         environments = task.environments(rollouts // POLICIES, stream="bench")
         how = Execution(2)

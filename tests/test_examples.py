@@ -52,7 +52,7 @@ def test_the_commands_of_an_example_work(run: Pbc, tmp_path: Path, name: str):
     runs = []
     for arguments in commands(name):
         one = arguments[0] == "learn" and name != "bicycle.py"  # which uses all cores by itself
-        result = run(*with_few(arguments), *(("--workers", 1) if one else ()))
+        result = run(*with_few(arguments), *(("--workers", 0) if one else ()))
         assert result.returncode == 0, result.stdout + result.stderr
         assert result.stderr == ""
         if arguments[0] == "learn":
@@ -67,7 +67,7 @@ def test_the_commands_of_an_example_work(run: Pbc, tmp_path: Path, name: str):
 
 @pytest.mark.slow
 def test_cartpole_learns_over_all_linear_controllers_too(run: Pbc, tmp_path: Path):
-    options = "--environments", 4, "--steps", 1, "--draws", 2, "--workers", 1, "--out", "run"
+    options = "--environments", 4, "--steps", 1, "--draws", 2, "--workers", 0, "--out", "run"
     result = run("learn", "examples/cartpole.py:continuous", *options)
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "run" / "certificate.json").read_text())
@@ -77,7 +77,7 @@ def test_cartpole_learns_over_all_linear_controllers_too(run: Pbc, tmp_path: Pat
 
 @pytest.mark.slow
 def test_cartpole_costs_differ_between_environments_and_policies(run: Pbc):
-    options = "--environments", 12, "--workers", 1, "--out", "run"
+    options = "--environments", 12, "--workers", 0, "--out", "run"
     assert run("learn", "examples/cartpole.py:task", *options).returncode == 0
     costs = np.load("run/costs.npy")
     assert costs.shape == (12, 27)

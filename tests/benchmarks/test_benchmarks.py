@@ -66,11 +66,12 @@ def test_fresh_draws_are_measured_beside_the_papers():
 
 
 def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: pytest.MonkeyPatch):
-    overhead, folders = rollouts._overhead, []
+    overhead, folders, shares = rollouts._overhead, [], []
 
     def small(_: float, __: int, rounds: int, folder: Path | None = None) -> float:
         folders.append(folder)
-        return overhead(1e-5, 20, rounds, folder)
+        shares.append(overhead(1e-5, 20, rounds, folder))
+        return shares[-1]
 
     monkeypatch.setattr(rollouts, "_overhead", small)
     monkeypatch.setattr(rollouts, "_speedup", lambda _, n, **__: float(n))
@@ -78,6 +79,8 @@ def test_what_evaluate_adds_is_measured_with_and_without_a_folder(monkeypatch: p
     found = rollouts.bench_rollouts(rounds=1, speedup_rollouts=30, rollouts=200)
     assert [folder is None for folder in folders] == [True, True, False]
     assert found.rollouts == 200
+    assert [found.overhead_1ms, found.overhead_10ms, found.overhead_kept_1ms] == shares
+    assert found.large_task_overhead == 15
     assert found.speedup_2_processes == 30
     assert found.seconds > 0
     assert found.bare_seconds > 0

@@ -353,7 +353,7 @@ def test_what_are_no_policies_is_told_in_one_line(
     (tmp_path / name).write_bytes(content)
     assert words in complaint(quick("check", "robot.py:task", "--policies", name))
     assert words in complaint(
-        quick("learn", "robot.py:task", "--policies", name, "--workers", 1, "--out", "run")
+        quick("learn", "robot.py:task", "--policies", name, "--workers", 0, "--out", "run")
     )
     assert not (tmp_path / "run").exists()
 
@@ -391,7 +391,7 @@ def test_endings_may_be_in_capitals(tmp_path: Path):
 
 def test_learn_chooses_among_a_tasks_policies(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
-    record = learnt(quick, "robot.py:task", "--workers", 1)
+    record = learnt(quick, "robot.py:task", "--workers", 0)
     assert record["policies"] == 5
     assert record["environments"] == 60
     assert 0 < record["bound"] < 1
@@ -403,15 +403,15 @@ def test_learn_chooses_among_a_tasks_policies(quick: Pbc, robot: Path, tmp_path:
 
 def test_the_run_of_a_task_goes_to_a_folder_named_after_its_module(quick: Pbc, robot: Path):
     del robot
-    result = quick("learn", "robot.py:task", "--environments", 20, "--workers", 1)
+    result = quick("learn", "robot.py:task", "--environments", 20, "--workers", 0)
     assert result.returncode == 0, result.stderr
     assert "With confidence 99 %" in result.stdout
     assert "pbc verify runs/robot" in result.stdout
     assert "pbc report runs/robot --task robot.py:task" in result.stdout
     assert quick("verify", "runs/robot").returncode == 0
-    again = quick("learn", "robot.py:task", "--environments", 20, "--workers", 1)
+    again = quick("learn", "robot.py:task", "--environments", 20, "--workers", 0)
     assert "runs/robot" in complaint(again)
-    forced = quick("learn", "robot.py:task", "--environments", 20, "--workers", 1, "--force")
+    forced = quick("learn", "robot.py:task", "--environments", 20, "--workers", 0, "--force")
     assert forced.returncode == 0
 
 
@@ -423,7 +423,7 @@ def test_learn_chooses_among_the_policies_of_a_file(
     np.save(tmp_path / "p.npy", np.array([[0.5], [0.1]]))
     (tmp_path / "p.csv").write_text("0.5\n0.1\n")
     for task in ("robot.py:bare", "robot.py:task"):  # those of the file, not its own
-        record = learnt(quick, task, "--policies", name, "--workers", 1, "--force")
+        record = learnt(quick, task, "--policies", name, "--workers", 0, "--force")
         assert record["policies"] == 2
 
 
@@ -431,7 +431,7 @@ def test_learn_takes_a_prior_over_the_policies_of_a_file(quick: Pbc, robot: Path
     del robot
     (tmp_path / "p.csv").write_text("0.5\n0.1\n")
     (tmp_path / "prior.csv").write_text("0.9,0.1\n")
-    options = "--policies", "p.csv", "--workers", 1, "--force"
+    options = "--policies", "p.csv", "--workers", 0, "--force"
     informed = learnt(quick, "robot.py:task", *options, "--prior", "prior.csv")["bound"]
     assert informed < learnt(quick, "robot.py:task", *options)["bound"]
 
@@ -443,10 +443,10 @@ def test_learn_takes_a_prior_over_a_tasks_own_policies(
     del robot
     (tmp_path / "prior.csv").write_text("0.1,0.1,0.6,0.1,0.1\n")
     (tmp_path / "prior.json").write_text("[0.1, 0.1, 0.6, 0.1, 0.1]")
-    assert learnt(quick, "robot.py:task", "--prior", name, "--workers", 1)["policies"] == 5
+    assert learnt(quick, "robot.py:task", "--prior", name, "--workers", 0)["policies"] == 5
 
 
-FEW_STEPS = "--steps", 3, "--workers", 1
+FEW_STEPS = "--steps", 3, "--workers", 0
 
 
 def test_learn_searches_from_a_tasks_prior(quick: Pbc, robot: Path, tmp_path: Path):
@@ -463,7 +463,7 @@ def test_the_size_of_a_search_is_chosen_and_kept_in_the_plan(
 ):
     del robot
     size = "--steps", 3, "--pairs", 4, "--batch", 7
-    learnt(quick, "robot.py:continuous", *size, "--draws", 2, "--workers", 1)
+    learnt(quick, "robot.py:continuous", *size, "--draws", 2, "--workers", 0)
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["search"] == {"steps": 3, "pairs": 4, "batch": 7}
 
@@ -480,7 +480,7 @@ main()
 def test_a_log_tells_what_each_part_of_the_work_costs(robot: Path, tmp_path: Path):
     del robot
     arguments = "learn", "robot.py:continuous", "--environments", 20, "--out", "run", "--json", "-"
-    size = "--steps", 3, "--draws", 2, "--test-environments", 5, "--workers", 1
+    size = "--steps", 3, "--draws", 2, "--test-environments", 5, "--workers", 0
     done = subprocess.run(
         [sys.executable, "-c", LOUD, *map(str, arguments), *map(str, size)],
         cwd=tmp_path,
@@ -510,7 +510,7 @@ def test_learn_searches_from_the_prior_of_a_file(quick: Pbc, robot: Path, tmp_pa
 @pytest.mark.parametrize("certify", ["draw", "one"])
 def test_learn_certifies_one_policy(quick: Pbc, robot: Path, certify: str):
     del robot
-    options = FEW_STEPS if certify == "draw" else ("--set", "candidates=4", "--workers", 1)
+    options = FEW_STEPS if certify == "draw" else ("--set", "candidates=4", "--workers", 0)
     record = learnt(quick, "robot.py:continuous", "--certify", certify, *options)
     assert record["method"] == ("single-draw" if certify == "draw" else "occam")
     assert record["policy"] is not None
@@ -519,14 +519,14 @@ def test_learn_certifies_one_policy(quick: Pbc, robot: Path, certify: str):
 
 def test_learn_estimates_the_true_cost_where_it_is_asked_to(quick: Pbc, robot: Path):
     del robot
-    record = learnt(quick, "robot.py:task", "--test-environments", 50, "--workers", 1)
+    record = learnt(quick, "robot.py:task", "--test-environments", 50, "--workers", 0)
     assert record["test_environments"] == 50
     assert record["true_cost"] < record["bound"]
 
 
 def test_learn_prints_json_alone(quick: Pbc, robot: Path):
     del robot
-    result = quick("learn", "robot.py:task", "--environments", 20, "--workers", 1, "--json", "-")
+    result = quick("learn", "robot.py:task", "--environments", 20, "--workers", 0, "--json", "-")
     assert result.returncode == 0
     assert json.loads(result.stdout)["environments"] == 20
     assert "With confidence 99 %" in result.stderr
@@ -602,11 +602,11 @@ def killed(folder: Path, workers: int, stuck: int, *arguments: object) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: lines(file) == workers or process.poll() is not None)
+    wait_until(lambda: lines(file) == max(1, workers) or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
     pids = file.read_text().split()
-    assert (str(process.pid) in pids) == (workers == 1)
+    assert (str(process.pid) in pids) == (workers == 0)
     wait_until_gone(*map(int, pids))
 
 
@@ -615,13 +615,13 @@ def lines(path: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [0, 1, 2])
 def test_a_killed_command_goes_on_where_it_was_and_its_workers_end(
     quick: Pbc, tmp_path: Path, slow: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pacbayes_control.rollouts.evaluation.PROBING", 3600.0)
     command = "learn", "slow.py:slow", "--environments", 40, "--workers", workers
-    killed(tmp_path, workers, 120 // workers, *command, "--out", "run")
+    killed(tmp_path, workers, 120 // max(1, workers), *command, "--out", "run")
     assert not (tmp_path / "run").exists()
     done = 0
     for path in (tmp_path / "run.checkpoint.rollouts").glob("*.npz"):
@@ -629,7 +629,7 @@ def test_a_killed_command_goes_on_where_it_was_and_its_workers_end(
         done += (last_row - first_row) * (last - first)
     assert 0 < done < 200
 
-    command = (*command[:-1], 1)  # from now on in this process
+    command = (*command[:-1], 0)  # from now on in this process
     other = quick(*command, "--seed", 1, "--out", "run")  # before it is taken up
     words = complaint(other)
     assert "run.checkpoint.rollouts holds rollouts of another set of environments" in words
@@ -651,13 +651,13 @@ def test_a_killed_command_goes_on_where_it_was_and_its_workers_end(
 @pytest.mark.slow
 def test_a_killed_search_goes_on_where_it_was(quick: Pbc, tmp_path: Path, slow: Path):
     command = (
-        "learn", "slow.py:slow_continuous", "--environments", 6, "--workers", 1,
+        "learn", "slow.py:slow_continuous", "--environments", 6, "--workers", 0,
         "--steps", 14, "--draws", 3,
     )  # fmt: skip
     assert quick(*command, "--out", "whole").returncode == 0
     whole = lines(slow)
     slow.unlink()
-    killed(tmp_path, 1, int(0.9 * whole), *command, "--out", "run")
+    killed(tmp_path, 0, int(0.9 * whole), *command, "--out", "run")
     assert not (tmp_path / "run").exists()
     assert left_over(tmp_path) == ["run.checkpoint.search"]
     before = lines(slow)
@@ -671,7 +671,7 @@ def test_a_killed_search_goes_on_where_it_was(quick: Pbc, tmp_path: Path, slow: 
 
 def test_a_folder_may_have_brackets_in_its_name(quick: Pbc, robot: Path, tmp_path: Path):
     del robot
-    learnt(quick, "robot.py:task", "--workers", 1, "--out", "run[1]")
+    learnt(quick, "robot.py:task", "--workers", 0, "--out", "run[1]")
     assert left_over(tmp_path) == []
 
 
@@ -687,7 +687,7 @@ task = made(stuck, policies=grid)
 """
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     quick: Pbc, tmp_path: Path, workers: int
 ):
@@ -696,7 +696,7 @@ def test_a_rollout_that_raises_is_told_and_once_mended_the_rest_is_done(
     bad = tmp_path / "bad.py"
     bad.write_text(ROBOT + STUCK.format(guard="0.6 < environment['goal'] < 0.62"))
     command = "learn", "bad.py:task", "--environments", 100, "--workers", workers, "--out", "run"
-    here = "learn", "bad.py:task", "--environments", 100, "--workers", 1, "--out"
+    here = "learn", "bad.py:task", "--environments", 100, "--workers", 0, "--out"
     line = complaint(quick(*command))
     task: FunctionTask = load_task(str(bad) + ":task")
     goals = task.environments(100, stream="train").arrays()["goal"]
@@ -744,7 +744,7 @@ def test_a_rollout_that_fails_only_once_is_refused_without_retries_and_told_with
     (tmp_path / "bad.py").write_text(ROBOT + FLAKY)
     monkeypatch.setattr("pacbayes_control.rollouts.conformance.refuse_broken", lambda *_: None)
     name, *options = task.split()
-    command = "learn", f"bad.py:{name}", "--environments", 60, "--workers", 1, *options
+    command = "learn", f"bad.py:{name}", "--environments", 60, "--workers", 0, *options
     for _ in range(2):
         line = complaint(quick(*command, "--out", "run"))
         words = r"failed at first \(RuntimeError: robot fell over \(bad\.py:\d+\)\), but not"
@@ -765,7 +765,7 @@ def test_a_rollout_that_fails_only_once_is_refused_without_retries_and_told_with
 def test_a_task_that_was_changed_meanwhile_is_not_continued(quick: Pbc, tmp_path: Path):
     bad = tmp_path / "bad.py"
     bad.write_text(ROBOT + STUCK.format(guard="0.6 < environment['goal'] < 0.62"))
-    command = "learn", "bad.py:task", "--environments", 100, "--workers", 1, "--out", "run"
+    command = "learn", "bad.py:task", "--environments", 100, "--workers", 0, "--out", "run"
     complaint(quick(*command))
     mended = STUCK.format(guard="False").replace("return distance", "return 0.9 * distance")
     bad.write_text(ROBOT + mended)
@@ -778,7 +778,7 @@ def test_a_task_that_was_changed_meanwhile_is_not_continued(quick: Pbc, tmp_path
 
 def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
     (tmp_path / "bad.py").write_text(ROBOT + "\ntask = made(lambda p, e: 1.3, policies=grid)\n")
-    line = complaint(quick("learn", "bad.py:task", "--workers", 1, "--out", "run"))
+    line = complaint(quick("learn", "bad.py:task", "--workers", 0, "--out", "run"))
     assert "cost 1.3 at environment 0, policy 0 is outside [0, 1]: rescale the costs" in line
 
 
@@ -831,7 +831,7 @@ def test_a_cost_outside_its_range_is_one_line(quick: Pbc, tmp_path: Path):
             ("robot.py:task", "--workers", 2, "--set", "scheduler=tcp://127.0.0.1:9"),
             "give --workers or a scheduler, not both",
         ),
-        (("robot.py:task", "--workers", 0), "--workers"),
+        (("robot.py:task", "--workers", -1), "--workers"),
         (("robot.py:bare",), "has neither policies nor a prior: give --policies or --prior a file"),
         (("robot.py:task", "--method", "no"), "no"),
         (("robot.py:task", "--delta", 1.5), "1.5"),

@@ -106,7 +106,7 @@ def test_a_task_of_the_users_is_run_again(
 
     verified = partial(alone, "verify", "run")
     (tmp_path / "robot.py").write_text(ROBOT)
-    learnt = ("learn", "robot.py:task", "--environments", "30", "--workers", "1", "--out", "run")
+    learnt = ("learn", "robot.py:task", "--environments", "30", "--workers", "0", "--out", "run")
     assert alone(*learnt).returncode == 0
     result = verified("--again", "0", "--task", "robot.py:task")
     assert result.returncode == 0, result.stderr

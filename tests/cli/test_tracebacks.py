@@ -17,6 +17,7 @@ Pbc = Callable[..., CompletedProcess[str]]
 
 ROBOT = """
 import json
+import os
 import numpy as np
 from pacbayes_control.tasks import FunctionTask
 
@@ -44,11 +45,22 @@ def no_draw(rng):
 def made():
     raise OSError("no licence")
 
+def ends(policy, environment):
+    if environment["x"] > 0.6:
+        os._exit(3)
+    return 0.0
+
+def unregistered(policy, environment):
+    import gymnasium
+    return gymnasium.make("Nowhere-v0")
+
 both = np.array([[0.0], [1.0]])
 task = FunctionTask(rollout, draw, "r", policies=both)
 chain = FunctionTask(chained, draw, "c", policies=both)
 deep = FunctionTask(library, draw, "l", policies=both)
 undrawn = FunctionTask(rollout, no_draw, "n", policies=both)
+ending = FunctionTask(ends, draw, "e", policies=both)
+making = FunctionTask(unregistered, draw, "u", policies=both)
 """
 
 
@@ -76,14 +88,14 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_error_of_a_users_code_is_told_in_a_line_with_its_place(quick: Pbc, name: str):
-    line = complaint(quick("learn", f"robot.py:{name}", "--workers", 1, "--environments", 20))
+    line = complaint(quick("learn", f"robot.py:{name}", "--workers", 0, "--environments", 20))
     assert CASES[name][0] in line
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("front", [True, False])
 def test_all_of_it_is_shown_on_request_before_the_line(quick: Pbc, name: str, front: bool):
-    arguments = ["learn", f"robot.py:{name}", "--workers", 1, "--environments", 20]
+    arguments = ["learn", f"robot.py:{name}", "--workers", 0, "--environments", 20]
     arguments.insert(0 if front else 3, "--traceback")
     result = quick(*arguments)
     *trace, line = result.stderr.splitlines()
@@ -160,3 +172,15 @@ def test_the_line_of_an_error_without_a_users_code_has_no_place():
     one, two = ValueError("one"), ValueError("two")
     one.__cause__, two.__cause__ = two, one
     assert in_a_line(one) == "ValueError: one, caused by ValueError: two"
+
+
+@pytest.mark.slow
+def test_a_simulator_that_ends_its_process_is_named_and_not_the_end_of_the_command(quick: Pbc):
+    line = complaint(quick("learn", "robot.py:ending", "--workers", 1, "--environments", 20))
+    assert "failed, also when it was tried again: its worker died with code 3" in line
+
+
+@pytest.mark.slow
+def test_an_id_that_only_this_process_knows_is_told_with_the_remedy(quick: Pbc):
+    line = complaint(quick("learn", "robot.py:making", "--workers", 1, "--environments", 20))
+    assert "; import the module that registers it within the rollout" in line

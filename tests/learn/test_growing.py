@@ -158,7 +158,7 @@ def test_added_policies_need_a_declaration(tmp_path: Path):
 def test_the_command_keeps_a_campaign_and_makes_the_same_run_from_it(
     pbc: Pbc, robot: str, tmp_path: Path
 ):
-    given = (robot, "--environments", 40, "--workers", 1, "--campaign", "kept")
+    given = (robot, "--environments", 40, "--workers", 0, "--campaign", "kept")
     for out in ("one", "two"):
         done = pbc("learn", *given, "--test-environments", 0, "--out", out)
         assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_the_command_keeps_a_campaign_and_makes_the_same_run_from_it(
 
 
 def test_the_command_grows_a_campaign_and_verifies_it(pbc: Pbc, quick: Pbc, robot: str):
-    small = ("--test-environments", 0, "--workers", 1, "--campaign", "kept", "--looks", "40,80")
+    small = ("--test-environments", 0, "--workers", 0, "--campaign", "kept", "--looks", "40,80")
     for n, out in ((40, "one"), (80, "two")):
         done = pbc("learn", robot, *small, "--environments", n, "--out", out)
         assert done.returncode == 0, done.stderr

@@ -67,6 +67,6 @@ def test_workers_are_opened_once():
     with open_workers(task, Execution(2)) as outer, open_workers(task, outer) as inner:
         assert isinstance(outer.workers, WorkerPool)
         assert inner.workers is outer.workers
-    for workers in (None, 1):  # this process
+    for workers in (None, 0):  # this process
         with open_workers(task, Execution(workers)) as opened:
             assert opened.workers.executor is None

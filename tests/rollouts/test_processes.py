@@ -21,6 +21,7 @@ from small_robots import TASKS, goal, policies, rolled_out
 from pacbayes_control.rollouts import Execution, Processes, Progress, RolloutError, evaluate, pools
 from pacbayes_control.rollouts.processes import THREADS, ProcessEnded, cores
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
+from polling import wait_until, wait_until_gone
 
 ENVIRONMENTS = TASKS["hit"].environments(30, stream="train")
 COLUMNS = 3
@@ -264,7 +265,7 @@ def test_without_a_limit_a_rollout_that_takes_long_is_named_on_the_way(tmp_path:
 
 def test_a_process_that_dies_says_where_it_was_and_is_replaced(two_processes: Processes):
     future = two_processes.submit(os._exit, 3)
-    with pytest.raises(ProcessEnded, match="its worker died"):
+    with pytest.raises(ProcessEnded, match="its worker died with code 3"):
         future.result()
     first = two_processes.submit(os.getpid).result()
     name = next(one.name for one in two_processes.processes if one.name.endswith(f" {first}"))
@@ -280,6 +281,36 @@ def test_a_simulator_that_ends_its_process_is_named_without_a_search_for_it(tmp_
         evaluate(task, policies(COLUMNS), ENVIRONMENTS, execution=Execution(2))
     tried = [at for *at, _ in rolled_out(log, ENVIRONMENTS)]
     assert tried.count([23, 2]) == 2
+
+
+@pytest.mark.slow
+def test_a_process_that_lets_no_thread_run_ends_with_its_parent(tmp_path: Path):
+    """A call into C that keeps Python's lock keeps a thread of its process from ending it too."""
+    script = """
+import ctypes, os, sys
+from pacbayes_control.rollouts import Processes
+
+def stuck(path):
+    import ctypes, os
+    open(path, "w").write(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(600)
+
+with Processes(1) as one:
+    one.submit(stuck, sys.argv[1]).result()
+"""
+    file = tmp_path / "pid"
+    parent = subprocess.Popen([sys.executable, "-c", script, str(file)])
+    wait_until(lambda: file.exists() and file.read_text() != "")
+    parent.kill()
+    parent.wait()
+    wait_until_gone(int(file.read_text()))
+
+
+def test_bytes_are_sent_as_they_are(two_processes: Processes):
+    content = os.urandom(1_000_000)
+    assert two_processes.submit(len, content).result() == len(content)
+    echoed = two_processes.submit(bytes.__add__, content, b"").result()
+    assert echoed == content
 
 
 def test_what_a_process_raises_is_raised_here(two_processes: Processes):

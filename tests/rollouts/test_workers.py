@@ -138,11 +138,15 @@ def test_kept_costs_are_the_same_bytes_on_workers(tmp_path: Path, executor: Exec
 
 
 @pytest.mark.parametrize("name", ["trip", "slip_all"])
-def test_one_worker_is_this_process(name: str):
+def test_no_worker_is_this_process_and_one_is_another(name: str):
     task = TASKS[name]
     environments = task.environments(60, stream="train")
     expected = evaluate(task, policies(4), environments)
-    assert same(evaluate(task, policies(4), environments, execution=Execution(workers=1)), expected)
+    for workers in (0, 1):
+        how = Execution(workers=workers)
+        assert same(evaluate(task, policies(4), environments, execution=how), expected)
+        with pool(task, workers) as executor:
+            assert (executor is None) == (workers == 0)
 
 
 def test_workers_are_threads_where_a_task_releases_the_lock_and_processes_otherwise():
@@ -204,16 +208,11 @@ def test_progress_on_workers_grows_to_the_total(executor: Executor):
     assert len(done) > 1
 
 
-@pytest.mark.parametrize("workers", [0, -2])
-def test_at_least_one_worker_is_needed(workers: int):
+def test_there_are_no_fewer_workers_than_none():
     task = TASKS["miss"]
-    with pytest.raises(ValueError, match=f"^{workers} workers were asked for: at least one is"):
-        evaluate(
-            task,
-            policies(2),
-            task.environments(5, stream="train"),
-            execution=Execution(workers=workers),
-        )
+    few = task.environments(5, stream="train")
+    with pytest.raises(ValueError, match=r"^-2 workers were asked for: give 1 or more, or 0 for"):
+        evaluate(task, policies(2), few, execution=Execution(workers=-2))
 
 
 def test_a_task_that_uses_all_cores_is_given_no_workers():

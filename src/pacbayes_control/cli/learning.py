@@ -34,6 +34,7 @@ HELP = f"""Learn a policy for a task and certify it: pbc learn TASK.
 
     Example: pbc learn --plan runs/braking/plan.json --out runs/again
     """
+SHOWN = 20  # parameters of a policy that are shown
 
 OutFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of the run; default runs/TASK.")
@@ -220,7 +221,9 @@ def _learn(
     show_certificate(run, task.words)
     certificate, installed = run.certificate, name in installed_tasks()
     if not installed and certificate.policy is not None and run.costs.parameters is not None:
-        say(f"Its parameters: {run.costs.parameters[certificate.policy].tolist()}")
+        row = run.costs.parameters[certificate.policy]
+        words = f"{row.tolist()}" if row.size <= SHOWN else f"in {folder / 'policies.npy'}"
+        say(f"Its parameters: {words}")
     if warning := equal_costs(run.costs.values):
         warn(warning)
     picture = folder / "picture.svg"

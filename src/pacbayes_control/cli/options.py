@@ -33,9 +33,15 @@ JsonFile = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of every random stream.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")]
+PROCESSES = "Processes to roll out in; default all cores; 0: this one."
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, max=4096, help="Processes to roll out in; default all cores."),
+    typer.Option(
+        "--workers",
+        min=0,
+        max=4096,
+        help=PROCESSES,
+    ),
 ]
 BallOption = Annotated[
     str | None,
@@ -169,9 +175,7 @@ def not_verified(
 class ExecutionOptions:
     """The options of an execution."""
 
-    workers: int | None = option(
-        None, "Processes to roll out in; default all cores.", least=1, most=4096
-    )
+    workers: int | None = option(None, PROCESSES, least=0, most=4096)
     scheduler: str | None = option(
         None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
     )
@@ -204,15 +208,17 @@ def executing(
     from pacbayes_control.rollouts.processes import cores
 
     asked = how if isinstance(how, ExecutionOptions) else ExecutionOptions(workers=how)
-    if asked.workers and asked.scheduler:
+    if asked.workers is not None and asked.scheduler is not None:
         raise ValueError("give --workers or a scheduler, not both")
-    timeout = asked.rollout_timeout
-    if asked.scheduler:
+    number, timeout = asked.workers, asked.rollout_timeout
+    if number is None and not task.uses_all_cores:
+        number = cores()
+    if asked.scheduler is None:
+        workers = pool(task, number, timeout)
+    elif timeout is None:
         workers = cluster(asked.scheduler)
-    elif asked.workers is None and task.uses_all_cores:
-        workers = pool(task, None, timeout)
     else:
-        workers = pool(task, asked.workers or cores(), timeout)
+        raise ValueError("rollout-timeout is for processes of this machine, not for a scheduler's")
     with workers as executor, progress_bars() as tell:
         yield Execution(
             executor,

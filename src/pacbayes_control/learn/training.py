@@ -74,7 +74,7 @@ def search_posterior(
     with open_workers(task, replace(execution, store=None)) as opened:
         while not search.done:
             here, before = at(search.step), search.step * each
-            remark = _remark(search) if search.step else ""
+            remark = _remark(search, search.step + 1) if search.step else ""
             counted = opened.counting_on(before, steps * each, remark)
             try:
                 told = _training_costs(task, here, search, counted)
@@ -91,8 +91,9 @@ def search_posterior(
             if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
                 search.save(checkpoint, fingerprint)
                 saved = time.monotonic()
-            done = search.step * each  # if it stops early, that is all
-            execution.tell(done, done if search.done else steps * each, _remark(search))
+            done = search.step * each
+            total = done if search.done else steps * each  # if it stops early, that is all
+            execution.tell(done, total, _remark(search, search.step))
 
 
 def _batches(environments: Environments, settings: SearchSettings) -> Callable[[int], Environments]:
@@ -184,9 +185,9 @@ def _work(search: GaussianSearch, environments: int, afterwards: int) -> str:
     return words + (f" (then {afterwards:,} to certify)" if afterwards else "")
 
 
-def _remark(search: GaussianSearch) -> str:
-    """The bound, or the cost, so far, and how far the search is."""
+def _remark(search: GaussianSearch, step: int) -> str:
+    """The bound, or the cost, so far, and the step that the search is at, counted from 1."""
     what = "bound" if search.objective else "cost"
     if search.settings.estimator == "gradient":
         what = f"surrogate's {what}"
-    return f"{what} {search.value:.4f}, step {search.step:,} of {search.settings.steps:,}"
+    return f"{what} {search.value:.4f}, step {step:,} of {search.settings.steps:,}"

@@ -22,7 +22,7 @@ from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import Job, Piece, Table
-from pacbayes_control.rollouts.pools import open_workers
+from pacbayes_control.rollouts.pools import limited_threads, open_workers
 from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -310,21 +310,30 @@ def _heaviest(task: Task) -> str:
 
 
 def _speed(job: Job, seconds: float) -> str:
-    """Rollouts per second in this process, and how much faster they would be in batches."""
-    rate = _rate(job, seconds)
+    """Rollouts per second of one worker, and how much faster they would be in batches."""
+    jobs, batched = [job], job.task.in_batches()
+    if batched is not None:
+        whole = replace(job.environments, stop=job.environments.start + batched.together)
+        jobs.append(replace(job, task=batched, environments=whole))
+    with limited_threads(1):  # as each of several workers has
+        rate, *others = _rates(jobs, seconds)
     words = f"{rate:,.0f} rollouts a second" if rate >= 10 else f"{1 / rate:.2g} s a rollout"
-    if (batched := job.task.in_batches()) is None:
-        return words
-    whole = replace(job.environments, stop=job.environments.start + batched.together)
-    faster = _rate(replace(job, task=batched, environments=whole), seconds) / rate
-    return f"{words}; with vector={batched.together}, {faster:.2g} times as many"
+    for other in others:
+        words += f"; with vector={jobs[1].task.together}, {other / rate:.2g} times as many"
+    return words
 
 
-def _rate(job: Job, seconds: float) -> float:
-    rollouts, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        rollouts += job.run()[0].size
-    return rollouts / (time.perf_counter() - started)
+def _rates(jobs: list[Job], seconds: float) -> list[float]:
+    """Rollouts per second of each job, by turns: machines change their speed."""
+    rollouts, spent = np.zeros((2, len(jobs)))
+    for job in jobs:  # compilers, and the first use of a library
+        job.run()
+    while spent.min() < seconds:
+        for number, job in enumerate(jobs):
+            started = time.perf_counter()
+            rollouts[number] += job.run()[0].size
+            spent[number] += time.perf_counter() - started
+    return (rollouts / spent).tolist()
 
 
 def _compare(now: NDArray, before: NDArray, when: str) -> None:

@@ -35,7 +35,7 @@ class Execution:
     """
 
     # Any concurrent.futures.Executor, a Dask client, or a number of workers: threads if the task
-    # `releases_gil`, processes otherwise. None: this process.
+    # `releases_gil`, processes otherwise. None or 0: this process.
     workers: Workers = None
     # A folder for finished rollouts; for a search, the prefix of the names of its files. If the
     # process is killed, the same call continues from there.

@@ -126,25 +126,27 @@ def open_workers(task: Task, execution: Execution) -> Iterator[Execution]:
 def pool(
     task: Task, workers: int | None = None, timeout: float | None = None
 ) -> Iterator[Executor | None]:
-    """Threads if the task `releases_gil`, processes otherwise; None for a single worker.
+    """Threads if the task `releases_gil`, processes otherwise; None for this process.
 
-    timeout: whether the time of a rollout is limited, which takes processes
+    Args:
+        task: what is rolled out
+        workers: their number; none or 0 for this process
+        timeout: seconds of a rollout, if limited, which takes processes
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"{workers} workers were asked for: at least one is needed")
-    if task.uses_all_cores and workers is not None:
+    if workers is not None and workers < 0:
+        raise ValueError(f"{workers} workers were asked for: give 1 or more, or 0 for this process")
+    if task.uses_all_cores and workers:
         raise ValueError(
             f"the task {task.name} uses all cores by itself: leave out the number of workers"
         )
-    workers = workers or 1
-    if timeout is None and workers == 1:
+    if timeout is None and (not workers or (workers == 1 and task.releases_gil)):
         yield None
-    elif timeout is None and task.releases_gil:
+    elif timeout is None and task.releases_gil and workers:
         with limited_threads(cores() // workers), ThreadPoolExecutor(workers) as executor:
             yield executor
             executor.shutdown(cancel_futures=True)
     else:
-        with Processes(workers) as executor:
+        with Processes(workers or 1) as executor:
             yield executor
 
 

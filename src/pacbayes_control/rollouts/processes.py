@@ -6,6 +6,7 @@ it dies, when a rollout takes longer than it may, and when a call is to be made 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from mmap import mmap
 from multiprocessing.connection import Connection, Pipe
+from pickle import PickleBuffer
 from typing import Any
 
 import cloudpickle
@@ -28,10 +30,12 @@ from pacbayes_control.tasks.environments import in_a_line
 
 Place = tuple[int, int]  # a rollout's row and column in its table
 
+WORKER_DIED = "its worker died"
 WATCH = 1.0  # seconds between two checks of a process that its parent is alive
 # Settings of libraries that would otherwise start a thread for each core in every process.
 THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA")]
 THREADS.append("VECLIB_MAXIMUM_THREADS")
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 MARK = struct.Struct("qqd")  # row, column, and the time when the rollout began; 0 for none
 START = """import sys
 try:
@@ -45,8 +49,8 @@ processes.serve({connection}, {mark}, {parent}, {path!r})"""
 class ProcessEnded(Exception):  # noqa: N818 - what became of a process, not a fault of the program
     """A process ended before it answered: it died, or its rollout took too long."""
 
-    def __init__(self, place: Place | None, overdue: bool = False) -> None:
-        super().__init__("a rollout took too long" if overdue else "its worker died")
+    def __init__(self, place: Place | None, how: str = "", overdue: bool = False) -> None:
+        super().__init__("a rollout took too long" if overdue else f"{WORKER_DIED}{how}")
         self.place = place  # of the rollout that it was at, if that is known
         self.overdue = overdue
 
@@ -101,7 +105,7 @@ class Processes(Executor):
                 self._own.process = process = _Process(self._environment)
                 self.processes.add(process)
         try:
-            return process.call(cloudpickle.dumps(call), timeout)
+            return process.call(*call, timeout=timeout)
         except ProcessEnded:
             self._forget(process)
             raise
@@ -148,11 +152,17 @@ class _Process:
             )
         self.name = named(self.popen.pid)
 
-    def call(self, call: bytes, timeout: float | None) -> Any:
+    def call(self, fn: Any, args: Any, kwargs: Any, *, timeout: float | None) -> Any:
         """The answer to a call; ProcessEnded if there is none."""
         self._mark[:] = bytes(MARK.size)
+        # Bytes, such as a packed task, are sent as they are: to pickle them would copy them.
+        whole = [PickleBuffer(each) if type(each) is bytes else each for each in args]
+        apart: list[PickleBuffer] = []
+        call = cloudpickle.dumps((fn, whole, kwargs), 5, apart.append)
         try:
-            self.connection.send_bytes(call)
+            self.connection.send((call, len(apart)))
+            for each in apart:
+                self.connection.send_bytes(each)
             left = timeout
             while not self.connection.poll(left):
                 assert timeout is not None
@@ -162,7 +172,7 @@ class _Process:
                     raise ProcessEnded(place, overdue=True)
             answer, raised = cloudpickle.loads(self.connection.recv_bytes())
         except (OSError, EOFError):
-            raise ProcessEnded(self.at()[0]) from None
+            raise ProcessEnded(self.at()[0], self._how_it_ended()) from None
         if raised:
             raise answer
         return answer
@@ -173,6 +183,13 @@ class _Process:
             row, column, began = MARK.unpack(self._mark)
             return ((row, column), began) if began else (None, 0.0)
         return None, 0.0
+
+    def _how_it_ended(self) -> str:
+        """Its exit code or signal, in words; empty if it has not ended by itself."""
+        with suppress(subprocess.TimeoutExpired):
+            code = self.popen.wait(1)
+            return f" with code {code}" if code >= 0 else f" by signal {-code}"
+        return ""
 
     def end(self) -> None:
         """Stop it."""
@@ -236,6 +253,8 @@ def serve(connection: int, mark_file: int, parent: int, path: list[str]) -> None
             the standard library
     """
     global _mark
+    with suppress(Exception):  # Linux also ends this process while its code lets no thread run
+        ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     _mark = mmap(mark_file, MARK.size)
     library = os.path.dirname(os.__file__)
@@ -243,14 +262,15 @@ def serve(connection: int, mark_file: int, parent: int, path: list[str]) -> None
     sys.path[:] = [*inside, *(p for p in path if p not in inside)]
     with Connection(connection) as pipe, suppress(OSError, EOFError):
         while True:
-            answer = _answer(pipe.recv_bytes())
+            call, apart = pipe.recv()
+            answer = _answer(call, [pipe.recv_bytes() for _ in range(apart)])
             mark(began=0)
             pipe.send_bytes(answer)
 
 
-def _answer(call: bytes) -> bytes:
+def _answer(call: bytes, apart: list[bytes]) -> bytes:
     try:
-        fn, args, kwargs = cloudpickle.loads(call)
+        fn, args, kwargs = cloudpickle.loads(call, buffers=apart)
         return cloudpickle.dumps((fn(*args, **kwargs), False))
     except BaseException as error:
         with suppress(Exception):

@@ -29,6 +29,7 @@ from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCo
 from pacbayes_control.rollouts.pools import LARGE, LostWorkers, WorkerPool, limited_threads
 from pacbayes_control.rollouts.processes import (
     THREADS,
+    WORKER_DIED,
     Place,
     ProcessEnded,
     Processes,
@@ -41,7 +42,7 @@ from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.user_task import RolloutFailed
 
 KEPT_TASKS = 2  # tasks that a worker keeps loaded
-WORKER_DIED, MOST_DEATHS = "its worker died", 5  # after which the other rollouts are given up
+MOST_DEATHS = 5  # of processes, after which the other rollouts are given up
 SLOW, LOOK = 10.0, 1.0  # times the usual that a rollout may take unmentioned; seconds between looks
 
 
@@ -148,7 +149,7 @@ def _named(job: Job, row: int, column: int) -> str:
 
 def _too_deadly(failures: list[Failure]) -> bool:
     """Whether so many rollouts have ended their process that the others are given up."""
-    return sum(failure.error == WORKER_DIED for failure in failures) >= MOST_DEATHS
+    return sum(failure.error.startswith(WORKER_DIED) for failure in failures) >= MOST_DEATHS
 
 
 # ---- what became of a piece ---------------------------------------------------------------------
@@ -183,7 +184,7 @@ def _outcome(future: Future[Outcome]) -> Outcome:
         return future.result()
     except ProcessEnded as error:
         row, column = error.place or (None, None)
-        return error.place if error.overdue else Failure(WORKER_DIED, row=row, column=column)
+        return error.place if error.overdue else Failure(str(error), row=row, column=column)
     except BrokenExecutor as error:
         raise LostWorkers("a worker died, and with it the executor that was given") from error
     except CancelledError as error:
@@ -283,7 +284,9 @@ def work(
     try:
         loaded = _loaded(digest, content, how)
     except Exception as error:
-        words = f"a worker cannot load the task ({in_a_line(error)}): install there what it needs"
+        words = f"a worker cannot load the task ({in_a_line(error)})"
+        if isinstance(error, ImportError):
+            words += ": install there what it needs"
         trace = traceback.format_exc()
         return Failure(words, _worker_name(), trace=trace, final=True, started=False)
     if loaded is None:
@@ -355,6 +358,9 @@ def _failure(error: BaseException, piece: Piece, here: bool) -> Failure:
         row, column = piece.first_row, piece.first_column
     ours = wrong or final  # raised by this package: the message says all
     words, trace = str(error) if ours else in_a_line(error), ""
+    unregistered: Any = getattr(sys.modules.get("gymnasium.error"), "UnregisteredEnv", ())
+    if isinstance(error, unregistered) and "its_module" not in words and not here:
+        words += "; import the module that registers it within the rollout"
     with suppress(Exception):  # of an error that cannot be formatted
         trace = "" if ours else "".join(traceback.format_exception(error))
     cause = error if here else None
