@@ -13,7 +13,9 @@ import pytest
 
 from commands import complaint, files
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.tables.campaigns import read_campaign
 from pacbayes_control.learn import Plan, learn_task, planned
+from pacbayes_control.rollouts import Execution, evaluate
 from pacbayes_control.rollouts.kept import known_looks
 from pacbayes_control.tasks.demo import Stopping
 from pacbayes_control.verify import verify
@@ -122,6 +124,35 @@ def test_looks_cannot_be_declared_after_one_nor_changed(tmp_path: Path):
         learnt(tmp_path / "c", 160)
     with pytest.raises(ValueError, match=r"spent 0.005 of delta, more than the share 0.0005"):
         learnt(tmp_path / "c", 80, delta=0.001)
+
+
+def test_looks_cannot_be_declared_after_a_look_in_python_either(tmp_path: Path):
+    task = Stopping()
+    train = task.environments(40, stream="train")
+    evaluate(task, task.policies, train, execution=Execution(store=tmp_path / "c"))
+    with pytest.raises(ValueError, match="c was looked at before: looks are declared before"):
+        learnt(tmp_path / "c", 40, looks=(40, 80))
+
+
+def test_a_look_is_not_repeated_by_another_method_for_the_same_delta(tmp_path: Path):
+    learnt(tmp_path / "c", 40)
+    weights = tmp_path / "weights.csv"
+    weights.write_text("0.3,0.1,0.2,0.2,0.2\n")
+    for other in ({"method": "occam"}, {"objective": "pinsker"}, {"prior": str(weights)}):
+        with pytest.raises(ValueError, match="to keep the better of two bounds would be a choice"):
+            learnt(tmp_path / "c", 40, **other)
+    paid = learnt(tmp_path / "c", 40, method="occam", delta=0.02).certificate
+    assert paid.delta == pytest.approx(0.03)
+    assert learnt(tmp_path / "c", 40).certificate.delta == 0.01  # the first look, once more
+    assert learnt(tmp_path / "c", 40, method="occam", delta=0.02).certificate == paid
+
+
+def test_the_table_of_a_campaign_is_not_certified_as_one_that_nobody_has_looked_at(tmp_path: Path):
+    learnt(tmp_path / "c", 40)
+    with pytest.raises(
+        ValueError, match="which knows how often it was looked at: learn from it by"
+    ):
+        read_campaign(tmp_path / "c" / "costs.npy")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from small_robots import TASKS, Erratic, kept, lines_of, policies, robot_task
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.looks import Look, list_digest
 from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, pools
+from pacbayes_control.rollouts import kept as campaigns
 from pacbayes_control.rollouts.evaluation import PROBES
 from pacbayes_control.rollouts.kept import known_looks, record_look
 
@@ -128,6 +130,29 @@ def test_retries_and_overdue_rollouts_of_earlier_calls_stay(out: Path, log: Path
     assert roll(task, 30, 4, out, retries=1, **UNSEEN).incidents == {"retries": 1}
 
 
+def test_a_chunk_of_another_place_or_campaign_is_rolled_out_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(evaluation, "PROBES", 1)  # they would find some of it
+
+    def stop(now: Progress) -> None:
+        if now.done > 50:
+            raise InterruptedError
+
+    other = out.with_name("other")
+    for task, folder in ((TASKS["hit"], out), (TASKS["trip"], other)):
+        with pytest.raises(InterruptedError):
+            roll(task, 20, 5, folder, progress=stop)
+    whole = roll(TASKS["hit"], 20, 5)
+    names = [f"rows-{row}-{row + 1}-columns-0-5.npz" for row in range(10)]
+    rows = [whole.values[row].tolist() for row in range(10)]
+    here, elsewhere = next((i, j) for i, j in np.ndindex(10, 10) if rows[i] != rows[j])
+    strange = next(name for name in names[2:] if name not in (names[here], names[elsewhere]))
+    (out / names[here]).write_bytes((out / names[elsewhere]).read_bytes())
+    (out / strange).write_bytes((other / strange).read_bytes())
+    assert roll(TASKS["hit"], 20, 5, out).digests == whole.digests
+
+
 # ---- looks --------------------------------------------------------------------------------------
 
 
@@ -143,14 +168,54 @@ def test_every_look_at_the_costs_is_told_to_the_next(out: Path):
     first = asdict(look(20, 3, None))
     assert known_looks(out) == {"looks": [first]}
     assert roll(task, 30, 3, out).origin["looks"] == [first]
-    record_look(out, look(30, 3, 0.01))
-    record_look(out, look(30, 3, 0.01))
-    second, third = asdict(look(30, 3, 0.01)), asdict(look(30, 3, 0.02))
-    assert known_looks(out) == {"looks": [first, second]}
-    record_look(out, look(30, 3, 0.02), (30, 40))
+    one, two, three = look(20, 3, None), look(30, 3, 0.01), look(30, 3, 0.02)
+    for _ in range(2):
+        record_look(out, two, "kl", [one])
+    assert known_looks(out) == {"looks": [first, asdict(two)]}
+    with pytest.raises(ValueError, match=r"another process has looked at .* meanwhile"):
+        record_look(out, three, "kl", [one])
+    record_look(out, three, "kl", [one, two])
+    record_look(out, two, "kl", [one])  # again
     costs = roll(task, 30, 4, out, **UNSEEN)
-    assert costs.origin["looks"] == [first, second, third]
-    assert costs.origin["declared_looks"] == [30, 40]
+    assert costs.origin["looks"] == [first, asdict(two), asdict(three)]
+
+
+def test_a_look_that_is_repeated_in_another_way_is_refused(out: Path):
+    roll(TASKS["hit"], 20, 3, out)
+    record_look(out, look(20, 3, 0.01), "kl", [])
+    with pytest.raises(ValueError, match="delta by kl, not by occam: to keep the better of two"):
+        record_look(out, look(20, 3, 0.01), "occam", [])
+    record_look(out, look(20, 3, 0.02), "occam", [look(20, 3, 0.01)])  # which is paid for
+    assert len(known_looks(out)["looks"]) == 2
+
+
+def test_looks_are_declared_before_any_rollout_or_not_at_all(out: Path):
+    roll(TASKS["hit"], 20, 3, out)
+    assert "declared_looks" not in roll(TASKS["hit"], 20, 3, out, declared_looks=(20, 30)).origin
+    other = out.with_name("other")
+    assert roll(TASKS["hit"], 20, 3, other, declared_looks=(20, 30)).origin["declared_looks"] == [
+        20,
+        30,
+    ]
+
+
+def test_there_is_an_end_to_looks(out: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(campaigns, "MOST_LOOKS", 2)
+    for n in (20, 21):
+        roll(TASKS["hit"], n, 3, out)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="was looked at 2 times, and that is all it keeps"):
+            roll(TASKS["hit"], 22, 3, out)
+    assert len(known_looks(out)["looks"]) == 2
+
+
+def test_looks_that_were_edited_are_refused(out: Path):
+    roll(TASKS["hit"], 20, 3, out)
+    path = out / "campaign.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"looks": []}))
+    with pytest.raises(ValueError, match=r"campaign\.json is corrupt: choose another folder"):
+        roll(TASKS["hit"], 30, 3, out)
 
 
 def test_costs_are_in_the_order_of_the_environments_whoever_finished_first(out: Path):

@@ -266,7 +266,6 @@ def flipped(content: bytes, at: int) -> bytes:
         "rows-3-3-columns-0-4.npz",
         "rows-0-2-columns-1-3.npz",
         "rows-0-1-columns-0-9.npz",
-        "other.npz",
     ],
 )
 def test_a_chunk_of_no_use_is_ignored(log: Path, out: Path, name: str):
@@ -279,6 +278,17 @@ def test_a_chunk_of_no_use_is_ignored(log: Path, out: Path, name: str):
         path.unlink()
     assert run_again(task, log, out) == ALL
     assert not (out / name).exists()
+
+
+def test_files_of_a_user_stay_in_the_folder(log: Path, out: Path):
+    task = robot_task(log)
+    with pytest.raises(Stopped):
+        roll(task, out, progress=stopped_after(1))
+    mine = [out / name for name in ("analysis.npz", "movie.part", ".notes.part")]
+    for path in mine:
+        path.write_text("mine")
+    run_again(task, log, out)
+    assert [path.read_text() for path in mine] == ["mine"] * 3
 
 
 @pytest.mark.slow

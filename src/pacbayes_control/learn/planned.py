@@ -16,7 +16,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.files import hash_file, read_json
 from pacbayes_control.certify.issuing import budget_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
@@ -136,6 +136,7 @@ def _learn_listed(
     rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
     if plan.campaign is not None:
         rollouts = replace(rollouts, store=plan.campaign, policies_unseen=plan.unseen)
+        rollouts = replace(rollouts, declared_looks=plan.looks)
     elif plan.task in installed and task.uses_all_cores:
         rollouts = replace(rollouts, store=None)  # fast: keeping rollouts would take longer
     else:
@@ -163,7 +164,9 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     look, entries = _next_look(costs.origin, costs.environments, policies, plan, store)
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
-    kept.record_look(store, look, plan.looks)
+    prior = f"prior {hash_file(Path(plan.prior))}" if plan.prior else "uniform prior"
+    way = f"method {plan.method or 'default'}, objective {plan.objective or 'its own'}, {prior}"
+    kept.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
 
 
@@ -187,7 +190,7 @@ def _next_look(
     delta, digest = plan.delta / max(1, len(declared)), looks.list_digest(policies)
     look = looks.Look(environments, digest, len(policies), delta)
     before = looks.looks_from(known.get("looks", []))
-    if plan.looks and late and any(x.delta or not x.same_costs(look) for x in before):
+    if plan.looks and late and before:
         raise ValueError(f"{store} was looked at before: looks are declared before the first one")
     *earlier, _ = so_far = looks.looks_until(known, look)
     unseen = plan.unseen and any(x.count < look.count for x in earlier)

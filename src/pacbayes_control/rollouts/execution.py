@@ -50,6 +50,8 @@ class Execution:
     rollout_timeout: float | None = None
     # Policies that are added to a store were made without knowledge of its environments and costs.
     policies_unseen: bool = False
+    # Numbers of environments at which a new store will be looked at, declared beforehand.
+    declared_looks: tuple[int, ...] = ()
     # Continue although the task's code has changed, in a way that does not change the costs of
     # finished rollouts.
     allow_code_change: bool = False

@@ -19,12 +19,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
 
 import pacbayes_control
 from pacbayes_control.certify import files
+from pacbayes_control.certify.looks import MOST as MOST_LOOKS
 from pacbayes_control.certify.looks import Look, list_digest, looks_from
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, rollout_error
@@ -36,6 +38,7 @@ from pacbayes_control.tasks.identity import code_digest, identity
 FORMAT = 3
 MANIFEST, TABLE, LOCK = "campaign.json", "costs.npy", "lock"
 CHUNK = re.compile(r"rows-(\d+)-(\d+)-columns-(\d+)-(\d+)\.npz")
+UNFINISHED = re.compile(rf"\.([0-9a-f]{{32}}|{re.escape(TABLE)})\.part")  # of a killed process
 WORDS = {  # for keys of a description, where those do not read well
     "environments": "set of environments",
     "first environments": "draw of environments",
@@ -44,12 +47,14 @@ WORDS = {  # for keys of a description, where those do not read well
     "version": "version of this library",
 }
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
-NEEDED = ("size", "code", "tables", "looks")
+NEEDED = ("id", "size", "code", "tables", "looks", "ways")
 KINDS = {  # of what a description is relied on for, and of what is added to it
+    "id": str,  # drawn at random; each chunk has it too
     "size": tuple[int, int],
     "code": str,
     "tables": dict[str, dict[str, Any]],
     "looks": list[dict[str, Any]],
+    "ways": dict[str, str],  # how each look was taken: method, objective, prior
     "declared_looks": list[int],
     **dict.fromkeys(COUNTED, int),
 }
@@ -72,7 +77,8 @@ class KeptCosts:
         below = Piece(rows, job.shape[0], 0, job.shape[1])
         self._parts = [(right, 0), (below, right.rollouts)]  # not in the table; first rollout
         self.chunks: list[Piece] = []  # finished
-        spans = [self._read_chunk(path) for path in folder.glob("*.npz")]
+        named = [CHUNK.fullmatch(path.name) for path in folder.iterdir()]
+        spans = [self._read_chunk(Piece(*map(int, name.groups()))) for name in named if name]
         self._done = merged(span for span in spans if span)  # rollouts, counted along the parts
         self.failures = FailureLog()
 
@@ -121,14 +127,12 @@ class KeptCosts:
         if not path.exists():
             return {"shape": (0, 0), "raised": 0, "overdue": [], "retries": 0}
         known = self.record["tables"].get(files.hash_file(path))
-        if known is None:
+        if known is None or self.table().shape != tuple(known["shape"]):
             raise ValueError(f"{path} was altered: delete it to roll out all of it again")
         return known | {"shape": tuple(known["shape"])}
 
-    def _read_chunk(self, path: Path) -> Span | None:
+    def _read_chunk(self, piece: Piece) -> Span | None:
         """The rollouts of a chunk; one that is damaged, or of no use, is deleted."""
-        named = CHUNK.fullmatch(path.name)
-        piece = Piece(*map(int, named.groups())) if named else Piece(0, 0, 0, 0)
         for part, first in self._parts:
             if span := piece.span_in(part):
                 try:
@@ -137,15 +141,20 @@ class KeptCosts:
                     break
                 self._count(piece, chunk["costs"], int(chunk["raised"]), bool(chunk["overdue"]))
                 return first + span[0], first + span[1]
-        path.unlink()
+        self._path(piece).unlink()
         return None
 
     def _load(self, piece: Piece) -> dict[str, Any]:
-        """The content of a chunk; an error of any kind if it is damaged."""
+        """The content of a chunk; an error of any kind if it is damaged, or of another place."""
         with np.load(io.BytesIO(self._path(piece).read_bytes())) as file:
-            content = {name: file[name] for name in ("costs", "raised", "overdue")}
+            content = {name: file[name] for name in ("costs", "raised", "overdue", "place")}
+        if content["place"] != self._place(piece):
+            raise ValueError("the chunk is of another place, or of another campaign")
         shape = piece.last_row - piece.first_row, piece.last_column - piece.first_column
         return content | {"costs": content["costs"].reshape(shape)}
+
+    def _place(self, piece: Piece) -> str:
+        return f"{self._path(piece).name} of {self.record['id']}"
 
     def _path(self, piece: Piece) -> Path:
         first_row, last_row, first, last = piece
@@ -209,7 +218,8 @@ class KeptCosts:
         first_row, last_row, first, last = piece
         own = Piece(row + first_row, row + last_row, column + first, column + last)
         content = io.BytesIO()
-        np.savez(content, costs=done.costs, raised=done.raised, overdue=done.overdue)
+        facts = {"raised": done.raised, "overdue": done.overdue, "place": self._place(own)}
+        np.savez(content, costs=done.costs, **facts)
         with self._telling_what_survives():
             files.write_atomic(self._path(own), content.getvalue())
         self._count(own, done.costs, done.raised, done.overdue)
@@ -219,47 +229,55 @@ class KeptCosts:
         """Put the finished chunks into the table, and delete them."""
         if not self.chunks:
             return
-        path, (rows, columns) = self.folder / f".{TABLE}.part", self.shape
-        kind = np.dtype(np.float64 if self.graded else np.uint8)
-        header = {"descr": kind.str, "fortran_order": False, "shape": self.job.shape}
-        with self._telling_what_survives():
-            with path.open("wb") as file:
-                write_array_header_1_0(file, header)
-                size = file.tell() + self.rollouts * kind.itemsize
-                reserve = getattr(os, "posix_fallocate", lambda fd, _, size: os.truncate(fd, size))
-                reserve(file.fileno(), 0, size)  # a full disk is then an error, and not a crash
-            table = np.load(path, mmap_mode="r+")
-            if rows:
-                table[:rows, :columns] = self.table()
-            for first_row, last_row, first, last in self.chunks:
-                chunk = self._load(Piece(first_row, last_row, first, last))
-                table[first_row:last_row, first:last] = chunk["costs"]
-            table.flush()
-            del table
-            # The description knows the old table and the new one, whichever a crash leaves behind.
-            counts = {"shape": self.job.shape, "raised": self.raised, "overdue": self.overdue}
-            counts["retries"] = self._retried + self.failures.count
-            before = files.hash_file(self.folder / TABLE) if rows else ""
-            kept = {before: self.record["tables"][before]} if rows else {}
-            self.record["tables"] = kept | {files.hash_file(path): counts}
-            self.describe()
-            path.replace(self.folder / TABLE)
+        path = self.folder / f".{TABLE}.part"
+        try:
+            with self._telling_what_survives():
+                self._write_table(path)
+        finally:
+            path.unlink(missing_ok=True)
         for piece in self.chunks:
             self._path(piece).unlink()
+
+    def _write_table(self, path: Path) -> None:
+        """Write the table to a file that then takes the place of the old one."""
+        rows, columns = self.shape
+        kind = np.dtype(np.float64 if self.graded else np.uint8)
+        header = {"descr": kind.str, "fortran_order": False, "shape": self.job.shape}
+        with path.open("wb") as file:
+            write_array_header_1_0(file, header)
+            size = file.tell() + self.rollouts * kind.itemsize
+            reserve = getattr(os, "posix_fallocate", lambda fd, _, size: os.truncate(fd, size))
+            reserve(file.fileno(), 0, size)  # a full disk is then an error, and not a crash
+        table = np.load(path, mmap_mode="r+")
+        if rows:
+            table[:rows, :columns] = self.table()
+        for piece in self.chunks:
+            first_row, last_row, first, last = piece
+            table[first_row:last_row, first:last] = self._load(piece)["costs"]
+        table.flush()
+        del table
+        # The description knows the old table and the new one, whichever a crash leaves behind.
+        counts = {"shape": self.job.shape, "raised": self.raised, "overdue": self.overdue}
+        counts["retries"] = self._retried + self.failures.count
+        before = files.hash_file(self.folder / TABLE) if rows else ""
+        kept = {before: self.record["tables"][before]} if rows else {}
+        self.record["tables"] = kept | {files.hash_file(path): counts}
+        self.describe()
+        path.replace(self.folder / TABLE)
 
     def look(self) -> list[dict[str, Any]]:
         """The earlier looks at costs of this campaign; this one is recorded beside them."""
         here = Look(self.job.shape[0], self.record["policies"]["sha256"], self.job.shape[1], None)
         known = looks_from(self.record["looks"])
         if not any(look.same_costs(here) for look in known):
-            self.record["looks"].append(asdict(here))
+            self.record["looks"] = _with_look(self.folder, known, here)
             self.describe()
         return [asdict(look) for look in known if look != here]
 
     def describe(self) -> None:
         """Write the description."""
         with self._telling_what_survives():
-            files.write_atomic(self.folder / MANIFEST, files.json_bytes(self.record))
+            _write_manifest(self.folder, self.record)
 
     @contextmanager
     def _telling_what_survives(self) -> Iterator[None]:
@@ -278,7 +296,7 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and rollouts are kept in a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    parts = {name for name in names if name.endswith(".part")}  # of a process that was killed
+    parts = {name for name in names if UNFINISHED.fullmatch(name)}
     if MANIFEST not in names and names - parts - {LOCK}:
         raise ValueError(f"{folder} holds other things than rollouts: choose another folder")
     try:
@@ -292,7 +310,10 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             known = _continued(folder, job, execution)
             now = described_job(job, job.shape, execution)
             more = {name: known[name] for name in KINDS if name in known and name not in now}
-            kept = KeptCosts(folder, job, {"tables": {}, "looks": [], **now, **more})
+            if execution.declared_looks and not known.get("looks"):
+                more["declared_looks"] = [*execution.declared_looks]
+            new = {"id": uuid4().hex, "tables": {}, "looks": [], "ways": {}}
+            kept = KeptCosts(folder, job, new | now | more)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error
         kept.take_up(known, execution)
@@ -310,17 +331,43 @@ def known_looks(folder: Path) -> dict[str, Any]:
     return {name: record[name] for name in ("looks", "declared_looks") if name in record}
 
 
-def record_look(folder: Path, look: Look, declared: Sequence[int] = ()) -> None:
+def record_look(folder: Path, look: Look, way: str, earlier: Sequence[Look]) -> None:
     """Record in a campaign that a certificate is made from it, before it is made.
 
-    declared: the numbers of environments of all looks, if they were declared beforehand
+    An error if it was made in another way: to keep the better of two would be a choice by the data.
+
+    Args:
+        folder: of the campaign
+        look: which is taken now
+        way: the method and so on by which the bound will be computed
+        earlier: the looks that its δ pays for
     """
     with _locked(folder):
         record = _read_manifest(folder)
         known = [x for x in looks_from(record["looks"]) if x.delta or not x.same_costs(look)]
-        record["looks"] = [asdict(x) for x in known if x != look] + [asdict(look)]
-        record |= {"declared_looks": [*declared]} if declared else {}
-        files.write_atomic(folder / MANIFEST, files.json_bytes(record))
+        if any(x != look and x not in earlier for x in known) and look not in known:
+            raise ValueError(f"another process has looked at {folder} meanwhile: do the same again")
+        key = f"{look.environments} environments, policies {look.policies}, delta {look.delta!r}"
+        if record["ways"].setdefault(key, way) != way:
+            raise ValueError(
+                f"{folder} was looked at with the same environments, policies and delta by "
+                f"{record['ways'][key]}, not by {way}: to keep the better of two bounds would be a "
+                "choice by the costs (method best, chosen beforehand, pays for it)"
+            )
+        if look not in known:  # one that is repeated stays where it was among the others
+            record["looks"] = _with_look(folder, known, look)
+        _write_manifest(folder, record)
+
+
+def _with_look(folder: Path, known: Sequence[Look], look: Look) -> list[dict[str, Any]]:
+    if len(known) >= MOST_LOOKS:
+        raise ValueError(f"{folder} was looked at {MOST_LOOKS} times, and that is all it keeps")
+    return [asdict(each) for each in (*known, look)]
+
+
+def _write_manifest(folder: Path, record: dict[str, Any]) -> None:
+    sealed = record | {"seal": files.seal(record)}
+    files.write_atomic(folder / MANIFEST, files.json_bytes(sealed))
 
 
 # ---- the description: everything that the costs depend on, so that none are mixed ----------------
@@ -365,7 +412,8 @@ def _continued(folder: Path, job: Job, execution: Execution) -> dict[str, Any]:
     if rows < size[0] or columns < size[1]:
         raise ValueError(
             f"{folder} holds rollouts of {size[0]:,} environments × {size[1]:,} policies, more "
-            f"than the {rows:,} × {columns:,} that are asked for: ask for as many, or more"
+            f"than the {rows:,} × {columns:,} that are asked for: ask for as many, or more, or "
+            "choose another folder"
         )
     for key, value in described_job(job, size, execution).items():
         if key not in ("code", "size") and known.get(key) != value:
@@ -393,7 +441,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     record = files.read_json(path)
     try:
-        if not files.has_type(record, dict[str, Any]):
+        if not files.has_type(record, dict[str, Any]) or record.get("seal") != files.seal(record):
             raise ValueError
         kinds = {name: kind for name, kind in KINDS.items() if name in {*NEEDED, *record}}
         files.check_record({name: record.get(name) for name in kinds}, kinds)

@@ -56,6 +56,11 @@ def read_campaign(
     """
     path = existing_file(path)
     suffix = path.suffix.lower()
+    if path.with_name("campaign.json").exists():
+        raise ValueError(
+            f"{path} is the table of a campaign, which knows how often it was looked at: learn "
+            "from it by pbc learn TASK --campaign FOLDER"
+        )
     if suffix in TEXT:
         table = read_table(path, header)
     elif header is not None:
