@@ -7,6 +7,7 @@ scheduler runs code in its clients. Certificates for `tls://` come from Dask's o
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from typing import Any
 
 PLAIN, ENCRYPTED = ("", "tcp", "ws"), ("tls", "wss")  # addresses of the form HOST:PORT
 SCHEMES = (*PLAIN, *ENCRYPTED, "ucx", "inproc")  # of Dask's addresses
+ASKING = 1.0  # seconds between two questions about all calls
 GREETING = 5.0  # seconds for a scheduler to answer a connection
 NO_CERTIFICATES = (
     "its certificates are not set: give Dask's distributed.comm.tls.ca-file, client.cert and "
@@ -33,6 +35,7 @@ class ClusterWorkers(Executor):
         self.client = client
         self._calls: dict[Future[Any], Any] = {}  # Dask's futures of the calls in flight
         self._deaths: dict[str, int] = {}  # by key: known deaths of workers that had the call
+        self._asked = 0.0  # when all calls in flight were last asked for
 
     @property
     def _max_workers(self) -> int:  # as other executors call it
@@ -58,26 +61,33 @@ class ClusterWorkers(Executor):
         call.add_done_callback(hand_over)
         return future
 
-    def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
+    def run_again(
+        self, ended: Iterable[Future[Any]], in_flight: Iterable[Future[Any]]
+    ) -> list[Future[Any]]:
         """Calls whose worker died since this was last asked: Dask runs them again by itself.
 
-        Dask counts deaths while a future is referenced, also of calls that have finished.
+        Dask counts deaths while a future is referenced, also of calls that have finished. The
+        others are asked for now and then: there may be thousands.
         """
+        if (now := time.monotonic()) > self._asked + ASKING:
+            ended, self._asked = in_flight, now
 
         def deaths(keys: list[str], dask_scheduler: Any = None) -> dict[str, int]:
             tasks = dask_scheduler.tasks  # a nested function is sent by value, not imported
             return {key: tasks[key].suspicious for key in keys if key in tasks}
 
-        keys = {self._calls[future].key: future for future in in_flight if future in self._calls}
+        keys = {self._calls[future].key: future for future in ended if future in self._calls}
         found: Any = self.client.run_on_scheduler(deaths, list(keys))
         again = [keys[key] for key, count in found.items() if count > self._deaths.get(key, 0)]
-        self._deaths = found
+        self._deaths |= {key: count for key, count in found.items() if count}
         return again
 
     def release(self, future: Future[Any]) -> None:
         """Let the cluster forget a call."""
         if future in self._calls:
-            self._calls.pop(future).release()
+            call = self._calls.pop(future)
+            self._deaths.pop(call.key, None)
+            call.release()
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
@@ -49,7 +48,7 @@ WORDS = {  # for keys of a description, where those do not read well
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
 NEEDED = ("id", "size", "code", "tables", "looks", "ways")
 KINDS = {  # of what a description is relied on for, and of what is added to it
-    "id": str,  # drawn at random; each chunk has it too
+    "id": str,  # digest of the description that it began with; each chunk has it too
     "size": tuple[int, int],
     "code": str,
     "tables": dict[str, dict[str, Any]],
@@ -112,7 +111,7 @@ class KeptCosts:
             piece = pieces[number]
             wide = piece.last_column - piece.first_column
             row, column = divmod(int(at - ends[number]) + piece.rollouts, wide)
-            costs = self._load(piece)["costs"] if number else self.table()
+            costs = self._load(piece).costs if number else self.table()
             place = piece.first_row + row, piece.first_column + column
             if place not in self.overdue:
                 yield Piece.at(*place), float(costs[row, column])
@@ -136,35 +135,37 @@ class KeptCosts:
         for part, first in self._parts:
             if span := piece.span_in(part):
                 try:
-                    chunk = self._load(piece)
+                    self._count(piece, self._load(piece))
                 except Exception:  # a damaged file may raise anything
                     break
-                self._count(piece, chunk["costs"], int(chunk["raised"]), bool(chunk["overdue"]))
                 return first + span[0], first + span[1]
         self._path(piece).unlink()
         return None
 
-    def _load(self, piece: Piece) -> dict[str, Any]:
+    def _load(self, piece: Piece) -> Done:
         """The content of a chunk; an error of any kind if it is damaged, or of another place."""
         with np.load(io.BytesIO(self._path(piece).read_bytes())) as file:
-            content = {name: file[name] for name in ("costs", "raised", "overdue", "place")}
-        if content["place"] != self._place(piece):
-            raise ValueError("the chunk is of another place, or of another campaign")
+            costs, about = file["costs"], json.loads(str(file["about"]))
         shape = piece.last_row - piece.first_row, piece.last_column - piece.first_column
-        return content | {"costs": content["costs"].reshape(shape)}
+        done = Done(costs.reshape(shape), about["raised"], overdue=about["overdue"])
+        if about != self._about(piece, done):
+            raise ValueError("the chunk is of another place, or of another campaign")
+        return done
 
-    def _place(self, piece: Piece) -> str:
-        return f"{self._path(piece).name} of {self.record['id']}"
+    def _about(self, piece: Piece, done: Done) -> dict[str, Any]:
+        """What a chunk holds beside its costs."""
+        place = {"campaign": self.record["id"], "piece": [*piece]}
+        return place | {"raised": int(done.raised), "overdue": bool(done.overdue)}
 
     def _path(self, piece: Piece) -> Path:
         first_row, last_row, first, last = piece
         return self.folder / f"rows-{first_row}-{last_row}-columns-{first}-{last}.npz"
 
-    def _count(self, piece: Piece, costs: Table, raised: int, overdue: bool) -> None:
+    def _count(self, piece: Piece, done: Done) -> None:
         self.chunks.append(piece)
-        self.graded = self.graded or costs.dtype != np.uint8
-        self.raised += raised
-        self.overdue += [(piece.first_row, piece.first_column)] if overdue else []
+        self.graded = self.graded or done.costs.dtype != np.uint8
+        self.raised += done.raised
+        self.overdue += [(piece.first_row, piece.first_column)] if done.overdue else []
 
     # ---- more of it -----------------------------------------------------------------------------
 
@@ -218,11 +219,10 @@ class KeptCosts:
         first_row, last_row, first, last = piece
         own = Piece(row + first_row, row + last_row, column + first, column + last)
         content = io.BytesIO()
-        facts = {"raised": done.raised, "overdue": done.overdue, "place": self._place(own)}
-        np.savez(content, costs=done.costs, **facts)
+        np.savez(content, costs=done.costs, about=json.dumps(self._about(own, done)))
         with self._telling_what_survives():
             files.write_atomic(self._path(own), content.getvalue())
-        self._count(own, done.costs, done.raised, done.overdue)
+        self._count(own, done)
         self._done = merged([*self._done, part.span(piece)])
 
     def finish(self) -> None:
@@ -253,7 +253,7 @@ class KeptCosts:
             table[:rows, :columns] = self.table()
         for piece in self.chunks:
             first_row, last_row, first, last = piece
-            table[first_row:last_row, first:last] = self._load(piece)["costs"]
+            table[first_row:last_row, first:last] = self._load(piece).costs
         table.flush()
         del table
         # The description knows the old table and the new one, whichever a crash leaves behind.
@@ -312,7 +312,8 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             more = {name: known[name] for name in KINDS if name in known and name not in now}
             if execution.declared_looks and not known.get("looks"):
                 more["declared_looks"] = [*execution.declared_looks]
-            new = {"id": uuid4().hex, "tables": {}, "looks": [], "ways": {}}
+            new = {"id": files.sha256(files.json_bytes(now))}
+            new |= {"tables": {}, "looks": [], "ways": {}}
             kept = KeptCosts(folder, job, new | now | more)
         except OSError as error:
             raise OSError(f"{folder}: {error.strerror or error}") from error

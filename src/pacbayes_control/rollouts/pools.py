@@ -89,9 +89,11 @@ class WorkerPool:
         except RuntimeError as error:
             raise LostWorkers(f"the executor takes no more work: {error}") from error
 
-    def run_again(self, in_flight: Iterable[Future[Any]]) -> list[Future[Any]]:
+    def run_again(
+        self, ended: Iterable[Future[Any]], in_flight: Iterable[Future[Any]]
+    ) -> list[Future[Any]]:
         """Calls that workers have begun anew by themselves, as Dask does if a worker dies."""
-        return self._cluster.run_again(in_flight) if self._cluster else []
+        return self._cluster.run_again(ended, in_flight) if self._cluster else []
 
     def forget(self, futures: Iterable[Future[Any]]) -> None:
         """Give up calls whose results are no longer needed, or which are done."""

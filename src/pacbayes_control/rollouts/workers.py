@@ -15,9 +15,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -91,6 +92,7 @@ def roll_out(
     """
     attempts, waiting = map(Attempt, todo), deque[Attempt]()
     in_flight: dict[Future[Outcome], Attempt] = {}
+    calls: SimpleQueue[Future[Outcome]] = SimpleQueue()  # those that are done
     failures: list[Failure] = []
     finished = 0  # rollouts
     log, pace, send = log or FailureLog(), workers.pace(job.task), _sender(job, workers)
@@ -99,11 +101,12 @@ def roll_out(
             while not log.hopeless(len(failures), finished) and len(in_flight) < workers.limit:
                 if (attempt := waiting.popleft() if waiting else next(attempts, None)) is None:
                     break
-                in_flight[send(attempt)] = attempt
+                in_flight[call := send(attempt)] = attempt
+                call.add_done_callback(calls.put)
             if not in_flight:
                 break
-            _wait(job, in_flight, workers, tell)
-            for attempt, outcome in _outcomes(job, in_flight, workers, log):
+            ended = _ended(calls, job, workers, tell)
+            for attempt, outcome in _outcomes(ended, in_flight, job, workers, log=log):
                 again, failed, done = _settled(attempt, outcome, max(1, log.retries), keep_going)
                 waiting.extendleft(reversed(again))
                 failures += failed
@@ -128,14 +131,14 @@ def roll_out(
         raise rollout_error(job, failures, log)
 
 
-def _wait(
-    job: Job,
-    in_flight: dict[Future[Outcome], Attempt],
-    workers: WorkerPool,
-    tell: Callable[[str], None],
-) -> None:
-    """Wait until a piece is done; a rollout that takes far longer than others is told of."""
-    while not wait(in_flight, LOOK, FIRST_COMPLETED).done:
+def _ended(
+    calls: SimpleQueue[Future[Outcome]], job: Job, workers: WorkerPool, tell: Callable[[str], None]
+) -> list[Future[Outcome]]:
+    """Calls that are done, at least one; a rollout that takes far longer than others is told of."""
+    while True:
+        with suppress(Empty):
+            first = calls.get(timeout=LOOK)
+            return [first, *(calls.get() for _ in range(calls.qsize()))]
         usual = workers.pace(job.task).rollout
         underway = workers.executor.underway() if isinstance(workers.executor, Processes) else []
         for (row, column), seconds in underway:
@@ -156,17 +159,22 @@ def _too_deadly(failures: list[Failure]) -> bool:
 
 
 def _outcomes(
-    job: Job, in_flight: dict[Future[Outcome], Attempt], workers: WorkerPool, log: FailureLog
+    ended: list[Future[Outcome]],
+    in_flight: dict[Future[Outcome], Attempt],
+    job: Job,
+    workers: WorkerPool,
+    *,
+    log: FailureLog,
 ) -> list[tuple[Attempt, Outcome]]:
-    """Attempts that are done, with their outcomes; failures are logged.
+    """Attempts whose calls have ended, with their outcomes; failures are logged.
 
     Their futures are removed from `in_flight`: while a future is referenced, Dask computes it again
     if the worker that holds its result dies.
     """
-    done = {future: _outcome(future) for future in in_flight if future.done()}
+    done = {future: _outcome(future) for future in ended}
     if any(isinstance(outcome, Done) for outcome in done.values()):
         try:
-            again = workers.run_again(in_flight)
+            again = workers.run_again(ended, in_flight)
             log.add([job.span(in_flight[future].piece) for future in again], WORKER_DIED)
         except OSError as error:
             done = dict.fromkeys(done, _scheduler_lost(error))
