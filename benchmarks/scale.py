@@ -35,8 +35,11 @@ class ScaleBench:
     client_ms_per_chunk: float  # in this process: to send it, collect it and write its file
     dask_chunks_per_second: float  # of chunks that take no time, through a scheduler
     scheduler_ms_per_chunk: float  # of processor time in the scheduler
+    messages_per_chunk: float  # that the scheduler receives, from workers and from this process
     workers: int  # threads of light workers on one machine
     workers_busy: float  # their share of time within rollouts, by default
+    scheduler_mib: float  # of memory, at most, with these workers
+    client_mib: float  # the same of this process
     files_per_second: float  # chunks listed, read and checked when a campaign is resumed
 
 
@@ -48,14 +51,19 @@ def bench_scale(chunks: int = 3000, workers: int = 200) -> ScaleBench:
         before = _cpu(scheduler)
         rate = _rate(executor, chunks // 3)
         spent = (_cpu(scheduler) - before) / (chunks // 3)
-    with _dask(4, workers // 4) as (executor, _):
+        messages = _messages(executor, chunks // 3)
+    with _dask(4, workers // 4) as (executor, scheduler):
         busy = _busy(executor, workers)
+        memory = _peak_mib(scheduler)
     return ScaleBench(
         client_ms_per_chunk=1000 * client,
         dask_chunks_per_second=rate,
         scheduler_ms_per_chunk=1000 * spent,
+        messages_per_chunk=messages,
         workers=workers,
         workers_busy=busy,
+        scheduler_mib=memory,
+        client_mib=_peak_mib(os.getpid()),
         files_per_second=files,
     )
 
@@ -175,6 +183,41 @@ def _busy(executor: Executor, workers: int, seconds: float = 60.0) -> float:
         train = task.environments(rollouts, stream="scale")
         evaluate(task, policies, train, execution=opened)
     return rollouts * ROLLOUT / workers / (time.perf_counter() - started)
+
+
+def _messages(executor: ClusterWorkers, chunks: int) -> float:
+    """Messages for a chunk that the scheduler gets on the streams from workers and this process."""
+
+    def count(dask_scheduler: Any = None) -> None:  # nested: it is sent by value, not imported
+        from inspect import iscoroutinefunction
+
+        dask_scheduler.counted = 0
+
+        def counting(handler: Any) -> Any:
+            def counted(*args: Any, **kwargs: Any) -> Any:
+                dask_scheduler.counted += 1
+                return handler(*args, **kwargs)
+
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                return await counted(*args, **kwargs)
+
+            return awaited if iscoroutinefunction(handler) else counted
+
+        handlers = dask_scheduler.stream_handlers
+        handlers.update({name: counting(handler) for name, handler in handlers.items()})
+
+    def counted(dask_scheduler: Any = None) -> int:
+        return dask_scheduler.counted
+
+    executor.client.run_on_scheduler(count)
+    _rate(executor, chunks)
+    found: Any = executor.client.run_on_scheduler(counted)
+    return found / chunks
+
+
+def _peak_mib(process: int) -> float:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _cpu(process: int) -> float:

@@ -75,9 +75,7 @@ class KeptCosts:
         right = Piece(0, rows, columns, job.shape[1])
         below = Piece(rows, job.shape[0], 0, job.shape[1])
         self._parts = [(right, 0), (below, right.rollouts)]  # not in the table; first rollout
-        self.chunks: list[Piece] = []  # finished
-        named = [CHUNK.fullmatch(path.name) for path in folder.iterdir()]
-        spans = [self._read_chunk(Piece(*map(int, name.groups()))) for name in named if name]
+        spans = map(self._read_chunk, self.chunks())
         self._done = merged(span for span in spans if span)  # rollouts, counted along the parts
         self.failures = FailureLog()
 
@@ -102,9 +100,14 @@ class KeptCosts:
                 job = replace(self.job.part(part), first_rollout=first)
                 yield job, [(a - first, b - first) for a, b in spans]
 
+    def chunks(self) -> Iterator[Piece]:
+        """The finished chunks, in any order; there may be millions, so that they are not listed."""
+        named = (CHUNK.fullmatch(path.name) for path in self.folder.iterdir())
+        return (Piece(*map(int, name.groups())) for name in named if name)
+
     def some(self, count: int) -> Iterator[tuple[Piece, float]]:
         """A few finished rollouts, from the first to the last, and their costs."""
-        pieces = [Piece(0, self.shape[0], 0, self.shape[1]), *sorted(self.chunks)]
+        pieces = [Piece(0, self.shape[0], 0, self.shape[1]), *sorted(self.chunks())]
         ends = np.cumsum([piece.rollouts for piece in pieces])
         for at in np.unique(np.linspace(0, ends[-1] - 1, count).astype(int)):
             number = int(np.searchsorted(ends, at, side="right"))
@@ -145,7 +148,7 @@ class KeptCosts:
     def _load(self, piece: Piece) -> Done:
         """The content of a chunk; an error of any kind if it is damaged, or of another place."""
         with np.load(io.BytesIO(self._path(piece).read_bytes())) as file:
-            costs, about = file["costs"], json.loads(str(file["about"]))
+            costs, about = file["costs"], json.loads(file["about"].item())
         shape = piece.last_row - piece.first_row, piece.last_column - piece.first_column
         done = Done(costs.reshape(shape), about["raised"], overdue=about["overdue"])
         if about != self._about(piece, done):
@@ -162,7 +165,6 @@ class KeptCosts:
         return self.folder / f"rows-{first_row}-{last_row}-columns-{first}-{last}.npz"
 
     def _count(self, piece: Piece, done: Done) -> None:
-        self.chunks.append(piece)
         self.graded = self.graded or done.costs.dtype != np.uint8
         self.raised += done.raised
         self.overdue += [(piece.first_row, piece.first_column)] if done.overdue else []
@@ -219,7 +221,7 @@ class KeptCosts:
         first_row, last_row, first, last = piece
         own = Piece(row + first_row, row + last_row, column + first, column + last)
         content = io.BytesIO()
-        np.savez(content, costs=done.costs, about=json.dumps(self._about(own, done)))
+        np.savez(content, costs=done.costs, about=json.dumps(self._about(own, done)).encode())
         with self._telling_what_survives():
             files.write_atomic(self._path(own), content.getvalue())
         self._count(own, done)
@@ -227,7 +229,7 @@ class KeptCosts:
 
     def finish(self) -> None:
         """Put the finished chunks into the table, and delete them."""
-        if not self.chunks:
+        if not self._done:
             return
         path = self.folder / f".{TABLE}.part"
         try:
@@ -235,7 +237,7 @@ class KeptCosts:
                 self._write_table(path)
         finally:
             path.unlink(missing_ok=True)
-        for piece in self.chunks:
+        for piece in self.chunks():
             self._path(piece).unlink()
 
     def _write_table(self, path: Path) -> None:
@@ -251,7 +253,7 @@ class KeptCosts:
         table = np.load(path, mmap_mode="r+")
         if rows:
             table[:rows, :columns] = self.table()
-        for piece in self.chunks:
+        for piece in self.chunks():
             first_row, last_row, first, last = piece
             table[first_row:last_row, first:last] = self._load(piece).costs
         table.flush()
@@ -306,7 +308,7 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
     with _locked(folder):
         try:
             for name in parts:
-                (folder / name).unlink()
+                (folder / name).unlink(missing_ok=True)
             known = _continued(folder, job, execution)
             now = described_job(job, job.shape, execution)
             more = {name: known[name] for name in KINDS if name in known and name not in now}
@@ -444,6 +446,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         if not files.has_type(record, dict[str, Any]) or record.get("seal") != files.seal(record):
             raise ValueError
+        del record["seal"]
         kinds = {name: kind for name, kind in KINDS.items() if name in {*NEEDED, *record}}
         files.check_record({name: record.get(name) for name in kinds}, kinds)
         for table in record["tables"].values():
