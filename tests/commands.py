@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -60,10 +59,11 @@ def examples_forgotten() -> Iterator[None]:
     """What is imported from examples and tests' folders is new to the next process, and so here."""
     path, known = [*sys.path], {*sys.modules}
     yield
+    folders = {Path(entry) for entry in sys.path if entry not in path}  # those of tasks
     sys.path[:] = path
     for name in {*sys.modules} - known:
         folder = Path(getattr(sys.modules[name], "__file__", None) or "").parent
-        if folder.name == "examples" or folder.is_relative_to(gettempdir()):
+        if folder.name == "examples" or folder in folders:
             del sys.modules[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.server
 import logging
 import os
@@ -157,6 +158,9 @@ class Web(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
 
+@pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning"
+)  # of Tornado
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 def test_what_is_not_a_scheduler_is_told_in_a_line(
     folder: Path, scheme: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +182,7 @@ def test_what_is_not_a_scheduler_is_told_in_a_line(
         finally:
             web.shutdown()
             serving.join()
+    gc.collect()  # here, and not within another test
 
 
 @pytest.mark.parametrize("scheme", ["", "tcp://", "tls://", "wss://"])

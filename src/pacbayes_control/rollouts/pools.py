@@ -105,7 +105,18 @@ class WorkerPool:
 
 @contextmanager
 def open_workers(task: Task, execution: Execution) -> Iterator[Execution]:
-    """The same execution with a WorkerPool; workers that are started here end with this context."""
+    """The same execution with a WorkerPool; workers that are started here end with this context.
+
+    For whatever rolls out many times, as a search does.
+
+    >>> from pacbayes_control.rollouts import mean_costs
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> task = Stopping()
+    >>> some = task.environments(8, stream="example")
+    >>> with open_workers(task, Execution(workers=0)) as opened:
+    ...     [mean_costs(task, task.policies[:n], some, execution=opened).size for n in (2, 3)]
+    [2, 3]
+    """
     workers, timeout = execution.workers, execution.rollout_timeout
     with ExitStack() as stack:
         if isinstance(workers, int) or (workers is None and timeout is not None):
