@@ -158,9 +158,7 @@ class Web(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
 
-@pytest.mark.filterwarnings(
-    "ignore:unclosed <socket:ResourceWarning"
-)  # of Tornado
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of Tornado
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 def test_what_is_not_a_scheduler_is_told_in_a_line(
     folder: Path, scheme: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
