@@ -103,16 +103,18 @@ class OneByOneTask(UserTask):
         """The costs, and how many of them are 1 because a declared failure was raised."""
         self.check_policies(policies)
         costs, raised = np.empty((len(environments), policies.shape[-2])), 0
+        begin, failures, cost_of = begins, self.failures, self.cost  # looked up once
         for (i, j), rollout in self._rollouts(policies, environments, noise):
-            if begins is not None:
-                begins(i, j)
+            if begin is not None:
+                begin(i, j)
             try:
                 try:
                     outcome = rollout()
-                except self.failures:
+                except failures:
                     costs[i, j], raised = 1.0, raised + 1
                 else:
-                    costs[i, j] = cost_number(self.cost(outcome))
+                    cost = cost_of(outcome)
+                    costs[i, j] = cost if type(cost) is float else cost_number(cost)
             except (Exception, SystemExit) as error:
                 raise RolloutFailed(i, j, error) from error
         return costs, raised
