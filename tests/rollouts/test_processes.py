@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from small_robots import TASKS, goal, policies, rolled_out
 
 from pacbayes_control.rollouts import Execution, Processes, Progress, RolloutError, evaluate, pools
+from pacbayes_control.rollouts.conformance import check_task
 from pacbayes_control.rollouts.processes import THREADS, ProcessEnded, cores
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 from polling import wait_until, wait_until_gone
@@ -209,6 +210,16 @@ def test_a_rollout_that_takes_too_long_costs_1_and_is_never_run_again(
     assert [at for *at, _ in rolled_out(log, ENVIRONMENTS)].count([7, 1]) == 1
     with pytest.raises(ValueError, match="holds rollouts of another limit of time for a rollout"):
         evaluate(task, policies(COLUMNS), ENVIRONMENTS, execution=Execution(store=tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_check_names_a_rollout_that_takes_too_long(tmp_path: Path):
+    train = TASKS["hit"].environments(8, stream="conformance")
+    hanging = Hanging(tmp_path / "log", {(goal(train, 3), 1)})
+    task = FunctionTask(hanging, robots.draw, "hanging", 2)
+    checks = check_task(task, policies(2), rollout_timeout=1.0)
+    failed = next(check for check in checks if not check.passed)
+    assert failed.detail == "policy 1 in environment 3 took longer than 1 s"
 
 
 @pytest.mark.slow

@@ -141,6 +141,9 @@ class CheckOptions:
         None, "Policies, one a row: .npy, or .csv, with names first.", metavar="FILE"
     )
     environments: int = option(8, "Environments to roll out in.", least=2, most=options.MOST)
+    rollout_timeout: float | None = option(
+        None, "Seconds after which a rollout is ended, and named.", metavar="S"
+    )
     json_file: options.JsonFile = None
 
 
@@ -160,7 +163,8 @@ def check(asked: CheckOptions) -> None:
     policies, json_file = asked.policies, asked.json_file
     options.check_json(json_file, *([policies] if policies else []))
     rows = read_policies(policies)[0] if policies else None
-    checks = check_task(load_task(asked.task), rows, asked.environments)
+    limit = asked.rollout_timeout
+    checks = check_task(load_task(asked.task), rows, asked.environments, rollout_timeout=limit)
     show_checks(checks)
     if tracebacks.shown:
         show_traceback(dict.fromkeys(check.trace for check in checks))

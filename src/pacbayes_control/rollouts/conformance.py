@@ -47,7 +47,12 @@ class Check:
 
 
 def check_task(
-    task: Task, policies: NDArray | None = None, environments: int = 8, seconds: float = 2.0
+    task: Task,
+    policies: NDArray | None = None,
+    environments: int = 8,
+    seconds: float = 2.0,
+    *,
+    rollout_timeout: float | None = None,
 ) -> list[Check]:
     """Try a task: a few policies in a few environments, again and again.
 
@@ -58,6 +63,7 @@ def check_task(
         policies: one per row; by default a few of the task's own, or drawn from its prior
         environments: how many environments to roll out in
         seconds: for the measurement of its speed
+        rollout_timeout: seconds after which a rollout is ended; the task then fails
 
     >>> from pacbayes_control.tasks.demo import Stopping
     >>> all(check.passed for check in check_task(Stopping(), seconds=0.1))
@@ -65,11 +71,17 @@ def check_task(
     """
     task = as_task(task)
     chosen = checked_policies(task, policies if policies is not None else some_policies(task))
+    limited = Execution(rollout_timeout=rollout_timeout)
     first: list[Any] = []  # the job that is run again and again, and its costs
 
     def costs_in_range() -> str:
-        job = _job(task, chosen, environments)
-        first[:] = job, table_of(job)
+        job, facts = _job(task, chosen, environments), dict[str, Any]()
+        table = table_of(job, limited, facts)
+        for row, column in facts.get("timed_out", ()):
+            raise Broken(
+                f"policy {column} in environment {row} took longer than {rollout_timeout:g} s"
+            )
+        first[:] = job, table
         low, high, rollouts = first[1].min(), first[1].max(), first[1].size
         return f"{rollouts} rollouts cost between {low:g} and {high:g}"
 

@@ -123,16 +123,13 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
 
 
-def read_lines(path: Path, kinds: dict[str, Any], **missing: Any) -> Iterator[dict[str, Any]]:
-    """The records of a JSON lines file that have fields of these types; other lines are skipped.
-
-    missing: values of fields that a record may leave out
-    """
+def read_lines(path: Path, kinds: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The records of a JSON lines file that have fields of these types; other lines are skipped."""
     if path.exists():
         with path.open("rb") as file:
             for line in file:
                 try:
-                    record = missing | json.loads(line)
+                    record = json.loads(line)
                     check_record(record, kinds)
                 except (ValueError, TypeError):  # half-written
                     continue
