@@ -308,7 +308,7 @@ def _bytes(part: Any) -> int:
 
 def _heaviest(task: Task) -> str:
     """The innermost part of a task that takes more than half of its bytes."""
-    name, part, size = "the task", brought(task), _bytes(task)
+    name, part, size = "task", brought(task), _bytes(task)
     while True:
         parts = {f".{key}": value for key, value in getattr(part, "__dict__", {}).items()}
         if isinstance(part, Mapping | list | tuple):
