@@ -165,7 +165,10 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
     prior = f"prior {hash_file(Path(plan.prior))}" if plan.prior else "uniform prior"
-    way = f"method {plan.method or 'default'}, objective {plan.objective or 'its own'}, {prior}"
+    method = (
+        plan.method if plan.method == "best" else checked_method(plan.method, None, costs.policies)
+    )
+    way = f"method {method}, objective {plan.objective or method}, {prior}"
     kept.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
 
