@@ -166,22 +166,23 @@ def test_check_tells_of_broken_promises_and_exits_with_1(quick: Pbc, tmp_path: P
     assert "Traceback" not in result.stderr
 
 
-def test_check_takes_policies_from_a_file(
+def test_check_takes_policies_from_a_file_and_a_limit_of_time(
     quick: Pbc, robot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     del robot
     given = []
 
-    def spy(task: Any, policies: Any, *rest: Any) -> Any:
+    def spy(task: Any, policies: Any, *rest: Any, rollout_timeout: float | None) -> Any:
         del task, rest
-        given.append(np.asarray(policies).tolist())
+        given.append((np.asarray(policies).tolist(), rollout_timeout))
         return [conformance.Check("a promise", True, "kept")]
 
     monkeypatch.setattr(conformance, "check_task", spy)
     (tmp_path / "p.csv").write_text("0.25\n0.75\n")
-    result = quick("check", "robot.py:bare", "--policies", "p.csv")
-    assert result.returncode == 0, result.stderr
-    assert given == [[[0.25], [0.75]]]
+    for limit in ((), ("--rollout-timeout", 2)):
+        result = quick("check", "robot.py:bare", "--policies", "p.csv", *limit)
+        assert result.returncode == 0, result.stderr
+    assert given == [([[0.25], [0.75]], None), ([[0.25], [0.75]], 2.0)]
 
 
 @pytest.mark.slow
