@@ -16,7 +16,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.tables.campaigns import read_campaign
 from pacbayes_control.learn import Plan, learn_task, planned
 from pacbayes_control.rollouts import Execution, evaluate
-from pacbayes_control.rollouts.kept import known_looks
+from pacbayes_control.rollouts.manifest import known_looks
 from pacbayes_control.tasks.demo import Stopping
 from pacbayes_control.verify import verify
 

@@ -13,10 +13,9 @@ from small_robots import TASKS, Erratic, kept, lines_of, policies, robot_task
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.looks import Look, list_digest
-from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, pools
-from pacbayes_control.rollouts import kept as campaigns
+from pacbayes_control.rollouts import Execution, Progress, evaluate, evaluation, manifest, pools
 from pacbayes_control.rollouts.evaluation import PROBES
-from pacbayes_control.rollouts.kept import known_looks, record_look
+from pacbayes_control.rollouts.manifest import known_looks, record_look
 
 
 @pytest.fixture(autouse=True)
@@ -200,7 +199,7 @@ def test_looks_are_declared_before_any_rollout_or_not_at_all(out: Path):
 
 
 def test_there_is_an_end_to_looks(out: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(campaigns, "MOST_LOOKS", 2)
+    monkeypatch.setattr(manifest, "MOST_LOOKS", 2)
     for n in (20, 21):
         roll(TASKS["hit"], n, 3, out)
     for _ in range(2):

@@ -15,9 +15,9 @@ from small_robots import TASKS, Erratic, Scrambled, policies
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.rollouts import jobs
+from pacbayes_control.rollouts.dispatch import roll_out
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Pace, Piece, pieces
 from pacbayes_control.rollouts.pools import WorkerPool
-from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Noise
 from pacbayes_control.tasks.functions import BatchTask, FunctionTask
 from pacbayes_control.tasks.task import noise_of

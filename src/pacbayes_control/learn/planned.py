@@ -27,7 +27,13 @@ from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
 from pacbayes_control.learn.search import SearchSettings, saved_settings
 from pacbayes_control.learn.training import check_estimator, rollout_rate
-from pacbayes_control.rollouts import Execution, RolloutError, estimate_true_cost, evaluate, kept
+from pacbayes_control.rollouts import (
+    Execution,
+    RolloutError,
+    estimate_true_cost,
+    evaluate,
+    manifest,
+)
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -143,7 +149,7 @@ def _learn_listed(
         rollouts = rollouts.keeping("rollouts")
     store = None if rollouts.store is None else Path(rollouts.store)
     if store is not None:  # what no delta can pay for is refused before it is rolled out
-        _next_look(kept.known_looks(store), len(train), np.asarray(policies), plan, store)
+        _next_look(manifest.known_looks(store), len(train), np.asarray(policies), plan, store)
     if plan.task not in installed and not (store and store.exists()):
         _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
@@ -169,7 +175,7 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
         plan.method if plan.method == "best" else checked_method(plan.method, None, costs.policies)
     )
     way = f"method {method}, objective {plan.objective or method}, {prior}"
-    kept.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
+    manifest.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
 
 

@@ -4,15 +4,17 @@ execution    where and how, in one record
 evaluation   every policy in every environment: the table of costs, or its means
 sampling     policies drawn from a posterior
 jobs         all rollouts of a table of costs, and the pieces of it that workers roll out
-workers      pieces sent to workers, and collected in any order
+dispatch     pieces sent to workers, and collected in any order
+worker       what a worker does with a piece
 failures     the log of rollouts that failed, perhaps only at first, and the error for them
 pools        the workers: this process, threads, processes, or any Executor
 processes    processes of this machine, which can be watched and ended
 cluster      the workers of a Dask cluster
 kept         a campaign: costs on disk, written as they finish, to be resumed and to grow
+manifest     what a campaign's costs depend on, and the looks at them
 again        recorded rollouts, run again and compared
 conformance  checks of a task before it is certified
-differences  whether rollouts depend on the environments that are drawn
+differences  whether environments differ as they are drawn, and rollouts with them
 """
 
 from pacbayes_control.rollouts.again import roll_out_again

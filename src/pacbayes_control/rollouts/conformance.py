@@ -17,21 +17,19 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.rollouts.differences import Broken, Warned, environments_differ
+from pacbayes_control.rollouts.differences import DRAWN, STREAM, Broken, Warned, environments_differ
 from pacbayes_control.rollouts.evaluation import checked_policies, table_of
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.rollouts.jobs import Job, Piece, Table
 from pacbayes_control.rollouts.pools import limited_threads, open_workers
 from pacbayes_control.rollouts.processes import Processes
-from pacbayes_control.tasks import Environments, Task
+from pacbayes_control.tasks import Task
 from pacbayes_control.tasks.environments import generator, in_a_line
 from pacbayes_control.tasks.identity import identity
 from pacbayes_control.tasks.task import as_task, brought, noise_of
 
 HEAVY = 10_000_000  # bytes of a task, from which on they are worth a word
-LOOKED_AT = 256  # environments that are drawn to see whether they look independent
-STREAM = "conformance"
 REPEAT, DIFFER = "the same seed gives the same cost", "environments differ"
 
 
@@ -164,65 +162,6 @@ def _tried(name: str, promise: Callable[..., str], *arguments: Any) -> Check:
         words = " ".join(str(error).split()) if ours else in_a_line(error)
         return Check(name, False, words, trace=trace)
     return Check(name, True, str(detail), isinstance(detail, Warned))
-
-
-def _environments_repeat(task: Task) -> str:
-    """Environments are the same if drawn again, fewer at a time, or from the middle."""
-    many = task.environments(LOOKED_AT, stream=STREAM, seed=1)
-    arrays = many.arrays()
-    for again, what in (
-        (task.environments(LOOKED_AT, stream=STREAM, seed=1).arrays(), slice(None)),
-        (task.environments(5, stream=STREAM, seed=1).arrays(), slice(5)),
-        (many[100:140].arrays(), slice(100, 140)),
-    ):
-        for name, array in arrays.items():
-            before, now = np.asarray(array)[what], np.asarray(again[name])
-            if (now.shape, now.tobytes()) != (before.shape, before.tobytes()):
-                raise Broken(f"{name!r} of the same environments was different when drawn again")
-    return f"{len(arrays)} values make an environment: {', '.join(arrays)}"
-
-
-def _streams_differ(task: Task) -> str:
-    """Other streams and seeds give other environments, not correlated with these."""
-    first, next_seed, stream = (
-        _rows(task.environments(LOOKED_AT, stream, seed))
-        for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
-    )
-    if np.all(first == first[0]):
-        raise Broken("all environments are the same: does draw use the generator that it is given?")
-    rows = {row.tobytes() for row in first}
-    limit = 5 / np.sqrt(LOOKED_AT)
-    for other, what in ((next_seed, "the next seed"), (stream, "another stream")):
-        shared = rows & {row.tobytes() for row in other}
-        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
-            raise Broken(f"{what} draws some of the same environments")
-        if np.array_equal(first, other) or _correlation(first, other) > limit:
-            raise Broken(f"environments of {what} are correlated with these")
-    if _correlation(first[1:], first[:-1]) > limit:
-        raise Broken("an environment is correlated with the one before it")
-    return f"{LOOKED_AT} each from two streams and two seeds"
-
-
-def _rows(environments: Environments) -> NDArray[np.float64]:
-    """Environments as rows of numbers."""
-    columns = [
-        np.asarray(array, float).reshape(len(environments), -1)
-        for array in environments.arrays().values()
-        if np.asarray(array).dtype.kind in "biuf"
-    ]
-    if not columns:
-        raise Broken("an environment has no numbers by which to tell it from others")
-    return np.concatenate(columns, axis=1)
-
-
-def _correlation(first: NDArray, other: NDArray) -> float:
-    """The largest absolute correlation between equal columns, of the first 50."""
-    pairs = zip(first.T[:50], other.T[:50], strict=True)
-    varied = [np.corrcoef(a, b)[0, 1] for a, b in pairs if a.std() > 0 and b.std() > 0]
-    return float(np.nanmax(np.abs(varied), initial=0.0))
-
-
-DRAWN = {"environments repeat": _environments_repeat, "streams look independent": _streams_differ}
 
 
 def _repeats(job: Job, table: Table, roll: Callable[[Job], Table] = table_of) -> str:

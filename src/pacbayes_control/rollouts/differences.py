@@ -1,4 +1,4 @@
-"""Whether rollouts depend on the environments that are drawn.
+"""Whether environments differ as they are drawn, and rollouts with them.
 
 A simulator that ignores its seed or its options runs one environment again and again: the costs
 repeat and lie in [0, 1], but they are not a sample. So values are swapped between environments, and
@@ -22,6 +22,8 @@ from pacbayes_control.tasks.environments import Arrays
 
 STEPS = 50  # steps of an episode that are compared first
 MANY = 32  # environments whose whole episodes are compared before a task is refused
+LOOKED_AT = 256  # environments that are drawn to see whether they look independent
+STREAM = "conformance"
 SEED = "seed"  # the name of a Gymnasium environment's seed, beside its options
 NAMES = 20  # values that are swapped one by one, at most
 
@@ -168,3 +170,65 @@ def _others(array: NDArray) -> NDArray:
             break
         found[same] = np.roll(array, -shift, axis=0)[same]
     return found
+
+
+# ---- the environments themselves ----------------------------------------------------------------
+
+
+def _environments_repeat(task: Task) -> str:
+    """Environments are the same if drawn again, fewer at a time, or from the middle."""
+    many = task.environments(LOOKED_AT, stream=STREAM, seed=1)
+    arrays = many.arrays()
+    for again, what in (
+        (task.environments(LOOKED_AT, stream=STREAM, seed=1).arrays(), slice(None)),
+        (task.environments(5, stream=STREAM, seed=1).arrays(), slice(5)),
+        (many[100:140].arrays(), slice(100, 140)),
+    ):
+        for name, array in arrays.items():
+            before, now = np.asarray(array)[what], np.asarray(again[name])
+            if (now.shape, now.tobytes()) != (before.shape, before.tobytes()):
+                raise Broken(f"{name!r} of the same environments was different when drawn again")
+    return f"{len(arrays)} values make an environment: {', '.join(arrays)}"
+
+
+def _streams_differ(task: Task) -> str:
+    """Other streams and seeds give other environments, not correlated with these."""
+    first, next_seed, stream = (
+        _rows(task.environments(LOOKED_AT, stream, seed))
+        for stream, seed in ((STREAM, 0), (STREAM, 1), (f"{STREAM} 2", 0))
+    )
+    if np.all(first == first[0]):
+        raise Broken("all environments are the same: does draw use the generator that it is given?")
+    rows = {row.tobytes() for row in first}
+    limit = 5 / np.sqrt(LOOKED_AT)
+    for other, what in ((next_seed, "the next seed"), (stream, "another stream")):
+        shared = rows & {row.tobytes() for row in other}
+        if len(rows) == len(first) and len(shared) > LOOKED_AT / 10:  # a few may be equal by chance
+            raise Broken(f"{what} draws some of the same environments")
+        if np.array_equal(first, other) or _correlation(first, other) > limit:
+            raise Broken(f"environments of {what} are correlated with these")
+    if _correlation(first[1:], first[:-1]) > limit:
+        raise Broken("an environment is correlated with the one before it")
+    return f"{LOOKED_AT} each from two streams and two seeds"
+
+
+def _rows(environments: Environments) -> NDArray[np.float64]:
+    """Environments as rows of numbers."""
+    columns = [
+        np.asarray(array, float).reshape(len(environments), -1)
+        for array in environments.arrays().values()
+        if np.asarray(array).dtype.kind in "biuf"
+    ]
+    if not columns:
+        raise Broken("an environment has no numbers by which to tell it from others")
+    return np.concatenate(columns, axis=1)
+
+
+def _correlation(first: NDArray, other: NDArray) -> float:
+    """The largest absolute correlation between equal columns, of the first 50."""
+    pairs = zip(first.T[:50], other.T[:50], strict=True)
+    varied = [np.corrcoef(a, b)[0, 1] for a, b in pairs if a.std() > 0 and b.std() > 0]
+    return float(np.nanmax(np.abs(varied), initial=0.0))
+
+
+DRAWN = {"environments repeat": _environments_repeat, "streams look independent": _streams_differ}

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.costs import Costs, check_names
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
+from pacbayes_control.rollouts.dispatch import roll_out
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
 from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, Table, pieces
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.processes import Place
-from pacbayes_control.rollouts.workers import roll_out
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 

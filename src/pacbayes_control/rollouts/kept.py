@@ -14,8 +14,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,41 +23,28 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
 
-import pacbayes_control
 from pacbayes_control.certify import files
-from pacbayes_control.certify.looks import MOST as MOST_LOOKS
-from pacbayes_control.certify.looks import Look, list_digest, looks_from
+from pacbayes_control.certify.looks import Look, looks_from
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, rollout_error
-from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, Span, Table, merged, without
+from pacbayes_control.rollouts.jobs import Job, Piece, Span, Table, merged, without
+from pacbayes_control.rollouts.manifest import (
+    COUNTED,
+    KINDS,
+    LOCK,
+    MANIFEST,
+    continued,
+    described_job,
+    locked_campaign,
+    with_look,
+    write_manifest,
+)
 from pacbayes_control.rollouts.processes import Place
-from pacbayes_control.rollouts.workers import Done
-from pacbayes_control.tasks.identity import code_digest, identity
+from pacbayes_control.rollouts.worker import Done
 
-FORMAT = 3
-MANIFEST, TABLE, LOCK = "campaign.json", "costs.npy", "lock"
+TABLE = "costs.npy"
 CHUNK = re.compile(r"rows-(\d+)-(\d+)-columns-(\d+)-(\d+)\.npz")
 UNFINISHED = re.compile(rf"\.([0-9a-f]{{32}}|{re.escape(TABLE)})\.part")  # of a killed process
-WORDS = {  # for keys of a description, where those do not read well
-    "environments": "set of environments",
-    "first environments": "draw of environments",
-    "policies": "list of policies",
-    "rollout_timeout": "limit of time for a rollout",
-    "version": "version of this library",
-}
-COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
-NEEDED = ("id", "size", "code", "tables", "looks", "ways")
-KINDS = {  # of what a description is relied on for, and of what is added to it
-    "id": str,  # digest of the description that it began with; each chunk has it too
-    "size": tuple[int, int],
-    "code": str,
-    "tables": dict[str, dict[str, Any]],
-    "looks": list[dict[str, Any]],
-    "ways": dict[str, str],  # how each look was taken: method, objective, prior
-    "declared_looks": list[int],
-    **dict.fromkeys(COUNTED, int),
-}
-COUNTS = {"shape": tuple[int, int], "raised": int, "overdue": list[tuple[int, int]], "retries": int}
 
 
 class KeptCosts:
@@ -272,14 +259,14 @@ class KeptCosts:
         here = Look(self.job.shape[0], self.record["policies"]["sha256"], self.job.shape[1], None)
         known = looks_from(self.record["looks"])
         if not any(look.same_costs(here) for look in known):
-            self.record["looks"] = _with_look(self.folder, known, here)
+            self.record["looks"] = with_look(self.folder, known, here)
             self.describe()
         return [asdict(look) for look in known if look != here]
 
     def describe(self) -> None:
         """Write the description."""
         with self._telling_what_survives():
-            _write_manifest(self.folder, self.record)
+            write_manifest(self.folder, self.record)
 
     @contextmanager
     def _telling_what_survives(self) -> Iterator[None]:
@@ -305,11 +292,11 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"{folder}: {error.strerror or error}") from error
-    with _locked(folder):
+    with locked_campaign(folder):
         try:
             for name in parts:
                 (folder / name).unlink(missing_ok=True)
-            known = _continued(folder, job, execution)
+            known = continued(folder, job, execution)
             now = described_job(job, job.shape, execution)
             more = {name: known[name] for name in KINDS if name in known and name not in now}
             if execution.declared_looks and not known.get("looks"):
@@ -321,149 +308,3 @@ def kept_costs(folder: Path, job: Job, execution: Execution) -> Iterator[KeptCos
             raise OSError(f"{folder}: {error.strerror or error}") from error
         kept.take_up(known, execution)
         yield kept
-
-
-def _locked(folder: Path) -> AbstractContextManager[None]:
-    busy = f"another process keeps its rollouts in {folder}: wait for it"
-    return files.locked(folder / LOCK, busy)
-
-
-def known_looks(folder: Path) -> dict[str, Any]:
-    """The looks at a campaign so far, and those that were declared; empty if it is new."""
-    record = _read_manifest(folder) if (folder / MANIFEST).exists() else {}
-    return {name: record[name] for name in ("looks", "declared_looks") if name in record}
-
-
-def record_look(folder: Path, look: Look, way: str, earlier: Sequence[Look]) -> None:
-    """Record in a campaign that a certificate is made from it, before it is made.
-
-    An error if it was made in another way: to keep the better of two would be a choice by the data.
-
-    Args:
-        folder: of the campaign
-        look: which is taken now
-        way: the method and so on by which the bound will be computed
-        earlier: the looks that its δ pays for
-    """
-    with _locked(folder):
-        record = _read_manifest(folder)
-        known = [x for x in looks_from(record["looks"]) if x.delta or not x.same_costs(look)]
-        if any(x != look and x not in earlier for x in known) and look not in known:
-            raise ValueError(f"another process has looked at {folder} meanwhile: do the same again")
-        key = f"{look.environments} environments, policies {look.policies}, delta {look.delta!r}"
-        if record["ways"].setdefault(key, way) != way:
-            raise ValueError(
-                f"{folder} was looked at with the same environments, policies and delta by "
-                f"{record['ways'][key]}, not by {way}: to keep the better of two bounds would be a "
-                "choice by the costs (method best, chosen beforehand, pays for it)"
-            )
-        if look not in known:  # one that is repeated stays where it was among the others
-            record["looks"] = _with_look(folder, known, look)
-        _write_manifest(folder, record)
-
-
-def _with_look(folder: Path, known: Sequence[Look], look: Look) -> list[dict[str, Any]]:
-    if len(known) >= MOST_LOOKS:
-        raise ValueError(f"{folder} was looked at {MOST_LOOKS} times, and that is all it keeps")
-    return [asdict(each) for each in (*known, look)]
-
-
-def _write_manifest(folder: Path, record: dict[str, Any]) -> None:
-    sealed = record | {"seal": files.seal(record)}
-    files.write_atomic(folder / MANIFEST, files.json_bytes(sealed))
-
-
-# ---- the description: everything that the costs depend on, so that none are mixed ----------------
-
-
-def described_job(job: Job, size: Sequence[int], execution: Execution) -> dict[str, Any]:
-    """Everything that the costs of the first rows and columns depend on, as plain values."""
-    rows, columns = size
-    environments, noise = job.environments[:rows], job.noise
-    origin = {name: fact for name, fact in environments.origin.items() if name != "stop"}
-    if isinstance(job.policies, FreshDraws):
-        draws, posterior = job.policies, files.sha256(job.policies.posterior.to_bytes())
-        policies: dict[str, Any] = {"posterior": posterior, "draws": draws.draws}
-        policies |= {"stream": draws.stream, "seed": draws.seed}
-    else:
-        listed = job.policies[..., :columns, :]
-        policies = {"policies": columns, "sha256": list_digest(listed)}
-    return {
-        "format": FORMAT,
-        "version": pacbayes_control.__version__,
-        "task": _hashed(identity(job.task)),
-        "code": code_digest(job.task),
-        "environments": origin,
-        "first environments": environments[: environments.block].digest(),
-        "policies": policies,
-        "noise": {"stream": noise.stream, "seed": noise.seed, "of": noise.kind} if noise else None,
-        "surrogate": job.surrogate,
-        "rollout_timeout": execution.rollout_timeout,
-        "size": [rows, columns],
-    }
-
-
-def _continued(folder: Path, job: Job, execution: Execution) -> dict[str, Any]:
-    """The description in a folder, empty if the folder is new.
-
-    Raises ValueError if the job differs from it in anything but the code, and does not extend it.
-    """
-    if not (folder / MANIFEST).exists():
-        return {}
-    known = _read_manifest(folder)
-    size, (rows, columns) = known["size"], job.shape
-    if rows < size[0] or columns < size[1]:
-        raise ValueError(
-            f"{folder} holds rollouts of {size[0]:,} environments × {size[1]:,} policies, more "
-            f"than the {rows:,} × {columns:,} that are asked for: ask for as many, or more, or "
-            "choose another folder"
-        )
-    for key, value in described_job(job, size, execution).items():
-        if key not in ("code", "size") and known.get(key) != value:
-            what, found = WORDS.get(key, key), _short(known.get(key))
-            raise ValueError(
-                f"{folder} holds rollouts of another {what}: {found}, not {_short(value)}; "
-                "choose another folder, or delete it to begin again"
-            )
-    if columns > size[1]:
-        more = f"{folder} holds rollouts of {size[1]:,} policies, and {columns:,} are given"
-        if not execution.policies_unseen:
-            raise ValueError(
-                f"{more}: policies may be added if they were made without knowledge of these "
-                "environments and their costs; if so, say it (policies_unseen=True, or --set "
-                "unseen=true), which the certificate will tell"
-            )
-        finished = [[*table["shape"]] for table in known["tables"].values()]
-        if size not in finished:
-            raise ValueError(f"{more}: finish it with the first {size[1]:,} before adding others")
-    return known
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The description in a folder, checked as far as this module relies on it."""
-    path = folder / MANIFEST
-    record = files.read_json(path)
-    try:
-        if not files.has_type(record, dict[str, Any]) or record.get("seal") != files.seal(record):
-            raise ValueError
-        del record["seal"]
-        kinds = {name: kind for name, kind in KINDS.items() if name in {*NEEDED, *record}}
-        files.check_record({name: record.get(name) for name in kinds}, kinds)
-        for table in record["tables"].values():
-            files.check_record(table, COUNTS)
-        looks_from(record["looks"])
-    except ValueError:
-        raise ValueError(f"{path} is corrupt: choose another folder") from None
-    return record
-
-
-def _hashed(words: str) -> str:
-    """A long text, such as that of a large array, shortened to its beginning and its digest."""
-    if len(words) <= 2000:
-        return words
-    return f"{words[:100]}… {files.sha256(words.encode())}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-    return text if len(text) <= 160 else text[:157] + "…"

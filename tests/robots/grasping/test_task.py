@@ -24,7 +24,7 @@ from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.robots import Arm, Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
 from pacbayes_control.robots.grasping.task import Grasping, GraspingOptions
-from pacbayes_control.rollouts import Execution, Progress, conformance, evaluate
+from pacbayes_control.rollouts import Execution, Progress, conformance, differences, evaluate
 from pacbayes_control.rollouts.conformance import check_task
 from pacbayes_control.rollouts.processes import Processes
 from pacbayes_control.tasks.environments import Environments
@@ -349,7 +349,7 @@ def test_a_word_is_neither_a_robot_nor_a_controller(name: str):
 
 @pytest.mark.slow
 def test_the_task_passes_the_conformance_checks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(conformance, "LOOKED_AT", sized(144, full=256))  # objects that are drawn
+    monkeypatch.setattr(differences, "LOOKED_AT", sized(144, full=256))  # objects that are drawn
     monkeypatch.setattr(conformance, "Processes", lambda _: Processes(sized(1, full=2)))
     checks = check_task(BLIND, policies(BLIND, 3), environments=4, seconds=0.1)
     assert [f"{check.name}: {check.detail}" for check in checks if not check.passed] == []
