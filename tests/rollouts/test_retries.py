@@ -104,7 +104,7 @@ def test_with_retries_the_costs_say_how_many_had_failed(out: Path):
     task = falls_over(0.3)
     costs = evaluate(task, policies(2), train(50), execution=Execution(store=out, retries=30))
     lines = [json.loads(line) for line in (out / "failed.jsonl").read_text().splitlines()]
-    failed = {tuple(line["rollouts"][0]) for line in lines}
+    failed = {tuple(line["rollouts"]) for line in lines}
     assert all(last - first == 1 for first, last in failed)
     assert costs.incidents == {"retries": len(failed)}
     assert 15 < len(failed) < 60
@@ -315,18 +315,18 @@ def test_an_interrupt_between_a_failure_and_its_second_try_forgets_nothing(out: 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]\n", b'{"rollouts": 3, "code": ""}\n', b"\xff\n"])
 def test_a_line_that_was_cut_off_hides_no_other(tmp_path: Path, line: bytes):
     path = tmp_path / "failed.jsonl"
-    append_line(path, {"rollouts": [[0, 1]], "error": "a", "code": "c"})
+    append_line(path, {"rollouts": [0, 1], "error": "a", "code": "c"})
     with path.open("ab") as file:
         file.write(line)
-    append_line(path, {"rollouts": [[2, 3]], "error": "b", "code": "c"})
-    append_line(path, {"rollouts": [[4, 5]], "error": "b", "code": "another"})
+    append_line(path, {"rollouts": [2, 3], "error": "b", "code": "c"})
+    append_line(path, {"rollouts": [4, 5], "error": "b", "code": "another"})
     log = FailureLog.read(1, path, "c", [(0, 3)])
-    assert [failed.spans for failed in log.retried] == [((0, 1),), ((2, 3),)]
+    assert [failed.span for failed in log.retried] == [(0, 1), (2, 3)]
 
 
 def test_words_of_a_failure_that_cannot_be_shown_are_escaped(tmp_path: Path):
     path = tmp_path / "failed.jsonl"
-    append_line(path, {"rollouts": [[0, 1]], "error": "a\x1b[2K", "code": ""})
+    append_line(path, {"rollouts": [0, 1], "error": "a\x1b[2K", "code": ""})
     assert FailureLog.read(0, path, "", [(0, 1)]).retried[0].error == "a\\x1b[2K"
 
 

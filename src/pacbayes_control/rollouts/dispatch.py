@@ -92,7 +92,7 @@ def roll_out(
                 for piece, costs in done:
                     pace.tell(piece.rollouts, costs.seconds)
                     finished += piece.rollouts
-                    log.succeeded(job.span(piece))
+                    log.succeeded([job.span(piece)])
                     if log.refused and not keep_going:
                         raise rollout_error(job, failures, log)
                     yield piece, costs

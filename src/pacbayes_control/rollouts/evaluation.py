@@ -174,7 +174,7 @@ def _in_memory(job: Job, execution: Execution) -> tuple[Table, Counter[str], lis
         incidents["raised"] += part.raised
         overdue += [(first_row, first)] if part.overdue else []
         tell()
-    incidents["retries"] = log.count if execution.retries else 0
+    incidents["retries"] = len(log.retried) if execution.retries else 0
     incidents["timeouts"] = len(overdue)
     return table, incidents, overdue
 

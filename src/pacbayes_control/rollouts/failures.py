@@ -10,15 +10,14 @@ the work.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pacbayes_control.certify.files import check_record
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.jobs import Job, Span, merged, without
+from pacbayes_control.rollouts.jobs import Job, Span, without
 
 # Rollouts that may fail, and their share of all, before the other rollouts are given up.
 MOST_FAILURES, MOST_FAILING = 10, 0.1
@@ -26,11 +25,11 @@ MOST_FAILURES, MOST_FAILING = 10, 0.1
 
 @dataclass
 class Failed:
-    """Pieces that failed together: at least one of their rollouts failed."""
+    """A piece that failed: at least one of its rollouts did."""
 
-    spans: tuple[Span, ...]  # one for each piece
+    span: Span
     error: str
-    left: list[Span]  # their rollouts that have not succeeded since
+    left: list[Span]  # its rollouts that have not succeeded since
 
 
 @dataclass
@@ -41,7 +40,7 @@ class FailureLog:
     path: Path | None = None  # file to keep the log in, if any
     code: str = ""  # digest of the task's code
     _open: list[Failed] = field(default_factory=list)
-    _settled: list[Failed] = field(default_factory=list)  # those that succeeded later
+    retried: list[Failed] = field(default_factory=list)  # those that succeeded later
 
     @classmethod
     def read(cls, retries: int, path: Path, code: str, done: Sequence[Span]) -> FailureLog:
@@ -56,61 +55,48 @@ class FailureLog:
             done: rollouts that have succeeded already
         """
         log = cls(retries, path, code)
-        kinds = {"rollouts": list[tuple[int, int]], "error": str, "code": str}
-        for record in read_lines(path, kinds):
-            spans = tuple((first, last) for first, last in record["rollouts"])
-            if record["code"] == code and spans and all(0 <= a < b for a, b in spans):
-                log._open.append(Failed(spans, printable(record["error"]), without(spans, done)))
-        log._settle()
+        for record in read_lines(path, {"rollouts": tuple[int, int], "error": str, "code": str}):
+            first, last = record["rollouts"]
+            if record["code"] == code and 0 <= first < last:
+                log._open_one((first, last), printable(record["error"]))
+        log.succeeded(done)
         return log
-
-    @property
-    def retried(self) -> list[Failed]:
-        """Failures that succeeded later, the smallest first.
-
-        Of nested failures, as when a batch is halved, only the innermost.
-        """
-        innermost: list[Failed] = []
-        firsts: list[int] = []
-        for failed in sorted(self._settled, key=lambda f: sum(b - a for a, b in f.spans)):
-            if not any(bisect_left(firsts, a) < bisect_left(firsts, b) for a, b in failed.spans):
-                insort(firsts, failed.spans[0][0])
-                innermost.append(failed)
-        return innermost
-
-    @property
-    def count(self) -> int:
-        """How many rollouts count although they had failed before."""
-        return sum(len(failed.spans) for failed in self.retried)
 
     @property
     def refused(self) -> bool:
         """Whether a rollout succeeded only when it was run again, and retries are not allowed."""
-        return bool(self._settled) and not self.retries
+        return bool(self.retried) and not self.retries
 
     def hopeless(self, failed: int, done: int) -> bool:
         """Whether so many rollouts have failed that the others are given up too."""
-        count = failed + (self.count if self.refused else 0)
+        count = failed + (len(self.retried) if self.refused else 0)
         return count >= MOST_FAILURES and count > MOST_FAILING * done
 
-    def add(self, spans: Iterable[Span], error: str) -> None:
+    def add(self, spans: Sequence[Span], error: str) -> None:
         """Remember that pieces failed."""
-        spans = tuple(spans)
-        if not spans or any(failed.spans == spans for failed in self._open):
-            return
-        self._open.append(Failed(spans, error, merged(spans)))
-        if self.path:
-            append_line(self.path, {"rollouts": spans, "error": error, "code": self.code})
+        for span in spans:
+            if self._open_one(span, error) and self.path:
+                append_line(self.path, {"rollouts": span, "error": error, "code": self.code})
 
-    def succeeded(self, span: Span) -> None:
-        """Remember that a piece succeeded: it may have failed before."""
+    def _open_one(self, span: Span, error: str) -> bool:
+        """Note a failure, unless it is known; of nested ones only the innermost counts."""
+        if any(within(failed.span, span) for failed in self._open):
+            return False
+        outer = [failed for failed in self._open if not within(span, failed.span)]
+        self._open = [*outer, Failed(span, error, [span])]
+        return True
+
+    def succeeded(self, spans: Sequence[Span]) -> None:
+        """Remember that pieces succeeded, in increasing order: they may have failed before."""
         for failed in self._open:
-            failed.left = without(failed.left, [span])
-        self._settle()
-
-    def _settle(self) -> None:
-        self._settled += [failed for failed in self._open if not failed.left]
+            failed.left = without(failed.left, spans)
+        self.retried += [failed for failed in self._open if not failed.left]
         self._open = [failed for failed in self._open if failed.left]
+
+
+def within(inner: Span, outer: Span) -> bool:
+    """Whether a span is a part of another, or the same."""
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
@@ -164,12 +150,12 @@ class RolloutError(ValueError):
 
 
 def _flaky(job: Job, failed: Failed) -> Failure:
-    """The failure of rollouts that failed at first and succeeded when they were run again."""
+    """The failure of a piece that failed at first and succeeded when it was run again."""
     environments, columns = job.environments, job.shape[1]
-    rollouts = sum(last - first for first, last in failed.spans)
-    row, column = divmod(min(failed.spans)[0] - job.first_rollout, columns)
-    last_row = (max(last for _, last in failed.spans) - 1 - job.first_rollout) // columns
-    first, last = environments.start + row, environments.start + last_row
+    rollouts = failed.span[1] - failed.span[0]
+    row, column = divmod(failed.span[0] - job.first_rollout, columns)
+    first = environments.start + row
+    last = environments.start + (failed.span[1] - 1 - job.first_rollout) // columns
     where = f"the rollout of policy {job.first_column + column} in environment {first}"
     if rollouts > 1:
         where = f"one of {rollouts:,} rollouts in environments {first} to {last}"

@@ -76,7 +76,7 @@ class KeptCosts:
     @property
     def incidents(self) -> Counter[str]:
         """Counts of retries, declared failures and so on, over all calls."""
-        retries = self._retried + self.failures.count
+        retries = self._retried + len(self.failures.retried)
         now = {"retries": retries, "raised": self.raised, "timeouts": len(self.overdue)}
         return Counter({kind: self.record.get(kind, 0) for kind in COUNTED}) + Counter(now)
 
@@ -174,11 +174,11 @@ class KeptCosts:
                     "(allow_code_change=True, or --set allow_code_change=true), which the "
                     "certificate will tell; otherwise delete the folder"
                 )
-            self._add("retries", self._log(retries, earlier).count)
+            self._add("retries", len(self._log(retries, earlier).retried))
             self._add("code changes", 1)
         self.failures = self._log(retries, self.code)
         if self.failures.refused:
-            first = min(span for failed in self.failures.retried for span in failed.spans)[0]
+            first = min(failed.span for failed in self.failures.retried)[0]
             part, before = next(p for p in reversed(self._parts) if p[1] <= first)
             job = replace(self.job.part(part), first_rollout=before)
             raise rollout_error(job, [], self.failures)
@@ -247,7 +247,7 @@ class KeptCosts:
         del table
         # The description knows the old table and the new one, whichever a crash leaves behind.
         counts = {"shape": self.job.shape, "raised": self.raised, "overdue": self.overdue}
-        counts["retries"] = self._retried + self.failures.count
+        counts["retries"] = self._retried + len(self.failures.retried)
         before = files.hash_file(self.folder / TABLE) if rows else ""
         kept = {before: self.record["tables"][before]} if rows else {}
         self.record["tables"] = kept | {files.hash_file(path): counts}

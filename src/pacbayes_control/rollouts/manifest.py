@@ -20,7 +20,7 @@ from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import FreshDraws, Job
 from pacbayes_control.tasks.identity import code_digest, identity
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, LOCK = "campaign.json", "lock"
 WORDS = {  # for keys of a description, where those do not read well
     "environments": "set of environments",
