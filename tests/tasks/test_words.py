@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import packages_distributions
 from typing import Any
 
 import cloudpickle
@@ -22,7 +23,7 @@ from pacbayes_control.robots import Grasping, Swing, Vehicle
 from pacbayes_control.robots.planar.obstacles import Reshuffled
 from pacbayes_control.robots.swing import WorstGains
 from pacbayes_control.robots.vehicle import CommonRadius
-from pacbayes_control.tasks import BatchTask, FunctionTask
+from pacbayes_control.tasks import BatchTask, FunctionTask, identity
 from pacbayes_control.tasks.gym import (
     FromInfo,
     FromReturn,
@@ -319,3 +320,12 @@ def test_software_that_is_not_installed_has_no_version():
 
     assert versions_of(Odd()) == {"numpy": np.__version__}
     assert versions_of(Task()) == {}
+
+
+def test_the_distribution_of_a_module_is_one_that_importlib_finds():
+    owners = packages_distributions()
+    assert len(owners) > 20
+    for module, names in owners.items():
+        same = [name for name in names if name.replace("-", "_").lower() == module.lower()]
+        assert identity._distribution(module) == (same or sorted(names))[0]
+    assert identity._distribution("no_such_module") == ""
