@@ -82,8 +82,8 @@ class FailureLog:
         """Note a failure, unless it is known; of nested ones only the innermost counts."""
         if any(within(failed.span, span) for failed in self._open):
             return False
-        outer = [failed for failed in self._open if not within(span, failed.span)]
-        self._open = [*outer, Failed(span, error, [span])]
+        others = [failed for failed in self._open if not within(span, failed.span)]
+        self._open = [*others, Failed(span, error, [span])]
         return True
 
     def succeeded(self, spans: Sequence[Span]) -> None:

@@ -113,8 +113,7 @@ class OneByOneTask(UserTask):
                 except failures:
                     costs[i, j], raised = 1.0, raised + 1
                 else:
-                    cost = cost_of(outcome)
-                    costs[i, j] = cost if type(cost) is float else cost_number(cost)
+                    costs[i, j] = cost_number(cost_of(outcome))
             except (Exception, SystemExit) as error:
                 raise RolloutFailed(i, j, error) from error
         return costs, raised
