@@ -181,7 +181,7 @@ def occam_exact_tail(failures: ArrayLike, n: int, weights: ArrayLike, delta: flo
     >>> round(float(occam_exact_tail([80, 400], 1000, [0.5, 0.5], 0.01)[0]), 4)
     0.1047
     """
-    weights = _checked_weights(weights, failures)
+    weights = checked_weights(weights, failures)
     n = _check(n, delta)
     levels = weights * float(delta)
     exact = levels > 1e-290  # below, where π(h)δ underflows, Chernoff's bound is used
@@ -197,7 +197,7 @@ def occam_kl(empirical_cost: ArrayLike, n: int, weights: ArrayLike, delta: float
     >>> round(float(occam_kl([0.08, 0.4], 1000, [0.5, 0.5], 0.01)[0]), 4)
     0.1109
     """
-    weights = _checked_weights(weights, empirical_cost)
+    weights = checked_weights(weights, empirical_cost)
     n = _check(n, delta)
     with np.errstate(divide="ignore"):
         penalty = -(np.log(weights) + np.log(float(delta))) / n * (1 + ROUNDING)
@@ -272,7 +272,8 @@ def langford_caruana(estimate: ArrayLike, policies: int, delta: float) -> Floats
 # ---- checks -------------------------------------------------------------------------------------
 
 
-def _checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
+def checked_weights(weights: ArrayLike, outcomes: ArrayLike) -> Floats:
+    """Weights of policies that sum to at most 1; an error unless there is one for each."""
     weights = np.asarray(weights, float)
     if weights.ndim != 1 or np.shape(outcomes)[-1:] != weights.shape:
         raise ValueError("Occam's bound needs one weight for each policy")

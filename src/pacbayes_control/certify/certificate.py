@@ -16,9 +16,11 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
+from pacbayes_control.certify.statistics import Statistic, percent
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
 
-FORMAT, WITH_LOOKS = 4, 5  # of most certificates, and of those from a growing campaign
+FORMAT = 6
+WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
     2: {"set_aside": 0, "prior": "not recorded"}
@@ -26,6 +28,8 @@ LATER: dict[int, dict[str, Any]] = {
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
     5: {"looks": (), "declared_looks": ()},
+    6: {"of": "mean"}
+    | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin", "until")),
 }
 
 
@@ -127,7 +131,8 @@ class Certificate:
     """A theorem applied to recorded costs. The same inputs give the same record, byte for byte."""
 
     bound: float  # on the expected cost in a new environment, from any D' in the ball if there is
-    method: str  # the theorem: kl, kl-maurer, pinsker, occam, single-draw or tilted
+    method: str  # the theorem: kl, kl-maurer, pinsker, betting, occam, single-draw or tilted
+    of: str = "mean"  # the statistic of the cost that it bounds: a `Statistic`
     delta: float  # the probability, over everything drawn at random, that the bound is wrong
     environments: int  # N, those that the bound counts
     set_aside: int  # environments that were used before and that the bound does not count
@@ -141,6 +146,7 @@ class Certificate:
     policy: int | None = None  # the certified one, or None for the distribution over all
     policy_name: str | None = None
     binary: bool  # whether every cost was 0 or 1
+    graded: bool | None = None  # whether others may occur, as declared; None if it was not
     noise: str | None  # other randomness in the rollouts, in words; it does not add to the KL
     prior: str  # where the prior came from, in words
     objective: str  # the quantity that the posterior was chosen to minimise
@@ -148,7 +154,13 @@ class Certificate:
     budget: Mapping[str, float]  # the share of delta that each theorem has spent
     ball: Ball | None = None  # distributions that it holds for, if more than the training's
     bound_without_shift: float | None = None  # on the training distribution, if there is a ball
+    exceeded: float | None = None  # share of environments above a quantile, anywhere in the ball
     tilt: float | None = None  # λ, for the method tilted
+    grid: int | None = None  # candidates (j/grid)² of the bound, where it was found by bets
+    threshold: float | None = None  # c, of a bound on CVaR by c + E(C - c)₊/α
+    stake: float | None = None  # s, for the method betting
+    margin: float | None = None  # ε, of a certified distribution function: F ≥ F̂ - ε
+    until: float | None = None  # environments were added until the bound was at most this
     hashes: Mapping[str, str]  # SHA-256 of the files that the certificate rests on
     versions: Mapping[str, str]  # of the software that computed the costs and the bound
     incidents: Mapping[str, int] = field(default_factory=dict)  # of the rollouts, by kind
@@ -175,10 +187,7 @@ class Certificate:
         else:
             name = f"“{self.policy_name}”" if quote is str else quoted(self.policy_name or "")
             who = f"policy {self.policy if self.policy_name is None else name}"
-        if self.binary:
-            what = f"fails in at most {percent_up(self.bound)} of new environments"
-        else:
-            what = f"has an expected cost of at most {round_up(self.bound)} in new environments"
+        what = self._promise()
         noise = ""
         if self.noise:
             noise = f", averaged over noise drawn independently of the policy ({quote(self.noise)})"
@@ -193,9 +202,51 @@ class Certificate:
                 f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
                 f"nothing but how often each of {len(shifted)} cells occurs"
             )
-        incidents = "".join(f"; {words}" for words in self.incident_words)
-        looks = f"; {self.look_words}" if self.looks else ""
-        return f"{confidence}, {who} {what} {source}{noise}{looks}{incidents}."
+        remarks = [self.look_words, self._until_words(), *self.incident_words]
+        if self.assumes_binary:
+            remarks.insert(0, "it is assumed that trials only succeed or fail")
+        told = "".join(f"; {words}" for words in remarks if words)
+        return f"{confidence}, {who} {what} {source}{noise}{told}."
+
+    def _promise(self) -> str:
+        """What is promised of a policy in new environments."""
+        statistic = self.statistic
+        if statistic.kind == "quantile":
+            most = 1 - statistic.share if self.exceeded is None else self.exceeded
+            rest = "" if most >= 1 else f"in at most {percent_up(most)} of new environments"
+            return f"costs more than {round_up(self.bound)} {rest or 'in any number of them'}"
+        if statistic.kind == "cvar":
+            worst = f"the worst {percent(statistic.share)} of new environments"
+            return f"has an expected cost of at most {round_up(self.bound)} in {worst}"
+        if self.binary and not self.graded:
+            return f"fails in at most {percent_up(self.bound)} of new environments"
+        return f"has an expected cost of at most {round_up(self.bound)} in new environments"
+
+    def _until_words(self) -> str:
+        if self.until is None:
+            return ""
+        target = round_up(self.until)
+        return f"environments were added until the bound was at most {target}, which it allows for"
+
+    @property
+    def bound_on_training(self) -> float:
+        """The bound on the training distribution, without a shift."""
+        return self.bound if self.bound_without_shift is None else self.bound_without_shift
+
+    @property
+    def statistic(self) -> Statistic:
+        """The statistic of the cost that it bounds."""
+        return Statistic.parse(self.of)
+
+    @property
+    def success_or_failure(self) -> bool:
+        """Whether it rests on trials that only succeed or fail."""
+        return self.binary if self.graded is None else not self.graded
+
+    @property
+    def assumes_binary(self) -> bool:
+        """Whether it takes trials to succeed or fail since all recorded ones did."""
+        return self.format >= 6 and self.binary and self.graded is None
 
     @property
     def look_words(self) -> str:
@@ -232,8 +283,8 @@ class Certificate:
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
         """A certificate from the result of `to_dict`, which may come from any file."""
         version = record.get("format") if isinstance(record, dict) else None
-        if type(version) is not int or not 1 <= version <= WITH_LOOKS:
-            raise ValueError(f"certificate.json is not a certificate of format 1 to {WITH_LOOKS}")
+        if type(version) is not int or not 1 <= version <= FORMAT:
+            raise ValueError(f"certificate.json is not a certificate of format 1 to {FORMAT}")
         fields = {key: value for key, value in record.items() if key != "sentence"}
         try:
             for since, later in LATER.items():
@@ -268,9 +319,11 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     records = {name: kind.from_record(fields[name]) for name, kind in known.items()}
     looks, declared = looks_from(fields["looks"]), checked_numbers(fields["declared_looks"])
     here = looks and looks[-1].environments
-    if bool(looks) != (fields["format"] >= WITH_LOOKS) or (declared and here not in declared):
+    told = fields["format"] > WITH_LOOKS or bool(looks) == (fields["format"] == WITH_LOOKS)
+    if not told or (declared and here not in declared):
         raise ValueError("bad looks: the last is the present one, and among those declared")
     records |= {"looks": looks, "declared_looks": declared}
+    Statistic.parse(fields["of"])
     return fields | records | {"constraints": tuple(constraints)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +99,12 @@ class Costs:
             if len(parameters) != policies:
                 raise ValueError(f"{len(parameters)} rows of parameters for {policies} policies")
             parameters.setflags(write=False)
+        if origin.get("graded") is False and checked.dtype != np.uint8:
+            row, column = np.argwhere((checked != 0) & (checked != 1))[0]
+            raise ValueError(
+                f"cost {checked[row, column]:g} at environment {row}, policy {column} is neither 0 "
+                "nor 1, and the costs were declared to be no other: declare them as graded"
+            )
         place = [origin.get(name) for name in EnvironmentRange._fields]
         known = [type(part) for part in place] == [str, int, int, int]
         # The record is frozen: its fields are set past `__setattr__`.
@@ -124,6 +130,54 @@ class Costs:
         if not isinstance(words, str) or not words or not words.isprintable():
             raise ValueError("the costs' origin does not describe the noise in plain words")
         return words
+
+    @property
+    def graded(self) -> bool | None:
+        """Whether costs between 0 and 1 may occur, as declared; None if nothing was declared."""
+        declared = self.origin.get("graded")
+        if declared not in (None, True, False):
+            raise ValueError("the costs' origin does not say whether they are graded")
+        return cast("bool | None", declared)
+
+    @property
+    def success_or_failure(self) -> bool:
+        """Whether trials only succeed or fail: declared so, or else as recorded."""
+        return self.binary if self.graded is None else not self.graded
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """An order of the environments that does not depend on their costs, for bets.
+
+        That of the stream they were drawn from; or of the hashes of their names, or of their
+        numbers, since a table may be sorted by its costs.
+        """
+        if self.range:
+            return np.arange(self.environments)
+        names = self.sites or [
+            f"{number} of {self.environments}" for number in range(self.environments)
+        ]
+        digests = [hashlib.sha256(name.encode()).digest() for name in names]
+        return np.array(sorted(range(self.environments), key=digests.__getitem__))
+
+    @cached_property
+    def first_equal(self) -> NDArray[np.intp]:
+        """For each policy, the number of the first one with equal parameters; (policies,).
+
+        Each is its own where parameters are not known, or where rollouts are noisy, so that equal
+        policies have costs of their own.
+        """
+        if self.parameters is None or self.noise is not None:
+            return np.arange(self.policies)
+        rows = self.parameters.reshape(self.policies, -1)
+        _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        first = first[group.reshape(-1)]
+        for policy in np.flatnonzero(first != np.arange(self.policies)):
+            if not np.array_equal(self.values[:, policy], self.values[:, first[policy]]):
+                raise ValueError(
+                    f"policies {first[policy]} and {policy} have equal parameters and different "
+                    "costs: the rollouts are noisy, so the task must declare its noise"
+                )
+        return first
 
     @property
     def incidents(self) -> dict[str, int]:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 
 from pacbayes_control import bounds
+from pacbayes_control.bounds.betting import GRID, betting_pac_bayes, cvar_betting, occam_betting
+from pacbayes_control.bounds.distribution import distribution_margin, quantile_bound
 from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import (
-    WITH_LOOKS,
     Budget,
     Certificate,
     Constraint,
@@ -39,14 +40,18 @@ from pacbayes_control.certify.looks import (
 )
 from pacbayes_control.certify.priors import GIVEN
 from pacbayes_control.certify.ranges import merged_ranges
+from pacbayes_control.certify.statistics import FUNCTION, MEAN, Statistic
 
 PAC_BAYES = {
     "kl": bounds.maurer_xi,
     "kl-maurer": bounds.maurer,
     "pinsker": bounds.mcallester_pinsker,
 }
-METHODS = (*PAC_BAYES, "occam")
+BETTING = "betting"  # PAC-Bayes by bets
+MIXTURES = (*PAC_BAYES, BETTING)  # methods for a distribution over policies
+METHODS = (*MIXTURES, "occam")
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
+TINY = 1e-290  # levels below it may underflow
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies
 
 
@@ -88,6 +93,7 @@ class Basis(Generic[D]):
             environments=costs.environments,
             set_aside=set_aside_by(prior, costs),
             binary=costs.binary,
+            graded=costs.graded,
             noise=costs.noise,
             prior=self.provenance.prior,
             objective=self.provenance.objective,
@@ -104,10 +110,18 @@ class Basis(Generic[D]):
         )
 
 
-def issue(basis: Basis[Categorical], method: str) -> Certificate:
+def issue(
+    basis: Basis[Categorical], method: str, of: Statistic = MEAN, stake: float | None = None
+) -> Certificate:
     """Certify a posterior over finitely many policies, at the budget's share for the method.
 
     The PAC-Bayes methods hold for every posterior; occam for a single policy.
+
+    Args:
+        basis: costs, distributions and budget
+        method: one of METHODS
+        of: the statistic of the cost; other than the mean for occam only
+        stake: for the method betting
     """
     costs, prior, posterior = basis.costs, basis.prior, basis.posterior
     if costs.draws is not None:
@@ -115,16 +129,35 @@ def issue(basis: Basis[Categorical], method: str) -> Certificate:
             "these are costs of draws from a posterior, not of policies to choose from"
         )
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
-    kl, delta, policy = posterior.kl(prior), basis.budget.spent[method], None
+    kl, delta, loss = posterior.kl(prior), basis.budget.spent[method], _rounding(costs)
+    measured = {"empirical_cost": empirical_cost, "kl": kl}
+    kl_up = kl * (1 + loss) + 4 * loss
     if method == "occam":
         policy = posterior.single()
-        bound = occam_bounds(costs, prior, delta)[policy]
+        measured |= {"policy": policy, "of": str(of)} | _margin(basis, policy)
+        [bound], [threshold] = occam_bounds(costs, prior, delta, of, [policy])
+        if of.kind == "cvar":
+            measured["threshold"] = float(threshold)
+        if of.kind == "cvar" or (of.kind == "mean" and not costs.success_or_failure):
+            measured["grid"] = GRID
+    elif method == BETTING:
+        assert stake is not None
+        p = posterior.probabilities * (1 + loss)
+        bound = betting_pac_bayes(costs.values, p, kl_up, delta, stake=stake)
+        measured["stake"] = stake
     else:
-        loss = _rounding(costs)
-        cost_up, kl_up = min(1.0, empirical_cost * (1 + loss)), kl * (1 + loss) + 4 * loss
+        cost_up = min(1.0, empirical_cost * (1 + loss))
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
-    measured = {"empirical_cost": empirical_cost, "kl": kl, "policy": policy}
     return basis.certificate(method, float(bound), **measured)
+
+
+def _margin(basis: Basis[Categorical], policy: int) -> dict[str, float]:
+    """The margin of the policy's distribution function, where a share of δ pays for it."""
+    delta = basis.budget.spent.get(FUNCTION)
+    if delta is None:
+        return {}
+    level = policy_weights(basis.costs, basis.prior)[policy] * delta
+    return {"margin": distribution_margin(basis.costs.environments, level)}
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
@@ -244,8 +277,7 @@ def looks_paid(budget: Budget, costs: Costs) -> dict[str, Any]:
         )
     if len(budget.looks) < 2 and not budget.declared_looks:
         return {}
-    fields = {"looks": budget.looks, "declared_looks": budget.declared_looks}
-    return fields | {"format": WITH_LOOKS}
+    return {"looks": budget.looks, "declared_looks": budget.declared_looks}
 
 
 def check_stream(costs: Costs, stream: str, posterior: DiagonalGaussian) -> None:
@@ -299,13 +331,46 @@ def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
         )
 
 
-def occam_bounds(costs: Costs, prior: Categorical, delta: float) -> NDArray[np.float64]:
-    """Occam's bound for every policy, all valid at once; shape (policies,)."""
-    n, loss = costs.environments, _rounding(costs)
-    weights = prior.probabilities * (1 - loss)
-    if costs.binary:
-        return bounds.occam_exact_tail(costs.failures, n, weights, delta)
-    return bounds.occam_kl(np.minimum(costs.means * (1 + loss), 1), n, weights, delta)
+def occam_bounds(
+    costs: Costs,
+    prior: Categorical,
+    delta: float,
+    of: Statistic = MEAN,
+    policies: Sequence[int] | slice = slice(None),
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Occam's bound for these policies, by default all, and thresholds of CVaR; (policies,).
+
+    The bounds of all policies hold at once.
+    """
+    first = costs.first_equal[policies]
+    own = np.unique(first)  # one of each group of equal policies
+    weights = policy_weights(costs, prior)[own]
+    values = costs.values if len(own) == costs.policies else costs.values[:, own]
+    thresholds = np.zeros(len(own))
+    if of.kind == "quantile":
+        pairs = zip(values.T, weights * delta, strict=True)
+        found = np.array([quantile_bound(c, of.share, d) if d > TINY else 1.0 for c, d in pairs])
+    elif of.kind == "mean" and costs.success_or_failure:
+        failures = values.sum(axis=0, dtype=np.int64)
+        found = bounds.occam_exact_tail(failures, costs.environments, weights, delta)
+    else:
+        ordered = values if costs.range else values[costs.order]
+        if of.kind == "mean":
+            found = occam_betting(ordered, weights, delta)
+        else:
+            found, thresholds = cvar_betting(ordered, weights, delta, of.share)
+    place = np.searchsorted(own, first)
+    return found[place], thresholds[place]
+
+
+def policy_weights(costs: Costs, prior: Categorical) -> NDArray[np.float64]:
+    """The weight of each policy in Occam's bound, rounded downwards; shape (policies,).
+
+    That of policies with equal parameters together, since they are one policy.
+    """
+    first = costs.first_equal
+    total = np.bincount(first, prior.probabilities, costs.policies)
+    return np.asarray(total[first] * (1 - _rounding(costs)), float)
 
 
 def set_aside_by(prior: Categorical | DiagonalGaussian, costs: Costs) -> int:

@@ -10,6 +10,7 @@ import typer
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.run import check_free
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app, show_traceback, tracebacks
@@ -19,7 +20,7 @@ from pacbayes_control.report.terminal import show_checks, show_comparison
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task
 
-Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best", "tilted"]
+Method = Literal["occam", "kl", "betting", "kl-maurer", "pinsker", "best", "tilted"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,16 @@ class CertifyOptions:
     delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
         None,
-        "The certificate to use, decided on beforehand: kl (PAC-Bayes, a mixture of policies), "
-        "kl-maurer and pinsker (the same, looser), occam (one policy), or best (the smaller of kl "
-        "and occam, paid for). With --ball kl:B and graded costs, tilted. Default: occam where the "
-        "table has a single policy, kl otherwise.",
+        "The certificate to use, decided on beforehand: occam (one policy, the default), kl "
+        "(PAC-Bayes, a mixture of policies; the default under constraints), betting (the same by "
+        "bets, for graded costs), kl-maurer and pinsker (looser), or best (the smaller of kl and "
+        "occam, paid for). With --ball kl:B and graded costs, tilted.",
+    )
+    of: str = option(
+        "mean",
+        "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a "
+        "tenth of new environments at most) or cvar:0.1 (the mean of the worst tenth).",
+        metavar="STATISTIC",
     )
     prior: Path | None = option(
         None, "Prior over the policies: .json, .csv or .npy.", metavar="FILE"
@@ -61,10 +68,11 @@ class CertifyOptions:
         "Whether the first line is a header, where the table does not tell.",
         flag="--header/--no-header",
     )
-    graded: bool = option(
-        False,
-        "The few rows with fractions in a table of 0 and 1 are environments, not a header or a "
-        "summary.",
+    graded: bool | None = option(
+        None,
+        "Whether costs between 0 and 1 may occur, where the table does not tell: few rows with "
+        "fractions are then environments, and not a header or a summary.",
+        flag="--graded/--binary",
     )
     out_folder: Path | None = option(None, "Folder to keep the chosen run in.", flag="--out")
     force: options.Force = False
@@ -82,7 +90,7 @@ def certify(asked: CertifyOptions) -> None:
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.learn import compare
+    from pacbayes_control.learn import Comparison, compare, learn_finite
     from pacbayes_control.learn.relative_entropy import limit_on
 
     file, out = asked.costs_file, asked.out_folder
@@ -98,15 +106,22 @@ def certify(asked: CertifyOptions) -> None:
     limits = [limit_on(text, costs) for text in asked.at_least or []]
     limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None
-    comparison = compare(
-        costs,
-        asked.delta,
-        prior=weights,
-        method=asked.method,
-        constraints=limits,
-        solver=asked.solver,
-        ball=ball,
-    )
+    if asked.of == "mean":
+        comparison = compare(
+            costs,
+            asked.delta,
+            prior=weights,
+            method=asked.method,
+            constraints=limits,
+            solver=asked.solver,
+            ball=ball,
+        )
+    else:
+        if limits or asked.solver:
+            raise ValueError(f"{asked.of} is certified for one policy: it takes no constraints")
+        run = learn_finite(costs, asked.delta, method=asked.method, prior=weights, of=asked.of)
+        run = under_shift(run, ball) if ball else run
+        comparison = Comparison((run,), run)
     chosen = comparison.chosen
     say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:

@@ -16,22 +16,33 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import LinearConstraint, brentq
 
+from pacbayes_control.bounds.betting import minimise_betting
 from pacbayes_control.bounds.shift import check_tilt
 from pacbayes_control.certify import issuing
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.issuing import METHODS, PAC_BAYES, TILTED, Basis, Provenance
+from pacbayes_control.certify.issuing import (
+    BETTING,
+    METHODS,
+    PAC_BAYES,
+    TILTED,
+    Basis,
+    Provenance,
+)
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE, under_shift
+from pacbayes_control.certify.statistics import FUNCTION, MEAN, Statistic
 from pacbayes_control.learn.objectives import OBJECTIVES
 from pacbayes_control.learn.relative_entropy import learn_constrained
 
 Floats = NDArray[np.float64]
 
 TILTS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+FUNCTION_SHARE = 0.1  # of δ, for the distribution function beside a quantile or CVaR
+ONE_POLICY = "quantile, cvar and distribution function are certified for one policy: use occam"
 BEST = "best"  # the smallest of several certificates, each at its share of δ
 CELLS = 4_000_000  # of the table β × distinct costs held at a time
 
@@ -44,7 +55,7 @@ def learn_finite(
     objective: str | None = None,
     prior: Categorical | ArrayLike | None = None,
     origin: str | None = None,
-    sharing: Sequence[str] = (),
+    of: Statistic | str = MEAN,
 ) -> Run[Categorical]:
     """Choose the posterior that minimises `objective`, and certify it by `method`.
 
@@ -54,36 +65,56 @@ def learn_finite(
     Args:
         costs: (environments, policies)
         delta: probability that the certificate may be wrong
-        method: "kl" (Maurer with ξ), "kl-maurer" (with 2√N), "pinsker" (C_PAC), or "occam" (the
-            best single policy); by default "kl", and "occam" for a single policy
+        method: "occam" (the best single policy, the default), "kl" (Maurer with ξ), "kl-maurer"
+            (with 2√N), "pinsker" (C_PAC) or "betting" (by bets, for graded costs)
         objective: the names of methods, "quadratic", "lambda" and "robust-pinsker" (the paper's
             C_PAC' for shifted distributions); by default the method
         prior: over the policies; by default uniform over those that differ
         origin: where the prior came from, for the record
-        sharing: methods that have equal shares of δ, this one among them; by default it has all
+        of: the statistic of the cost, other than the mean for occam: "quantile:0.9", "cvar:0.1"
 
-    >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0)
-    >>> print(learn_finite(costs, delta=0.05).certificate)  # doctest: +ELLIPSIS
+    >>> costs = Costs(np.arange(300).reshape(100, 3) % 7 == 0, origin={"graded": False})
+    >>> print(learn_finite(costs, delta=0.05, method="kl").certificate)  # doctest: +ELLIPSIS
     With confidence 95 %, a policy drawn afresh from the posterior over 3 policies fails in ...
     """
     costs = costs if isinstance(costs, Costs) else Costs(costs)
-    method = checked_method(method, objective, costs.policies)
-    objective, sharing = objective or method, sharing or (method,)
+    of = Statistic.parse(of) if isinstance(of, str) else of
+    method = checked_method(method, objective, of)
     budget = issuing.budget_for(costs, delta)
-    share = budget.left / len(sharing)
-    for name in sharing:
-        budget.spend(name, share)
+    for_function = of.function_delta
+    if for_function is None and of.kind != "mean":
+        for_function = FUNCTION_SHARE * budget.left
+    if for_function:
+        budget.spend(FUNCTION, for_function)
+    budget.spend(method)
     prior, words = prior_for(costs, prior)
+    provenance = Provenance(objective or method, origin or words)
+    return _learn(costs, prior, budget, method, provenance, of)
+
+
+def _learn(
+    costs: Costs,
+    prior: Categorical,
+    budget: Budget,
+    method: str,
+    provenance: Provenance,
+    of: Statistic = MEAN,
+) -> Run[Categorical]:
+    """The run of a method, at the budget's share for it; the others as for `learn_finite`."""
+    share, objective, stake = budget.spent[method], provenance.objective, None
     if method == "occam":
-        bounds = issuing.occam_bounds(costs, prior, share)
+        bounds, _ = issuing.occam_bounds(costs, prior, share, of)
         policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
         posterior = Categorical.one(policy, costs.policies)
+    elif method == BETTING:
+        weights, stake = minimise_betting(costs.values, prior.probabilities, share)
+        posterior = Categorical(weights)
     else:
         means = costs.exponential_means if OBJECTIVES[objective].exponential else costs.means
         posterior = minimise(means, costs.environments, prior, delta=share, objective=objective)
     posterior = with_costs_used(posterior, prior, costs)
-    basis = Basis(costs, prior, posterior, budget, Provenance(objective, origin or words))
-    return Run(issuing.issue(basis, method), costs, prior, posterior)
+    basis = Basis(costs, prior, posterior, budget, provenance)
+    return Run(issuing.issue(basis, method, of, stake), costs, prior, posterior)
 
 
 def learn_best(
@@ -98,22 +129,25 @@ def learn_best(
     Computing each method at full δ and keeping the best would be a choice by the data, which voids
     the confidence.
     """
-    runs = [
-        learn_finite(costs, delta, method=name, prior=prior, sharing=methods) for name in methods
-    ]
+    budget, (known, words) = issuing.budget_for(costs, delta), prior_for(costs, prior)
+    share = budget.left / len(methods)
+    for name in methods:
+        budget.spend(checked_method(name), share)
+    runs = [_learn(costs, known, budget, name, Provenance(name, words)) for name in methods]
     return min(runs, key=lambda run: run.certificate.bound)
 
 
-def checked_method(method: str | None, objective: str | None = None, policies: int = 2) -> str:
-    """The method, by default the usual one; an error if a name is unknown or they do not fit."""
-    if method is None:  # for one policy there is no distribution to learn
-        method = "kl" if policies > 1 else "occam"
+def checked_method(method: str | None, objective: str | None = None, of: Statistic = MEAN) -> str:
+    """The method, occam unless an objective is named; an error if they do not fit."""
+    method = method or ("kl" if objective in OBJECTIVES else "occam")
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: choose from {', '.join(METHODS)}")
-    if method == "occam" and objective not in (None, "occam"):
-        raise ValueError("occam certifies the best single policy: it has no other objective")
-    if method != "occam" and objective not in (None, *OBJECTIVES):
+    if method in ("occam", BETTING) and objective not in (None, method):
+        raise ValueError(f"{method} minimises its own bound: it has no other objective")
+    if method not in ("occam", BETTING) and objective not in (None, *OBJECTIVES):
         raise ValueError(f"objective {objective!r} is unknown: choose from {', '.join(OBJECTIVES)}")
+    if of != MEAN and method != "occam":
+        raise ValueError(f"{ONE_POLICY}, not {method}")
     return method
 
 
@@ -196,15 +230,15 @@ def compare(
         delta: probability that the certificate may be wrong
         prior: over the policies; by default uniform over those that differ
         method: of the certificate that counts, chosen before the costs were seen: a name, or "best"
-            for the smaller of kl and occam, with δ shared between them; by default as for
-            `learn_finite`
+            for the smaller of kl and occam, with δ shared between them; by default occam, and kl
+            under constraints
         constraints: on the posterior; only methods for distributions apply then
         solver: of the paper's relative entropy programmes, which are used if a solver or
             constraints are given
         ball: certify for every distribution in it; for graded costs and kl balls one more method
             applies, "tilted"
     """
-    method = method or ("kl" if constraints or solver or costs.policies > 1 else "occam")
+    method = method or ("kl" if constraints or solver else "occam")
     if method == TILTED and (ball is None or constraints or solver):
         raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
     if method not in (*METHODS, BEST, TILTED):
@@ -233,8 +267,8 @@ def compare(
         runs[BEST] = learn_best(costs, delta, prior=prior)
     if ball:
         runs = {name: under_shift(run, ball) for name, run in runs.items()}
-        graded = ball.divergence == "kl" and not (costs.binary or constraints or solver)
-        if method == TILTED or graded:
+        apart = costs.success_or_failure or constraints or solver
+        if method == TILTED or (ball.divergence == "kl" and not apart):
             runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior=prior)
     chosen = runs[method]
     return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)

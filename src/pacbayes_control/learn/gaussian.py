@@ -241,6 +241,7 @@ def learn_one(
         method=plan.method or "occam",
         prior=Categorical(weights, seen=gaussian.seen),
         origin=f"{words}: {prior.origin}",
+        of=plan.statistic,
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any, Literal
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.looks import checked_numbers, in_words
+from pacbayes_control.certify.statistics import MEAN, Statistic
 from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.tasks.options import from_values, option, options_of, plain
 
-Method = Literal["kl", "kl-maurer", "pinsker", "occam", "best"]
+Method = Literal["occam", "kl", "betting", "kl-maurer", "pinsker", "best"]
 Objective = Literal["kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker"]
 Certified = Literal["posterior", "draw", "one"]
 
@@ -37,8 +38,15 @@ class Plan:
     delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
         None,
-        "The certificate: kl (PAC-Bayes, a mixture of policies), kl-maurer and pinsker (the same, "
-        "looser), occam (one policy), or best (the smaller of kl and occam, paid for).",
+        "The certificate: occam (one policy, the default for a list), kl (PAC-Bayes, a mixture of "
+        "policies), betting (the same by bets, for graded costs), kl-maurer and pinsker (looser), "
+        "or best (the smaller of kl and occam, paid for).",
+    )
+    of: str = option(
+        "mean",
+        "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a "
+        "tenth of new environments at most) or cvar:0.1 (the mean of the worst tenth).",
+        metavar="STATISTIC",
     )
     policies: str | None = option(
         None,
@@ -98,6 +106,12 @@ class Plan:
     objective: Objective | None = option(
         None, "Bound to minimise, if not the method's own.", rare=True
     )
+    function_delta: float | None = option(
+        None,
+        "Share of delta for the whole distribution function of the cost of one policy; default a "
+        "tenth for quantile and cvar.",
+        rare=True,
+    )
     unseen: bool = option(
         False,
         "Policies added to a campaign were made without knowledge of its environments and their "
@@ -149,6 +163,10 @@ class Plan:
         for name, each in options_of(Plan).items():
             each.check(getattr(self, name))
         Budget(self.delta)
+        if self.statistic != MEAN and self.method not in (None, "occam"):
+            raise ValueError(
+                f"method {self.method} certifies a mean alone: of and function_delta are for occam"
+            )
         if self.ball is not None:
             Ball.parse(self.ball)
         if self.sampling_delta is not None and not 0 < self.sampling_delta < self.delta:
@@ -166,6 +184,11 @@ class Plan:
             )
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
+
+    @property
+    def statistic(self) -> Statistic:
+        """The statistic of the cost that is to be bounded."""
+        return Statistic.parse(self.of, self.function_delta)
 
     # ---- in a file ------------------------------------------------------------------------------
 
@@ -196,6 +219,7 @@ class Plan:
         fields, certify = options_of(Plan), self.certify
         continuous = [name for name, each in fields.items() if each.space == "continuous"]
         searched, sampled = ("family", "objective", "method"), ("draws", "shared_draws")
+        single = ("of", "function_delta")
         of_continuous = (  # which fields, where they have no effect, and why; the last one counts
             (("policies", "names"), True, "is for a list of policies"),
             (("campaign", "looks", "unseen"), True, NOT_KEPT),
@@ -204,6 +228,7 @@ class Plan:
             (("candidates",), certify != "one", "is for certify = one"),
             (("method",), certify == "draw", "has no use: one draw has a bound of its own"),
             (("share",), self.prior != "split", "is for prior = split"),
+            (single, certify != "one", "is for one policy: use certify = one"),
         )
         unused = dict.fromkeys(continuous, "is for continuous policies: a task with a prior")
         if not finite:

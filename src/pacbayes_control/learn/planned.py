@@ -128,8 +128,9 @@ def _learn_listed(
     names, method, objective = list(plan.names or names), plan.method, plan.objective
     if method == "best" and objective:
         raise ValueError("best takes no objective: it minimises each method's own bound")
+    of = plan.statistic
     if method != "best":
-        checked_method(method, objective, len(policies))
+        checked_method(method, objective, of)
     if plan.prior is not None and not Path(plan.prior).is_file():
         raise FileNotFoundError(
             f"there is no prior {plan.prior}: over listed policies it is a file of weights"
@@ -157,7 +158,14 @@ def _learn_listed(
         costs = _looked_at(costs, plan, store)
     if method == "best":
         return learn_best(costs, plan.delta, prior=prior)
-    return learn_finite(costs, plan.delta, method=method, objective=objective, prior=prior)
+    return learn_finite(
+        costs,
+        plan.delta,
+        method=method,
+        objective=objective,
+        prior=prior,
+        of=of,
+    )
 
 
 def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
@@ -171,10 +179,11 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
     prior = f"prior {hash_file(Path(plan.prior))}" if plan.prior else "uniform prior"
-    method = (
-        plan.method if plan.method == "best" else checked_method(plan.method, None, costs.policies)
-    )
+    method = plan.method
+    if method != "best":
+        method = checked_method(method, plan.objective, plan.statistic)
     way = f"method {method}, objective {plan.objective or method}, {prior}"
+    way += "" if plan.of == "mean" else f", of {plan.of}"
     manifest.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
 

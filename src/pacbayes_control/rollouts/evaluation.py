@@ -291,6 +291,7 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         "policy_class": task.policy_class,
         "settings": task.settings or None,
         "cost_rule": " ".join(printable(task.cost_rule or "").split()) or None,
+        "graded": task.graded,
         "distribution": " ".join(printable(task.distribution or "").split()) or None,
         "versions": versions_of(task) or None,
         "data_used": [list(part) for part in task.data_used or ()] or None,

@@ -55,6 +55,7 @@ class Task:
 
     noise_kind: str = ""  # the randomness of a rollout; if not empty, `costs` gets a Noise
     cost_rule: str = ""  # how a rollout is scored, in one line
+    graded: bool | None = None  # whether it may cost more than 0 and less than 1; None: not said
     distribution: str = ""  # how environments are drawn, in one line
     words: str = ""  # which robot a certificate is about, in one line
     simulators: Sequence[str] = ()  # installed distributions whose versions matter for the costs

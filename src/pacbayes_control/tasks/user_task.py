@@ -40,6 +40,8 @@ class UserTask(Task):
         policies: to choose from, one a row, where there are finitely many
         prior: a DiagonalGaussian over policies, where there are infinitely many
         cost_rule: how the cost is computed, in a line for records; by default the function's name
+        graded: whether a rollout may cost more than 0 and less than 1; False if it only succeeds or
+            fails; None if that is not said
         distribution: of the environments, in a line for records; by default the function's name
         policy_names: one for each of `policies`
         data_used: environments that every policy was made with, such as a feature extractor's
@@ -48,6 +50,7 @@ class UserTask(Task):
     policies: NDArray | None = None
     prior: Any = None
     cost_rule: str = ""
+    graded: bool | None = None
     distribution: str = ""
     policy_names: Sequence[str] = ()
     data_used: Sequence[Environments | EnvironmentRange] = ()

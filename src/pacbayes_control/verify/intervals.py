@@ -53,7 +53,7 @@ def binomial_tail(failures: int, n: int, p: Interval) -> Interval:
     """P(Bin(n, p) ≤ failures): from the largest term down."""
     if failures == n:
         return iv.mpf(1)
-    log_choices = _log_factorial(n) - _log_factorial(failures) - _log_factorial(n - failures)
+    log_choices = log_factorial(n) - log_factorial(failures) - log_factorial(n - failures)
     term = iv.exp(log_choices + failures * iv.log(p) + (n - failures) * iv.log(1 - p))
     odds = (1 - p) / p
     return _summed(term, (iv.mpf(k) / (n - k + 1) * odds for k in range(failures, 0, -1)))
@@ -75,7 +75,7 @@ def _summed(term: Interval, ratios: Iterable[Interval]) -> Interval:
     return total
 
 
-def _log_factorial(n: int) -> Interval:
+def log_factorial(n: int) -> Interval:
     """ln n!, by Stirling's series between two consecutive partial sums, which enclose it."""
     if n < 100:
         return iv.log(iv.mpf(math.factorial(n)))

@@ -14,12 +14,19 @@ from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json, sha256
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
-from pacbayes_control.verify import intervals
+from pacbayes_control.verify import distribution, intervals
+from pacbayes_control.verify.bets import (
+    GRID,
+    THRESHOLDS,
+    highest_mean,
+    log_regret,
+    proven_by_bets,
+)
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
 from pacbayes_control.verify.words import check_words, claims_without_proof
 
-METHODS = ("kl", "kl-maurer", "pinsker", "occam", "single-draw", "tilted")
+METHODS = ("kl", "kl-maurer", "pinsker", "betting", "occam", "single-draw", "tilted")
 AGREEMENT = 1e-9  # allowed difference between the stated and the recomputed r̂ and KL
 
 
@@ -52,13 +59,18 @@ def verify(folder: str | Path) -> Verification:
     means = intervals.exact_means(run.costs.values)
     kind = _finite if isinstance(run.posterior, Categorical) else _gaussian
     cost, holds = kind(run, means)
-    stated = c.bound if c.bound_without_shift is None else c.bound_without_shift
+    stated = c.bound_on_training
     smallest = intervals.smallest_that(holds, cost)
     gives = f"{c.method} gives on these costs ({smallest:.6g})"
     require(stated >= 1 or holds(iv.mpf(stated)), f"the bound {stated:.6g} is below what {gives}")
     smallest = min(smallest, stated)
     if c.ball is not None:
         check_samples(c.ball, c.budget.get("shift"))
+        if c.exceeded is not None:
+            below, share = shifted_condition(c.ball, 1 - c.statistic.share), iv.mpf(c.exceeded)
+            wrong = f"the cost {c.bound:.6g} may be exceeded in more than {c.exceeded:.6g} of D′"
+            require(c.bound == stated and 0 <= c.exceeded <= 1 and below(share), wrong)
+            return Verification(c, smallest, claims_without_proof(run), run)
         if c.tilt is not None:
             robust = tightest = tilted_condition(holds, c.ball, c.tilt)
         else:
@@ -77,8 +89,8 @@ def _check_record(run: Run, sentence: str | None) -> None:
     c, costs = run.certificate, run.costs
     require(c.method in METHODS, f"the method {c.method!r} is unknown")
     digests = dict(costs.digests)
-    for name, distribution in (("prior", run.prior), ("posterior", run.posterior)):
-        digests[name] = sha256(distribution.to_bytes())
+    for name, over_policies in (("prior", run.prior), ("posterior", run.posterior)):
+        digests[name] = sha256(over_policies.to_bytes())
     for name in sorted({*digests, *c.hashes}):
         same = c.hashes.get(name) == digests.get(name)
         require(same, f"the certificate is about other {name}: the hash differs")
@@ -86,6 +98,8 @@ def _check_record(run: Run, sentence: str | None) -> None:
     require(c.noise == costs.noise, "the certificate is wrong about the noise of the rollouts")
     check_words(run)
     require(c.binary == costs.binary, "the certificate is wrong about whether all costs are 0 or 1")
+    if c.format >= 6:
+        require(c.graded == costs.graded, "the certificate is wrong about whether costs are graded")
     _check_budget(c)
     name = costs.names[c.policy] if c.policy is not None and costs.names else None
     wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
@@ -107,9 +121,30 @@ def _check_budget(c: Certificate) -> None:
     require(fits, "a tilt from 0 to 30 belongs to the method tilted, and to no other")
     in_kl_ball = c.ball is not None and c.ball.divergence == "kl"
     require(in_kl_ball or not tilted, "the method tilted certifies in a kl ball")
+    _check_bets(c)
     fits = in_ball == (c.bound_without_shift is not None)
     require(fits, "a bound without shift belongs to a certificate in a ball only")
     require(in_ball or "shift" not in c.budget, "the budget has a share for a shift without a ball")
+
+
+def _check_bets(c: Certificate) -> None:
+    """Whether the fields of bets and of statistics other than the mean belong to the method."""
+    kind, occam = c.statistic.kind, c.method == "occam"
+    require(kind == "mean" or occam, f"the method occam certifies the {kind}, and no other does")
+    graded = c.format >= 6 and kind == "mean" and not c.success_or_failure
+    by_bets = occam and (graded or kind == "cvar")
+    fits = c.grid == (GRID if by_bets else None) and (kind == "cvar") == (c.threshold is not None)
+    require(fits, f"the bets of one policy are on a grid of {GRID} candidates")
+    fits = 0 < c.stake < math.inf if c.stake is not None else c.method != "betting"
+    require(fits and (c.stake is None or c.method == "betting"), "a stake is for betting alone")
+    paid = "distribution function" in c.budget
+    fits = (c.margin is not None) == paid and (occam or not paid)
+    require(fits, "a margin belongs to a distribution function that δ pays for")
+    shifted = kind == "quantile" and c.ball is not None
+    require((c.exceeded is not None) == shifted, "a share exceeded is for quantiles in a ball")
+    require(kind != "cvar" or c.ball is None, "a bound on cvar is not for a ball")
+    fits = c.until is None or (c.method == "betting" and 0 < c.until <= 1)
+    require(fits, "environments are added until a bound is reached by the method betting alone")
 
 
 def _check_kind(run: Run) -> None:
@@ -119,7 +154,7 @@ def _check_kind(run: Run) -> None:
     require(same, "the prior and the posterior are not over the same policies")
     finite, single = isinstance(posterior, Categorical), c.method == "single-draw"
     sampled, size = not finite and not single, len(posterior)
-    possible = not single if finite else c.method not in ("occam", "tilted")
+    possible = not single if finite else c.method not in ("occam", "tilted", "betting")
     require(possible, f"method {c.method} cannot certify a posterior of this kind")
     drawn = costs.draws is not None
     require(drawn == sampled, "the costs are not what this kind of certificate counts")
@@ -167,14 +202,82 @@ def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
         mean = _expected(posterior, intervals.tilted_means(run.costs.values, c.tilt))
         scale, within = iv.exp(iv.mpf(c.tilt)) - 1, _pac_bayes(c, mean, kl)
         return cost, lambda b: within((iv.exp(iv.mpf(c.tilt) * b) - 1) / scale)
+    if c.method == "betting":
+        return cost, _betting(run, posterior, kl)
     if c.policy is None:
         return cost, _pac_bayes(c, cost, kl)
-    n, level = c.environments, prior[c.policy] * iv.mpf(c.budget[c.method])
-    if run.costs.binary:
-        failures = int(run.costs.values[:, c.policy].sum(dtype=np.int64))
-        tail = intervals.binomial_tail
-        return cost, lambda b: b.a * n > failures and tail(failures, n, b).b <= level.a
-    return cost, lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
+    return cost, _occam(run, prior, cost)
+
+
+def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
+    """The test for one policy, at its weight's share of δ."""
+    c, costs = run.certificate, run.costs
+    assert c.policy is not None
+    same = [c.policy] if c.format < 6 else np.flatnonzero(_same_policy(run, c.policy))
+    weight = sum((prior[policy] for policy in same), iv.mpf(0))
+    n, level, column = (
+        c.environments,
+        weight * iv.mpf(c.budget[c.method]),
+        costs.values[:, c.policy],
+    )
+    kind = c.statistic.kind
+    if c.margin is not None:
+        paid = weight * iv.mpf(c.budget["distribution function"])
+        tail = distribution.smirnov_tail(n, c.margin)
+        words = f"the margin {c.margin:.6g} of the distribution function is not proven"
+        require(0 < c.margin <= 1 and (c.margin == 1 or tail <= paid.a), words)
+    if kind == "quantile":
+        return lambda b: distribution.proves_quantile(column, b, c.statistic.share, level)
+    ordered = np.ascontiguousarray(column[costs.order], float)
+    if kind == "cvar":
+        return _cvar(c, ordered, level)
+    if c.success_or_failure:
+        failures, tail = int(column.sum(dtype=np.int64)), intervals.binomial_tail
+        return lambda b: b.a * n > failures and tail(failures, n, b).b <= level.a
+    if c.grid is None:  # before format 6
+        return lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
+    proven = iv.mpf(proven_by_bets(ordered, level, c.bound_on_training))
+    return lambda b: bool(proven.b <= b.a)
+
+
+def _cvar(c: Certificate, costs: NDArray[np.float64], level: Interval) -> Test:
+    """The test for CVaR: c + (1-c) E[(C - c)₊/(1-c)]/α, at one of the thresholds c = i/16."""
+    threshold, worst = c.threshold, c.statistic.share
+    if threshold is None or threshold not in (i / THRESHOLDS for i in range(THRESHOLDS)):
+        raise InvalidCertificate(f"the threshold of cvar is one of i/{THRESHOLDS}")
+    # Rounded upwards: a larger cost is one that proves less.
+    above = np.maximum(costs - threshold, 0) / (1 - threshold) * (1 + 2.0**-50)
+    above = np.where(costs > threshold, np.minimum(above, 1.0), 0.0)
+    from_c = (c.bound - threshold) * worst / (1 - threshold)
+    mean = iv.mpf(proven_by_bets(above, level / THRESHOLDS, max(from_c, 0.0)))
+    x = iv.mpf(threshold)
+    highest = x + (1 - x) * mean / iv.mpf(worst)
+    return lambda b: bool(highest.b <= b.a)
+
+
+def _same_policy(run: Run, policy: int) -> NDArray[np.bool_]:
+    """Which policies are the given one by their parameters, and so share its costs."""
+    costs, parameters = run.costs, run.costs.parameters
+    if parameters is None or costs.noise is not None:
+        return np.arange(costs.policies) == policy
+    rows = parameters.reshape(costs.policies, -1)
+    same = np.all(rows == rows[policy], axis=1)
+    alike = np.all(costs.values[:, same] == costs.values[:, [policy]])
+    require(bool(alike), "equal policies have different costs, and no noise is declared")
+    return same
+
+
+def _betting(run: Run, posterior: list[Interval], kl: Interval) -> Test:
+    """PAC-Bayes by bets at the recorded stake; any stake is valid."""
+    c, values = run.certificate, run.costs.values
+    assert c.stake is not None
+    n, delta, s = c.environments, iv.mpf(c.budget[c.method]), iv.mpf(c.stake)
+    total = (kl + log_regret(n) - iv.log(delta)) / (s * n)
+    for policy, p in enumerate(posterior):
+        if p.b > 0:
+            column = np.asarray(values[:, policy], float)
+            total += p * highest_mean(column, c.stake)
+    return lambda b: bool(total.b <= b.a)
 
 
 def _expected(posterior: list[Interval], means: list[Interval]) -> Interval:

@@ -27,7 +27,7 @@ def check_words(run: Run) -> None:
     _check_seen(run)
     _check_looks(run)
     c = run.certificate
-    known = (c.method,) if c.method in ("occam", "tilted") else OBJECTIVES
+    known = (c.method,) if c.method in ("occam", "tilted", "betting") else OBJECTIVES
     unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
     require(c.objective in known, unknown)
     if isinstance(run.prior, Categorical):
@@ -51,6 +51,8 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"),
         (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
+        (c.graded is False, "that trials only succeed or fail, as declared"),
+        (c.grid and not run.costs.range, "that the names of the sites do not depend on the costs"),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
         (True, "that prior, policies, method and delta were chosen before the costs were seen"),

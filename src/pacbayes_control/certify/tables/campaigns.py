@@ -37,7 +37,7 @@ class CostTable:
 
 
 def read_campaign(
-    path: str | Path, *, header: bool | None = None, graded: bool = False
+    path: str | Path, *, header: bool | None = None, graded: bool | None = None
 ) -> CostTable:
     """Read costs from `.npy`, `.npz`, `.csv` or `.tsv`.
 
@@ -51,8 +51,9 @@ def read_campaign(
         path: the file.
         header: whether the first line of a `.csv` is a header; by default this is recognised, and
             the file is refused if it is not clear.
-        graded: accept a few rows with fractions in a table of 0 and 1 as environments; by default
-            they are refused, as they may be a header or a summary.
+        graded: whether costs between 0 and 1 may occur. True also accepts a few rows with fractions
+            in a table of 0 and 1 as environments; by default they are refused, as they may be a
+            header or a summary. False: trials only succeed or fail.
     """
     path = existing_file(path)
     suffix = path.suffix.lower()
@@ -71,7 +72,7 @@ def read_campaign(
         table = _read_npz(path)
     else:
         raise ValueError(f"{path.name}: costs are read from .npy, .npz, .csv or .tsv files")
-    options = {"header": header, "graded": graded or None}
+    options = {"header": header, "graded": graded}
     given = {option: value for option, value in options.items() if value is not None}
     name = " ".join(printable(path.name).split())
     origin = {
@@ -81,6 +82,7 @@ def read_campaign(
         "cost_rule": f"as recorded in {name}",
         "distribution": f"as the environments of {name} were chosen",
         **({"reading": given} if given else {}),
+        **({} if graded is None else {"graded": graded}),
     }
     costs = Costs(table.values, table.names, origin=origin, sites=table.sites)
     if not graded:

@@ -94,6 +94,7 @@ class Grasping(Task):
         "0 where the object is lifted more than 2 cm, held by both fingers, clear of the table and "
         "at rest, 1 otherwise"
     )
+    graded = False
     no_replay = (
         "A grasp is a motion in space, and what this page replays are paths in a plane: the "
         "pictures, where the run holds some, show grasps instead."

@@ -17,8 +17,8 @@ from numba import jit, njit
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
+from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.planar import kernel
-from pacbayes_control.tasks.compiling import compiled_once
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
 from pacbayes_control.tasks.task import noise_of
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from pacbayes_control.tasks.compiling import compiled_once
+from pacbayes_control.bounds.compiling import compiled_once
 
 LOST = np.uint8(2)  # instead of a cost: the robot's position is NaN or infinite
 LANES = 64  # rollouts advanced side by side in one environment

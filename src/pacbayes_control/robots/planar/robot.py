@@ -86,6 +86,7 @@ class Planar(Task):
 
     uses_all_cores = True  # one call does, so more workers on the same machine would gain nothing
     simulators = ("numba",)
+    graded = False  # a collision or none
     # fields that hold an object, and its classes by name in a record
     parts: ClassVar[dict[str, records.Kinds]] = {
         "obstacles": {"": ObstacleField},

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.integrate import cumulative_trapezoid
 from scipy.optimize import least_squares
 
+from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.swing.identification.logs import FlightLog, Floats
 from pacbayes_control.robots.swing.identification.noises import YawNoise, variance_inflation
-from pacbayes_control.tasks.compiling import compiled_once
 
 RATES = (0.03, 20.0)  # 1/s: range of the search for k_p
 LATENCIES = (-0.1, 0.5)  # s: negative where the tracker's clock is behind that of the commands

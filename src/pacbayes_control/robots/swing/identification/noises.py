@@ -26,8 +26,8 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
+from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.swing.identification.logs import Floats
-from pacbayes_control.tasks.compiling import compiled_once
 
 LAGS = 20  # of the test for correlation
 LARGEST_ORDER = 8  # of an autoregression

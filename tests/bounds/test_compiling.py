@@ -11,8 +11,8 @@ import numba
 import pytest
 from numba.core import caching
 
-from pacbayes_control.tasks import compiling
-from pacbayes_control.tasks.compiling import compiled_once, private_folder
+from pacbayes_control.bounds import compiling
+from pacbayes_control.bounds.compiling import compiled_once, private_folder
 
 SOURCE = Path(__file__).parents[2] / "src"
 

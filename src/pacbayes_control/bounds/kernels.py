@@ -1,0 +1,50 @@
+"""Compiled loops of the bounds; a module of its own, since Numba is slow to load."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.bounds.compiling import compiled_once
+
+
+@compiled_once(nogil=True)
+def last_rejected(
+    costs: NDArray[np.float64], goal: float, aim: float, grid: int
+) -> int:  # pragma: no cover - compiled
+    """The last candidate, j of m = (j/grid)², that `betting.betting_holdout` rejects in a row.
+
+    Args:
+        costs: of one policy, in an order that cannot know them
+        goal: ln of the wealth at which a candidate is rejected
+        aim: ln of the wealth that the stakes aim at
+        grid: number of candidates
+    """
+    n = len(costs)
+    sums, squares = np.zeros(n), np.zeros(n)  # of 1 - C, before each cost
+    for t in range(1, n):
+        y = 1 - costs[t - 1]
+        sums[t], squares[t] = sums[t - 1] + y, squares[t - 1] + y * y
+    for j in range(grid - 1, 0, -1):
+        m = (j / grid) ** 2
+        q = 1 - m
+        largest, spread = 1 / q, m * q
+        log_wealth, t = 0.0, 0
+        while t < n and log_wealth < goal:
+            variance = spread
+            if t > 0:
+                around = (squares[t] - 2 * q * sums[t] + t * q * q + q * aim / 4) / t
+                variance = min(max(around, 1e-18), spread)
+            stake = min(math.sqrt(2 * (aim - log_wealth) / ((n - t) * variance)), largest)
+            factor, until = 1.0, t + 1 + min(min(t, n - t - 1) // 16, 15)
+            while t < until:
+                factor *= 1 + stake * (m - costs[t])
+                t += 1
+            if factor <= 0:
+                break
+            log_wealth += math.log(factor)
+        if log_wealth < goal:
+            return j + 1
+    return 1
