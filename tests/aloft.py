@@ -35,7 +35,7 @@ def certified(task: Any = TASK) -> Run[Any]:
     failed = np.arange(n)[:, None] % np.where(good, 20, 2) == 0
     train = task.environments(n, stream="train")
     origin = origin_of(task, train, noise_of(task, train, None))
-    return learn_finite(Costs(failed, (), origin, parameters=policies), delta=0.01)
+    return learn_finite(Costs(failed, (), origin, parameters=policies), delta=0.01, method="kl")
 
 
 def pilot() -> Pilot:

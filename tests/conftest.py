@@ -79,7 +79,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def binary_costs() -> Costs:
     """200 environments × 6 policies with 0/1 costs, the third policy the best."""
     rates = np.array([0.5, 0.3, 0.05, 0.2, 0.9, 0.06])
-    return Costs(np.random.default_rng(1).random((200, 6)) < rates)
+    outcomes = np.random.default_rng(1).random((200, 6)) < rates
+    return Costs(outcomes, origin={"graded": False})
 
 
 @pytest.fixture

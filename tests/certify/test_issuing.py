@@ -366,7 +366,8 @@ def test_a_thousand_million_draws_have_one_that_is_refused(size: int):
 def test_the_sentences_say_who_is_certified(failures: NDArray, grades: NDArray):
     assert sampled(np.zeros((3000, 4))).sentence == (
         "With confidence 95 %, a policy drawn afresh from the posterior over 3 parameters fails in "
-        "at most 0.39 % of new environments drawn like the 3000 it was learnt from."
+        "at most 0.39 % of new environments drawn like the 3000 it was learnt from; it is assumed "
+        "that trials only succeed or fail."
     )
     assert "the one policy drawn from the posterior over 3 parameters fails" in (
         single(failures[:, :1]).sentence
@@ -395,7 +396,7 @@ def test_environments_set_aside_change_what_the_sentence_claims(failures: NDArra
         Basis(Costs(failures, origin=origin, draws="fresh"), prior, POSTERIOR, shares, LEARNT), "kl"
     )
     assert c.set_aside == 30
-    assert c.sentence.endswith("drawn like the 120 it was certified on.")
+    assert "drawn like the 120 it was certified on; it is assumed" in c.sentence
 
 
 def test_noise_of_the_rollouts_is_told(failures: NDArray):
@@ -408,7 +409,8 @@ def test_noise_of_the_rollouts_is_told(failures: NDArray):
     assert c.noise == "wheel slip 0.1"
     assert c.sentence.endswith(
         "it was learnt from"
-        ", averaged over noise drawn independently of the policy (“wheel slip 0.1”)."
+        ", averaged over noise drawn independently of the policy (“wheel slip 0.1”)"
+        "; it is assumed that trials only succeed or fail."
     )
     finite = issue(
         Basis(
@@ -427,9 +429,8 @@ def test_a_finite_posterior_has_no_fields_of_a_gaussian_one(failures: NDArray):
     uniform = Categorical.uniform(5)
     for method in METHODS:
         posterior = Categorical.one(2, 5) if method == "occam" else uniform
-        c = issue(
-            Basis(Costs(failures), uniform, posterior, budget(**{method: 0.05}), LEARNT), method
-        )
+        basis = Basis(Costs(failures), uniform, posterior, budget(**{method: 0.05}), LEARNT)
+        c = issue(basis, method, stake=1.0 if method == "betting" else None)
         assert (c.policies, c.policy) == (5, 2 if method == "occam" else None)
         assert (c.parameters, c.draws, c.shared_draws, c.training_cost_bound) == (None,) * 4
 

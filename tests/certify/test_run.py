@@ -30,7 +30,9 @@ def saved(tmp_path: Path, binary_costs: Costs) -> Path:
         {"task": "test"},
         parameters=np.arange(12.0).reshape(6, 2),
     )
-    return learn_finite(costs).save(tmp_path / "run", attachments={"picture.svg": b"<svg/>"})
+    return learn_finite(costs, method="kl").save(
+        tmp_path / "run", attachments={"picture.svg": b"<svg/>"}
+    )
 
 
 def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
@@ -40,7 +42,7 @@ def test_a_run_comes_back_as_it_was_saved(saved: Path, binary_costs: Costs):
     assert run.costs.origin == {"task": "test"}
     assert run.costs.parameters is not None
     assert np.array_equal(run.costs.parameters, np.arange(12.0).reshape(6, 2))
-    again = learn_finite(run.costs)
+    again = learn_finite(run.costs, method="kl")
     assert again.certificate == run.certificate
 
 
@@ -122,7 +124,7 @@ def test_a_manifest_may_not_point_outside_its_folder(saved: Path, tmp_path: Path
 
 
 def test_overwriting_leaves_nothing_of_the_old_run(saved: Path, graded_costs: Costs):
-    learn_finite(graded_costs).save(saved, overwrite=True)
+    learn_finite(graded_costs, method="kl").save(saved, overwrite=True)
     assert not (saved / "policies.npy").exists()
     assert not (saved / "picture.svg").exists()
     assert np.array_equal(Run.load(saved).costs.values, graded_costs.values)
@@ -135,7 +137,7 @@ def test_a_run_is_read_whatever_the_locale(tmp_path: Path, binary_costs: Costs):
     import sys
 
     costs = Costs(binary_costs.values, names=["vorsichtig-ü", *"bcdef"])
-    folder = learn_finite(costs).save(tmp_path / "run")
+    folder = learn_finite(costs, method="kl").save(tmp_path / "run")
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = subprocess.run(
         [sys.executable, "-m", "pacbayes_control", "verify", str(folder)],
@@ -147,7 +149,7 @@ def test_a_run_is_read_whatever_the_locale(tmp_path: Path, binary_costs: Costs):
 
 
 def test_runs_and_costs_say_what_they_are_in_one_line(binary_costs: Costs):
-    run = learn_finite(binary_costs)
+    run = learn_finite(binary_costs, method="kl")
     assert repr(binary_costs) == "Costs(200 environments × 6 policies, 0/1)"
     assert repr(run).startswith("Run(kl, bound 0.")
     assert "\n" not in repr(run)
@@ -178,21 +180,21 @@ def test_a_manifest_of_other_types_is_refused(saved: Path, change: dict):
 def test_a_folder_of_other_things_is_never_taken_for_a_run(tmp_path: Path, binary_costs: Costs):
     (tmp_path / "policies.npy").write_text("mine")
     with pytest.raises(ValueError, match="holds other things"):
-        learn_finite(binary_costs).save(tmp_path, overwrite=True)
+        learn_finite(binary_costs, method="kl").save(tmp_path, overwrite=True)
     assert (tmp_path / "policies.npy").read_text() == "mine"
 
 
 def test_an_interrupted_run_can_be_written_again(tmp_path: Path, binary_costs: Costs):
-    folder = learn_finite(binary_costs).save(tmp_path / "run")
+    folder = learn_finite(binary_costs, method="kl").save(tmp_path / "run")
     (folder / "manifest.json").unlink()
     with pytest.raises(FileNotFoundError, match="incomplete"):
         Run.load(folder)
-    learn_finite(binary_costs).save(folder, overwrite=True)
+    learn_finite(binary_costs, method="kl").save(folder, overwrite=True)
     Run.load(folder)
 
 
 def test_a_file_that_the_manifest_does_not_know_is_refused(tmp_path: Path, binary_costs: Costs):
-    folder = learn_finite(binary_costs).save(tmp_path / "run")
+    folder = learn_finite(binary_costs, method="kl").save(tmp_path / "run")
     np.save(folder / "policies.npy", np.zeros((6, 2)))
     with pytest.raises(AlteredRun, match=r"policies.npy was added"):
         Run.load(folder)
@@ -306,7 +308,9 @@ else:
 
 @pytest.fixture
 def other(tmp_path: Path, graded_costs: Costs) -> Path:
-    return learn_finite(graded_costs).save(tmp_path / "other", attachments={"new.svg": b"<svg/>"})
+    return learn_finite(graded_costs, method="kl").save(
+        tmp_path / "other", attachments={"new.svg": b"<svg/>"}
+    )
 
 
 def writer(*arguments: object) -> subprocess.Popen[str]:
@@ -428,7 +432,7 @@ def test_a_manifest_of_something_else_is_never_taken_for_a_run(
     (tmp_path / "manifest.json").write_text(manifest)
     (tmp_path / "icon.png").write_bytes(b"mine")
     with pytest.raises(ValueError, match="holds other things than a run"):
-        learn_finite(binary_costs).save(tmp_path, overwrite=True)
+        learn_finite(binary_costs, method="kl").save(tmp_path, overwrite=True)
     assert (tmp_path / "manifest.json").read_text() == manifest
     assert (tmp_path / "icon.png").read_bytes() == b"mine"
 

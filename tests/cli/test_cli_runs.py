@@ -52,7 +52,7 @@ def test_a_run_that_does_not_hold_is_used_by_no_command(
     forged(run, tmp_path / "run")
     name, *options = command
     result = quick(*name.split(), given, *options, "--json", "out.json")
-    assert "NOT VERIFIED: the bound 0.06 is below what kl gives" in complaint(result, code=1)
+    assert "NOT VERIFIED: the bound 0.06 is below what occam gives" in complaint(result, code=1)
     assert result.stdout == ""
     assert json.loads((tmp_path / "out.json").read_text())["verified"] is False
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "run"]

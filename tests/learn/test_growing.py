@@ -55,7 +55,7 @@ def learnt(campaign: Path, environments: int = 40, **fields: Any) -> Run[Any]:
 
 def test_each_look_at_a_grown_campaign_adds_its_delta(tmp_path: Path):
     first = learnt(tmp_path / "c").certificate
-    assert (first.delta, first.format, first.looks) == (0.01, 4, ())
+    assert (first.delta, first.format, first.looks) == (0.01, 6, ())
     second = learnt(tmp_path / "c", 80, delta=0.02).certificate
     assert second.delta == pytest.approx(0.03)
     run = learnt(tmp_path / "c", 160, method="best")
@@ -104,7 +104,7 @@ def test_declared_looks_share_one_delta(tmp_path: Path):
     certificates.append(learnt(tmp_path / "c", 160, delta=0.03).certificate)  # known by now
     for number, c in enumerate(certificates):
         assert c.delta == 0.03
-        assert c.budget["kl"] == pytest.approx(0.01)
+        assert c.budget["occam"] == pytest.approx(0.01)
         assert len(c.looks) == number + 1
         assert list(c.declared_looks) == [40, 80, 160]
     assert "this is the second of 3 looks at a growing campaign" in certificates[1].sentence
@@ -138,14 +138,14 @@ def test_a_look_is_not_repeated_by_another_method_for_the_same_delta(tmp_path: P
     learnt(tmp_path / "c", 40)
     weights = tmp_path / "weights.csv"
     weights.write_text("0.3,0.1,0.2,0.2,0.2\n")
-    for other in ({"method": "occam"}, {"objective": "pinsker"}, {"prior": str(weights)}):
+    for other in ({"method": "kl"}, {"objective": "pinsker"}, {"prior": str(weights)}):
         with pytest.raises(ValueError, match="to keep the better of two bounds would be a choice"):
             learnt(tmp_path / "c", 40, **other)
-    paid = learnt(tmp_path / "c", 40, method="occam", delta=0.02).certificate
+    paid = learnt(tmp_path / "c", 40, method="kl", delta=0.02).certificate
     assert paid.delta == pytest.approx(0.03)
-    for same in ({}, {"method": "kl"}, {"objective": "kl"}):  # the first look, once more
+    for same in ({}, {"method": "occam"}):  # the first look, once more
         assert learnt(tmp_path / "c", 40, **same).certificate.delta == 0.01
-    assert learnt(tmp_path / "c", 40, method="occam", delta=0.02).certificate == paid
+    assert learnt(tmp_path / "c", 40, method="kl", delta=0.02).certificate == paid
 
 
 def test_the_table_of_a_campaign_is_not_certified_as_one_that_nobody_has_looked_at(tmp_path: Path):

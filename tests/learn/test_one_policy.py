@@ -12,6 +12,7 @@ from scipy.stats import beta, norm
 from toys import Reach, Slippery
 
 from pacbayes_control.bounds import kl_inverse, log_xi
+from pacbayes_control.bounds.betting import betting_holdout
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.learn import (
     GaussianPrior,
@@ -99,13 +100,13 @@ def test_a_posterior_over_the_candidates_may_be_certified_instead(tmp_path: Path
     assert c.bound == same.bound
 
 
-def test_graded_costs_are_certified_by_chernoffs_bound(tmp_path: Path):
+def test_graded_costs_are_certified_by_bets(tmp_path: Path):
     environments = GRADED.environments(100, stream="train")
     run = learn_one(GRADED, environments, PRIOR, Plan(delta=0.03))
     c = verify(run.save(tmp_path / "run")).certificate
     assert not c.binary
-    expected = kl_inverse(c.empirical_cost, -math.log(0.03) / 100)
-    assert c.bound == pytest.approx(float(expected), rel=1e-9)
+    assert c.bound == betting_holdout(run.costs.values[:, 0], 0.03)
+    assert c.bound < 0.9 * float(kl_inverse(c.empirical_cost, -math.log(0.03) / 100))  # Chernoff's
 
 
 def test_the_same_seed_gives_the_same_candidates_and_another_seed_others():

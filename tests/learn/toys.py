@@ -60,6 +60,7 @@ class Smooth(Reach):
     """One that has derivatives: the mean of 1 - exp(-distance²/2) over the environments."""
 
     name: str = "smooth"
+    graded: bool = True
 
     def costs(self, policies: NDArray, environments: Environments) -> NDArray:
         return -np.expm1(-(self.distances(policies, environments) ** 2) / 2)

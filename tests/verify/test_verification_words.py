@@ -58,7 +58,7 @@ def drawn(binary_costs: Costs) -> Costs:
 
 
 def test_a_certificate_says_what_it_certifies(drawn: Costs, tmp_path: Path):
-    c = verify(learn_finite(drawn).save(tmp_path / "run")).certificate
+    c = verify(learn_finite(drawn, method="kl").save(tmp_path / "run")).certificate
     assert (c.cost_rule, c.distribution) == ("1 for a collision", "twenty cylinders")
     assert c.versions["mujoco"] == "3.3"
     assert dict(c.incidents) == {"retries": 2}
@@ -83,7 +83,7 @@ def test_a_certificate_says_what_it_certifies(drawn: Costs, tmp_path: Path):
 def test_words_that_the_origin_contradicts_are_refused(
     drawn: Costs, tmp_path: Path, change: dict[str, Any], message: str
 ):
-    check_refused(restated(learn_finite(drawn), **change), tmp_path / "run", message)
+    check_refused(restated(learn_finite(drawn, method="kl"), **change), tmp_path / "run", message)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def limited(drawn: Costs) -> Costs:
 
 
 def test_a_time_limit_is_part_of_what_a_rollout_costs(limited: Costs, tmp_path: Path):
-    verification = verify(learn_finite(limited).save(tmp_path / "run"))
+    verification = verify(learn_finite(limited, method="kl").save(tmp_path / "run"))
     c = verification.certificate
     assert c.cost_rule == "1 for a collision, 1 where it takes longer than 30 s"
     late = "2 rollouts count as failures since they took longer than the time limit"
@@ -114,11 +114,11 @@ def test_a_time_limit_is_part_of_what_a_rollout_costs(limited: Costs, tmp_path: 
 def test_a_time_limit_that_the_certificate_hides_is_refused(
     limited: Costs, tmp_path: Path, change: dict[str, Any], message: str
 ):
-    check_refused(restated(learn_finite(limited), **change), tmp_path / "run", message)
+    check_refused(restated(learn_finite(limited, method="kl"), **change), tmp_path / "run", message)
 
 
 def test_a_timeout_that_did_not_cost_1_is_refused(limited: Costs, tmp_path: Path):
-    run = learn_finite(limited)
+    run = learn_finite(limited, method="kl")
     row, column = np.argwhere(limited.values == 0)[0].tolist()
     _, other = sorted(limited.timed_out)
     moved = limited.with_origin(timed_out=[[row, column], other])
@@ -128,7 +128,7 @@ def test_a_timeout_that_did_not_cost_1_is_refused(limited: Costs, tmp_path: Path
 
 def test_a_point_mass_is_not_uniform(binary_costs: Costs, tmp_path: Path):
     prior = Categorical([0, 0, 1, 0, 0, 0])
-    run = learn_finite(binary_costs, prior=prior)
+    run = learn_finite(binary_costs, prior=prior, method="kl")
     verify(run.save(tmp_path / "honest"))
     for words in ("uniform over the policies that differ", "uniform over all policies"):
         check_refused(restated(run, prior=words), tmp_path / words[:16], "and it is not")
@@ -139,18 +139,18 @@ def test_uniform_over_the_policies_that_differ_needs_their_parameters(
 ):
     parameters = np.array([[0.0], [0.0], [1.0], [2.0], [3.0], [4.0]])
     known = Costs(binary_costs.values, parameters=parameters)
-    verify(learn_finite(known).save(tmp_path / "honest"))
+    verify(learn_finite(known, method="kl").save(tmp_path / "honest"))
     prior = Categorical.uniform_over_distinct(parameters)
-    unknown = learn_finite(binary_costs, prior=prior)
+    unknown = learn_finite(binary_costs, prior=prior, method="kl")
     words = "uniform over the policies that differ"
     check_refused(restated(unknown, prior=words), tmp_path / "run", "and it is not")
 
 
 def test_rows_that_were_dropped_are_missed(drawn: Costs, tmp_path: Path):
     fewer = Costs(drawn.values[:-10], origin=drawn.origin)
-    check_refused(learn_finite(fewer), tmp_path / "drawn", "origin names 200")
+    check_refused(learn_finite(fewer, method="kl"), tmp_path / "drawn", "origin names 200")
     table = Costs(drawn.values[:-10], origin={"file": "a.csv", "sha256": "0" * 64, "rows": 200})
-    check_refused(learn_finite(table), tmp_path / "table", "another number of rows")
+    check_refused(learn_finite(table, method="kl"), tmp_path / "table", "another number of rows")
 
 
 def test_constraints_are_checked_against_the_posterior(binary_costs: Costs, tmp_path: Path):
@@ -168,10 +168,10 @@ def test_constraints_are_checked_against_the_posterior(binary_costs: Costs, tmp_
 
 
 def test_a_finite_prior_that_has_seen_these_costs_is_refused(drawn: Costs, tmp_path: Path):
-    first = learn_finite(drawn)
-    uniform = learn_finite(Costs(drawn.values))
+    first = learn_finite(drawn, method="kl")
+    uniform = learn_finite(Costs(drawn.values), method="kl")
     for number, run in enumerate((first, uniform)):
-        posterior = learn_finite(run.costs).posterior
+        posterior = learn_finite(run.costs, method="kl").posterior
         kl = run.posterior.kl(posterior)
         forged = with_prior(run, posterior, prior="given in advance", kl=kl)
         check_refused(
@@ -209,18 +209,18 @@ def test_draws_from_another_stream_than_the_one_kept_are_refused(tmp_path: Path)
 
 
 def test_what_a_part_of_every_policy_has_seen_is_not_counted(drawn: Costs, tmp_path: Path):
-    honest = learn_finite(drawn)
+    honest = learn_finite(drawn, method="kl")
     for number, seen in enumerate(
         (EnvironmentRange("train", 0, 199, 300), EnvironmentRange("train", 0, 0, 1))
     ):
         origin = {**drawn.origin, "data_used": [list(seen)]}
         costs = Costs(drawn.values, origin=origin)
         with pytest.raises(ValueError, match="a part of every policy was learnt from some"):
-            learn_finite(costs)
+            learn_finite(costs, method="kl")
         forged = dataclasses.replace(honest, costs=costs)
         check_refused(forged, tmp_path / str(number), "depends on environments that")
     others = {**drawn.origin, "data_used": [["train", 0, 200, 260], ["elsewhere", 0, 0, 9]]}
-    run = learn_finite(Costs(drawn.values, origin=others))
+    run = learn_finite(Costs(drawn.values, origin=others), method="kl")
     assert verify(run.save(tmp_path / "others")).certificate.set_aside == 60
     assert run.posterior.seen == (
         EnvironmentRange("elsewhere", 0, 0, 9),
@@ -228,7 +228,7 @@ def test_what_a_part_of_every_policy_has_seen_is_not_counted(drawn: Costs, tmp_p
     )
     unknown = Costs(drawn.values, origin={"data_used": [["elsewhere", 0, 0, 9]]})
     with pytest.raises(ValueError, match="the costs do not record theirs"):
-        learn_finite(unknown)
+        learn_finite(unknown, method="kl")
 
 
 def test_what_can_only_be_believed_is_listed(drawn: Costs, tmp_path: Path):
@@ -246,7 +246,7 @@ def test_what_can_only_be_believed_is_listed(drawn: Costs, tmp_path: Path):
         "the date",
     ):
         assert words in told
-    bare = verify(learn_finite(Costs(drawn.values)).save(tmp_path / "bare")).told
+    bare = verify(learn_finite(Costs(drawn.values), method="kl").save(tmp_path / "bare")).told
     assert not any("prior came from" in words or "estimate" in words for words in bare)
 
 
@@ -276,7 +276,7 @@ def test_a_finite_posterior_that_hides_what_it_saw_is_refused(
     binary_costs: Costs, drawn: Costs, tmp_path: Path
 ):
     for number, costs in enumerate((binary_costs, drawn)):
-        run = learn_finite(costs)
+        run = learn_finite(costs, method="kl")
         hiding = Categorical(run.posterior.probabilities)
         hashes = {**run.certificate.hashes, "posterior": sha256(hiding.to_bytes())}
         forged = dataclasses.replace(restated(run, hashes=hashes), posterior=hiding)
@@ -284,7 +284,7 @@ def test_a_finite_posterior_that_hides_what_it_saw_is_refused(
 
 
 def test_an_estimate_on_the_training_set_is_refused(drawn: Costs, tmp_path: Path):
-    run = learn_finite(drawn)
+    run = learn_finite(drawn, method="kl")
     honest = restated(run, test_estimate=HeldOutEstimate(0.1, 500, "test", 0))
     verify(honest.save(tmp_path / "honest"))
     same = restated(run, test_estimate=HeldOutEstimate(0.1, 500, "train", 0))
@@ -309,7 +309,7 @@ def test_limits_that_are_no_numbers_are_refused_in_a_line(binary_costs: Costs, t
 
 def test_environments_that_cannot_be_are_refused(binary_costs: Costs, tmp_path: Path):
     origin = TRAIN | {"start": 10**30, "stop": 10**30 + 200}
-    run = learn_finite(Costs(binary_costs.values, origin=origin))
+    run = learn_finite(Costs(binary_costs.values, origin=origin), method="kl")
     check_refused(run, tmp_path / "r", "names an impossible range of environments")
 
 

@@ -49,7 +49,7 @@ PAC_BAYES = {
 }
 BETTING = "betting"  # PAC-Bayes by bets
 MIXTURES = (*PAC_BAYES, BETTING)  # methods for a distribution over policies
-METHODS = (*MIXTURES, "occam")
+METHODS = ("occam", *MIXTURES)
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
 TINY = 1e-290  # levels below it may underflow
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies

@@ -40,13 +40,15 @@ class Plan:
         None,
         "The certificate: occam (one policy, the default for a list), kl (PAC-Bayes, a mixture of "
         "policies), betting (the same by bets, for graded costs), kl-maurer and pinsker (looser), "
-        "or best (the smaller of kl and occam, paid for).",
+        "or best (the smaller of kl and occam, paid for). For another statistic of the cost than "
+        "the mean, with one policy: --of quantile:0.9, or --of cvar:0.1.",
     )
     of: str = option(
         "mean",
         "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a "
         "tenth of new environments at most) or cvar:0.1 (the mean of the worst tenth).",
         metavar="STATISTIC",
+        hidden=True,  # the help of --method tells of it
     )
     policies: str | None = option(
         None,

@@ -590,11 +590,18 @@ def test_the_command_asks_about_the_header_and_about_fractions(quick: Pbc, tmp_p
     assert "4 environments × 2 policies" in done.stdout
 
 
-def test_the_command_picks_the_theorem_for_a_single_policy(quick: Pbc, tmp_path: Path):
+def test_the_command_certifies_one_policy_unless_constraints_ask_for_a_mixture(
+    quick: Pbc, tmp_path: Path
+):
     write(tmp_path / "c.csv", "crash\n" + "0\n1\n0\n0\n" * 9)
     write(tmp_path / "d.csv", "crash,late\n" + "0,1\n1,1\n0,1\n0,0\n" * 9)
-    for file, method in (("c.csv", "occam"), ("d.csv", "kl")):
-        assert quick("certify", file, "--json", "c.json").returncode == 0
+    mixed = ("--at-least", "0.2:late")
+    for file, options, method in (
+        ("c.csv", (), "occam"),
+        ("d.csv", (), "occam"),
+        ("d.csv", mixed, "kl"),
+    ):
+        assert quick("certify", file, *options, "--json", "c.json").returncode == 0
         assert json.loads((tmp_path / "c.json").read_text())["chosen"]["method"] == method
 
 
