@@ -118,16 +118,12 @@ def test_the_bound_says_something(name):
     assert min(values) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "names", [["kl"], ["total-variation"], ["hellinger"], ["chi-squared"], ALL]
-)
-def test_no_truth_whatever_is_above_the_bound_more_often_than_delta(names):
-    """Two cells and few environments: every outcome is counted with its probability.
+def worst_error(names: list[str], delta: float, sizes: tuple[int, int]) -> float:
+    """The largest probability, over many truths, that one of the bounds is below its truth.
 
-    All divergences hold at once: one that is chosen after a look at the samples is no worse.
+    Two cells and few environments: every outcome is counted with its probability.
     """
-    (n, m), delta = sized((5, 8), full=(9, 14)), 0.5
+    n, m = sizes
     outcomes = [(k, j) for k in range(n + 1) for j in range(m + 1)]
     bounds = np.array(
         [
@@ -143,7 +139,22 @@ def test_no_truth_whatever_is_above_the_bound_more_often_than_delta(names):
             low = np.any(bounds < truths, axis=0).reshape(n + 1, m + 1)
             there = stats.binom.pmf(np.arange(n + 1), n, x)
             worst = max(worst, float(there @ low @ stats.binom.pmf(np.arange(m + 1), m, y)))
-    assert 0 < worst <= delta
+    return worst
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names", [["kl"], ["total-variation"], ["hellinger"], ["chi-squared"], ALL]
+)
+@pytest.mark.parametrize("delta", [0.5, 0.2])
+def test_no_truth_whatever_is_above_the_bound_more_often_than_delta(names, delta):
+    """All divergences hold at once: one that is chosen after a look at the samples is no worse."""
+    assert 0 < worst_error(names, delta, sized((5, 8), full=(9, 14))) <= delta
+
+
+@pytest.mark.slow
+def test_limits_that_each_spend_all_of_delta_are_caught():
+    assert worst_error(ALL, 4 * 0.2, (5, 8)) > 0.2
 
 
 # ---- the number itself --------------------------------------------------------------------------
@@ -173,7 +184,7 @@ SAMPLES = [
 def test_filling_the_steepest_cells_first_solves_the_linear_programme(
     name, shifted, training, delta
 ):
-    level = delta / (4 * len(shifted))
+    level = delta / (4 * len(shifted) if len(shifted) > 2 else 4)
     (low, high), (below, above) = limits(shifted, level), limits(training, level)
     left = np.maximum(h(name, low, below), h(name, low, above))
     right = np.maximum(h(name, high, below), h(name, high, above))
@@ -190,6 +201,22 @@ def test_filling_the_steepest_cells_first_solves_the_linear_programme(
     value = divergence_of_samples(shifted, training, delta, name)
     assert value == pytest.approx(expected, rel=1e-6)
     assert value >= expected * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", ["kl", "total-variation", "hellinger", "renyi-0.5"])
+@pytest.mark.parametrize("delta", [0.3, 0.01])
+def test_two_cells_are_as_far_apart_as_the_limits_on_one_of_them_allow(name, delta):
+    """Four limits, each at a quarter of δ: the divergence is convex, so a corner has the most."""
+    (k, n), (j, m) = (70, 500), (40, 300)
+    first = limits([k, n - k], delta / 4), limits([j, m - j], delta / 4)
+    xs, ys = ([float(side[0]) for side in sides] for sides in first)
+    most = max(exact(name, [x, 1 - x], [y, 1 - y]) for x in xs for y in ys)
+    value = divergence_of_samples([k, n - k], [j, m - j], delta, name)
+    assert value == pytest.approx(most, rel=1e-8)
+    assert value >= most
+    assert value == pytest.approx(
+        divergence_of_samples([n - k, k], [m - j, j], delta, name), rel=1e-12
+    )
 
 
 def of_sum_or_infinite(name: str, total: float) -> float:

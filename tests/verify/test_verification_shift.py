@@ -197,6 +197,20 @@ def test_many_random_samples_are_verified_at_the_last_digit():
             check_samples(smaller, ball.delta)
 
 
+@pytest.mark.parametrize("name", SUMS)
+def test_four_limits_are_what_two_cells_need_and_eight_as_earlier_versions_had_are_accepted(name):
+    set_precision()
+    samples = ((70, 430), (40, 260))
+    ball = estimated(name, 0.01, samples)
+    check_samples(ball, 0.01)
+    smaller = Ball(name, ball.radius * (1 - 1e-6), "x", 0.01, samples)
+    with pytest.raises(InvalidCertificate, match=NOT_SUPPORTED):
+        check_samples(smaller, 0.01)
+    eight = divergence_of_samples(*samples, 0.01 / 2, name)  # limits at δ/8 instead of δ/4
+    assert eight > ball.radius
+    check_samples(Ball(name, eight, "x", 0.01, samples), 0.01)
+
+
 @pytest.mark.parametrize("bound", [0.0, 1.0])
 @pytest.mark.parametrize("name", ALL)
 def test_bounds_of_zero_and_one_are_judged_rightly(name: str, bound: float):

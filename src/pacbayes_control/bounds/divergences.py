@@ -133,9 +133,10 @@ def divergence_of_samples(
 
     With probability at least 1 - δ over both samples, D(p'‖p) is at most the maximum of
     Σᵢ h(p'ᵢ, pᵢ), h(x, y) = y g(x/y - 1), over all probabilities p' and p whose every entry lies
-    between its exact binomial limits at level δ/(4k), k cells: a union bound over 4k limits. h is
-    convex, so it lies below its chords between corners; for the chords the maximum over p' with
-    Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
+    between its exact binomial limits at level δ/(4k), k cells: a union bound over 4k limits. With
+    two cells four limits at level δ/4 suffice, as those of one cell are one minus those of the
+    other. h is convex, so it lies below its chords between corners; for the chords the maximum over
+    p' with Σᵢ p'ᵢ = 1 is found by filling the steepest cells first.
 
     The limits do not depend on the divergence: for the same cells and δ, the bounds on all
     divergences hold at once. The cells must not depend on either sample. With a cell that does not
@@ -145,6 +146,8 @@ def divergence_of_samples(
 
     >>> round(divergence_of_samples([210, 390, 400], [200, 400, 400], 0.01), 3)
     0.048
+    >>> round(divergence_of_samples([210, 790], [200, 800], 0.01), 3)
+    0.022
     """
     chosen = named_divergence(divergence)
     if chosen.order == np.inf:
@@ -159,7 +162,8 @@ def divergence_of_samples(
     check_delta(delta)
     if cells == 1:
         return 0.0
-    level = float(delta) / (4 * cells)
+    limited = cells if cells > 2 else 1  # of two frequencies, each is one minus the other
+    level = float(delta) / (4 * limited)
     (low, high), (below, above) = (_limits(count, level) for count in counts)
     left = np.maximum(_term(chosen, low, below), _term(chosen, low, above))
     right = np.maximum(_term(chosen, high, below), _term(chosen, high, above))

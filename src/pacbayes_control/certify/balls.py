@@ -142,7 +142,7 @@ def ball_of_samples(
     >>> rng = np.random.default_rng(0)
     >>> city, country = rng.choice(["dry", "wet"], 500), rng.choice(["dry", "wet"], 2000)
     >>> print(ball_of_samples(country, city, 0.005, cells=["dry", "wet"]))
-    KL(D′‖D) ≤ 0.04346
+    KL(D′‖D) ≤ 0.0395
     """
     if (cells is None) == (edges is None):
         raise ValueError("give either the cells of the feature, or the edges between them")

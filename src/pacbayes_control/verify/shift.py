@@ -56,9 +56,7 @@ def check_samples(ball: Ball, spent: float | None) -> None:
     shifted, training = ball.samples
     if len(shifted) == 1:  # one cell always has probability 1
         return
-    level = ball.delta / (4 * len(shifted))
-    cells = [_limits(k, sum(shifted), level) for k in shifted]
-    others = [_limits(k, sum(training), level) for k in training]
+    cells, others = _boxes(shifted, ball.delta / 2), _boxes(training, ball.delta / 2)
     chords = [
         [(x, max((_term(ball.divergence, x, y) for y in other), key=_upper)) for x in cell]
         for cell, other in zip(cells, others, strict=True)
@@ -88,6 +86,15 @@ def _largest_sum(chords: Sequence[Sequence[tuple[Interval, Interval]]]) -> Inter
 
 def _upper(interval: Interval) -> Interval:
     return interval.b
+
+
+def _boxes(counts: Sequence[int], delta: float) -> list[tuple[Interval, Interval]]:
+    """Limits on the probability of every cell, of which any is wrong with probability ≤ `delta`."""
+    n = sum(counts)
+    if len(counts) == 2:  # the other cell has the rest: two limits are all
+        low, high = _limits(counts[0], n, delta / 2)
+        return [(low, high), (1 - high, 1 - low)]
+    return [_limits(count, n, delta / (2 * len(counts))) for count in counts]
 
 
 def _limits(count: int, n: int, level: float) -> tuple[Interval, Interval]:
