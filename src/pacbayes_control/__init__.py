@@ -6,6 +6,7 @@ read_campaign                   the same from a CSV or NumPy file
 check_task                      whether your task meets the requirements of a certificate
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained, compare
+pilot_prior                     a prior over them, from their costs in other environments
 learn_gaussian, learn_family    the same over continuous policies
 learn_task, load_task           the same for a task by its name
 Plan, SearchSettings,           settings: what to learn, how to search, where to roll out
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.certify.costs import Costs as Costs
     from pacbayes_control.certify.distributions import Categorical as Categorical
     from pacbayes_control.certify.distributions import DiagonalGaussian as DiagonalGaussian
+    from pacbayes_control.certify.priors import pilot_prior as pilot_prior
     from pacbayes_control.certify.run import AlteredRun as AlteredRun
     from pacbayes_control.certify.run import Run as Run
     from pacbayes_control.certify.shift import curve as curve
@@ -93,6 +95,7 @@ _PUBLIC = {
     "certify.certificate": "Certificate",
     "certify.costs": "Costs",
     "certify.distributions": "Categorical DiagonalGaussian",
+    "certify.priors": "pilot_prior",
     "certify.run": "AlteredRun Run",
     "certify.shift": "curve under_shift",
     "certify.tables.campaigns": "read_campaign",

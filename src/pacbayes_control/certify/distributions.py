@@ -34,6 +34,7 @@ class Categorical:
     probabilities: NDArray[np.float64]  # (policies,), at least 0
     seen: tuple[EnvironmentRange, ...] | None = ()  # which it depends on; None if unknown
     rows: frozenset[str] = frozenset()  # the same for rows of tables, by their digests
+    words: str = ""  # where it came from, for the certificate it is the prior of; not in its file
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Categorical:
         name: str = "distribution",
         seen: Iterable[EnvironmentRange] | None = (),
         rows: Iterable[str] = (),
+        words: str = "",
     ) -> None:
         p = _row_of_numbers(probabilities, name, "policy")
         if np.any(p < 0):
@@ -52,7 +54,8 @@ class Categorical:
             p /= p.sum()
         p.setflags(write=False)
         known = None if seen is None else merged_ranges(seen)
-        vars(self).update(probabilities=p, seen=known, rows=frozenset(rows))  # it is frozen
+        # The record is frozen: its fields are set past `__setattr__`.
+        vars(self).update(probabilities=p, seen=known, rows=frozenset(rows), words=words)
 
     @classmethod
     def uniform(cls, policies: int) -> Categorical:

@@ -11,6 +11,7 @@ from pacbayes_control.certify.text import quoted
 
 UNIFORM, UNIFORM_OVER_ALL = "uniform over the policies that differ", "uniform over all policies"
 GIVEN = "given in advance"
+KEPT = 0.05  # share of a prior from a pilot that does not depend on it
 
 
 def prior_for(
@@ -37,6 +38,8 @@ def prior_for(
     overlap = describe_overlap(given, costs)
     if overlap:
         raise ValueError(f"{overlap}: the bound may count only other environments")
+    if given.words:
+        return given, given.words
     for usual, words in ((distinct, UNIFORM), (uniform, UNIFORM_OVER_ALL)):
         if usual is not None and np.array_equal(given.probabilities, usual.probabilities):
             return given, words
@@ -51,13 +54,46 @@ def prior_over(policies: int, prior: Categorical | ArrayLike) -> Categorical:
     return distribution
 
 
+def pilot_prior(pilot: Costs) -> Categorical:
+    """A prior from a pilot: the costs of the same policies in other environments.
+
+    π(h) = 0.05 u(h) + 0.95 u(h) exp(-z(h)²)/Z, where u is uniform, over the policies that differ if
+    their parameters are known, and z(h)² = (Σᵢ dᵢ)²/Σᵢ dᵢ². Here dᵢ is the cost of h in environment
+    i of the pilot, less that of the policy that is cheapest there (the mean of those that are
+    equally cheap): z is how far h is behind, in standard errors. For 0/1 costs z² is McNemar's
+    statistic (a - b)²/(a + b), if h fails alone in a environments, and the other one in b.
+
+    By whatever rule, a prior is valid if it is independent of the environments that the bound
+    counts: a misleading pilot makes the bound larger, not wrong. A policy keeps at least a
+    twentieth of its uniform weight, so that at worst ln 20 is added to its complexity. The prior
+    records the environments of the pilot, and a learner refuses costs of the same ones.
+
+    >>> pilot = Costs([[0, 1, 0], [0, 1, 1], [0, 1, 0], [1, 1, 1]])
+    >>> pilot_prior(pilot).probabilities.round(3).tolist()
+    [0.687, 0.05, 0.263]
+    """
+    uniform, _ = prior_for(pilot)
+    u, gap = uniform.probabilities, pilot.means - pilot.means.min()
+    cheapest = pilot.values[:, gap == 0].mean(axis=1, keepdims=True)
+    squares = np.sum((pilot.values - cheapest) ** 2, axis=0)
+    behind, apart = np.zeros(pilot.policies), (gap > 0) & (squares > 0)
+    np.divide((pilot.environments * gap) ** 2, squares, out=behind, where=apart)
+    tilted = u * np.exp(-behind)
+    weights = KEPT * u + (1 - KEPT) * tilted / tilted.sum()
+    prior = with_costs_used(Categorical(weights), uniform, pilot)
+    count = f"{pilot.environments:,} other environments"
+    words = f"from a pilot of {count}: weights fall with the cost there"
+    return Categorical(prior.probabilities, seen=prior.seen, rows=prior.rows, words=words)
+
+
 def describe_overlap(prior: Categorical, costs: Costs) -> str:
     """Which environments of the costs a prior depends on, in words; empty if on none of them.
 
     Environments of a stream are compared by their ranges. Rows of tables are compared by the names
     of the environments if both tables have names, and otherwise by their costs: equal rows cannot
-    be distinguished, and count as the same environment. Tables with different names are still
-    compared by their fractions: most rows with fractions are not equal by chance.
+    be distinguished, and count as the same environment. A named environment is none of a stream's.
+    Tables with different names are still compared by their fractions: most rows with fractions are
+    not equal by chance.
     """
     if prior.seen is None:
         return "the prior does not say which environments it was learnt from"
@@ -68,7 +104,8 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
                 f"the prior was learnt from some of these environments (stream {other.stream!r}, "
                 f"{other.start} to {other.stop})"
             )
-    named = bool(costs.sites) and any(row.startswith("n") for row in prior.rows)
+    identified = bool(costs.sites) or mine is not None
+    named = identified and any(row.startswith("n") for row in prior.rows)
     kinds = "n" if named else "v" if mine else "vs"  # "s": of a stream, compared by its range
     rows = {row[1:] for row in costs.rows if row.startswith("n") == named}
     shared = {row for row in prior.rows if row[0] in kinds and row[1:] in rows}
@@ -79,9 +116,10 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     if named:
         site = costs.sites[min(costs.rows[row] for row in shared)]
         return f"the prior was learnt from environments of the same names, such as {quoted(site)}"
+    tables = "its table" if mine else "both tables"
     return (
         "the prior was learnt from environments with the same costs as some of these "
-        f"({len(shared)} different rows); if they are others, name the environments in both tables "
+        f"({len(shared)} different rows); if they are others, name the environments in {tables} "
         "to tell"
     )
 
