@@ -233,6 +233,8 @@ def test_tables_of_costs(quick: Quick, tmp_path: Path, place: str):
         ("--prior", "p.json", json.dumps({"kind": HOSTILE})),
         ("--prior", "p.csv", f"a{NAMED},b\n0.5,0.5\n"),
         ("--prior", f"{NAMED}.xyz", ""),
+        ("--pilot", "p.csv", f"site,a{NAMED},b\nC,0,1\nD,0,0\n"),
+        ("--pilot", f"{NAMED}.csv", "site,a\nC,0\nD,1\n"),
         ("--at-least", "unused", f"0.2:{NAMED}"),
         ("--ball", "unused", f"{NAMED}:0.1"),
         ("--method", "unused", NAMED),
@@ -243,7 +245,7 @@ def test_files_and_options_beside_a_table(
 ):
     (tmp_path / "c.csv").write_text("site,a,b\nA,0,1\nB,0,0\n")
     (tmp_path / file).write_text(content)
-    given = file if option == "--prior" else content
+    given = file if option in ("--prior", "--pilot") else content
     result = quick("certify", "c.csv", option, given)
     assert is_clean(complaint(result))
 

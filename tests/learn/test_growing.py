@@ -138,7 +138,9 @@ def test_a_look_is_not_repeated_by_another_method_for_the_same_delta(tmp_path: P
     learnt(tmp_path / "c", 40)
     weights = tmp_path / "weights.csv"
     weights.write_text("0.3,0.1,0.2,0.2,0.2\n")
-    for other in ({"method": "kl"}, {"objective": "pinsker"}, {"prior": str(weights)}):
+    pilot = learn_task(Stopping(), Plan(environments=30, test_environments=0, seed=1))
+    piloted = {"pilot": str(pilot.save(tmp_path / "pilot"))}
+    for other in ({"method": "kl"}, {"objective": "pinsker"}, {"prior": str(weights)}, piloted):
         with pytest.raises(ValueError, match="to keep the better of two bounds would be a choice"):
             learnt(tmp_path / "c", 40, **other)
     paid = learnt(tmp_path / "c", 40, method="kl", delta=0.02).certificate
@@ -146,6 +148,29 @@ def test_a_look_is_not_repeated_by_another_method_for_the_same_delta(tmp_path: P
     for same in ({}, {"method": "occam"}):  # the first look, once more
         assert learnt(tmp_path / "c", 40, **same).certificate.delta == 0.01
     assert learnt(tmp_path / "c", 40, method="kl", delta=0.02).certificate == paid
+
+
+def test_a_look_by_a_pilot_is_that_of_its_costs_wherever_they_lie(tmp_path: Path):
+    folders = []
+    for seed in (1, 2):
+        plan = Plan(environments=30, test_environments=0, seed=seed)
+        folders.append(learn_task(Stopping(), plan).save(tmp_path / str(seed)))
+    first, other = folders
+    run = learnt(tmp_path / "c", 40, pilot=str(first))
+    assert run.certificate.prior.startswith("from a pilot of 30 other environments")
+    again = learnt(tmp_path / "c", 40, pilot=str(first / "costs.npy"))
+    assert again.certificate == run.certificate
+    with pytest.raises(ValueError, match="to keep the better of two bounds would be a choice"):
+        learnt(tmp_path / "c", 40, pilot=str(other))
+
+
+def test_a_pilot_that_is_refused_costs_no_look(tmp_path: Path):
+    path = tmp_path / "pilot.npy"
+    costs = learnt(tmp_path / "first", 40).costs
+    np.save(path, costs.values[:30])
+    with pytest.raises(ValueError, match="name the environments in its table to tell"):
+        learnt(tmp_path / "c", 40, pilot=str(path))
+    assert learnt(tmp_path / "c", 40, method="occam").certificate.delta == 0.01
 
 
 def test_the_table_of_a_campaign_is_not_certified_as_one_that_nobody_has_looked_at(tmp_path: Path):

@@ -20,6 +20,7 @@ PLANS = [
     Plan(task="somebody", options={"gain": 2.5}, environments=50, seed=7, method="occam"),
     Plan(names=("a", "b"), policies="p.csv", ball="kl:0.05", test_environments=0),
     Plan(certify="one", candidates=3, prior="prior.json"),
+    Plan(pilot="pilot.csv", method="occam"),
     Plan(family=True, search=SearchSettings(steps=3, estimator="differences"), draws=2),
     Plan(shared_draws=True, delta=0.05, sampling_delta=0.01, objective="robust-pinsker"),
 ]
@@ -53,6 +54,7 @@ def test_a_record_holds_no_more_than_what_was_chosen():
         ({"seed": -1}, "seed = -1: at least 0 is needed"),
         ({"family": True, "certify": "draw"}, "a family of priors certifies the posterior"),
         ({"sampling_delta": 0.5}, "sampling_delta = 0.5 overspends"),
+        ({"prior": "p.csv", "pilot": "c.csv"}, "a pilot gives the prior: leave out prior or pilot"),
     ],
 )
 def test_a_strangers_plan_is_checked(record: Any, words: str):
@@ -66,6 +68,7 @@ def test_a_strangers_plan_is_checked(record: Any, words: str):
         (Plan(draws=3), True, "draws is for continuous policies"),
         (Plan(search=SearchSettings()), True, "search .* has no use where nothing is searched for"),
         (Plan(names=("a",)), False, "names is for a list of policies"),
+        (Plan(pilot="pilot.csv"), False, "pilot is for a list of policies"),
         (Plan(certify="draw", draws=3), False, "draws is for certify = posterior"),
         (Plan(certify="draw", method="kl"), False, "method has no use"),
         (Plan(certify="one", objective="kl"), False, "objective has no use"),

@@ -12,6 +12,7 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.run import check_free
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
+from pacbayes_control.certify.tables.pilots import read_pilot
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app, show_traceback, tracebacks
 from pacbayes_control.report.console import say
@@ -47,6 +48,12 @@ class CertifyOptions:
     )
     prior: Path | None = option(
         None, "Prior over the policies: .json, .csv or .npy.", metavar="FILE"
+    )
+    pilot: Path | None = option(
+        None,
+        "Costs of the same policies in other environments, a table like COSTS or a run: the prior "
+        "gives more weight to those that cost less there.",
+        metavar="FILE",
     )
     at_least: list[str] | None = option(
         None,
@@ -99,10 +106,15 @@ def certify(asked: CertifyOptions) -> None:
         check_free(out, asked.force)
     table = read_campaign(file, header=asked.header, graded=asked.graded)
     costs, weights = table.costs, table.prior
-    if asked.prior and weights:
+    if asked.prior and asked.pilot:
+        raise ValueError("a pilot gives the prior: leave out --prior or --pilot")
+    if (asked.prior or asked.pilot) and weights:
         raise ValueError(f"{file.name} has a prior of its own: give one, not two")
+    policies = costs.names or costs.policies
     if asked.prior:
-        weights = read_prior(asked.prior, costs.names or costs.policies)
+        weights = read_prior(asked.prior, policies)
+    if asked.pilot:
+        weights = read_pilot(asked.pilot, policies, header=asked.header, graded=asked.graded)
     limits = [limit_on(text, costs) for text in asked.at_least or []]
     limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None

@@ -65,8 +65,17 @@ class Plan:
     prior: str | None = option(
         None,
         "A prior of the task, by its name, or a file: of weights of listed policies (.json, .csv, "
-        ".npy), or of a Gaussian over continuous ones (.json).",
+        ".npy), or of a Gaussian over continuous ones (.json). For listed policies, --pilot FILE "
+        "makes one from their costs in other environments, a table or a run.",
         metavar="NAME|FILE",
+    )
+    pilot: str | None = option(
+        None,
+        "Costs of the listed policies in other environments, a table or a run: the prior gives "
+        "more weight to those that cost less there.",
+        metavar="FILE",
+        space="finite",
+        hidden=True,  # the help of --prior tells of it
     )
     campaign: str | None = option(
         None,
@@ -184,6 +193,8 @@ class Plan:
                 f"environments = {self.environments} is not one of the declared looks, "
                 f"{in_words(self.looks)}"
             )
+        if self.prior is not None and self.pilot is not None:
+            raise ValueError("a pilot gives the prior: leave out prior or pilot")
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
 
@@ -223,7 +234,7 @@ class Plan:
         searched, sampled = ("family", "objective", "method"), ("draws", "shared_draws")
         single = ("of", "function_delta")
         of_continuous = (  # which fields, where they have no effect, and why; the last one counts
-            (("policies", "names"), True, "is for a list of policies"),
+            (("policies", "names", "pilot"), True, "is for a list of policies"),
             (("campaign", "looks", "unseen"), True, NOT_KEPT),
             ((*sampled, "sampling_delta"), certify != "posterior", "is for certify = posterior"),
             (searched, certify == "one", "has no use where one of a few is certified"),

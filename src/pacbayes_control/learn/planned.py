@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify import looks
+from pacbayes_control.certify import looks, priors
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
@@ -21,6 +21,7 @@ from pacbayes_control.certify.issuing import budget_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
+from pacbayes_control.certify.tables.pilots import pilot_file, read_pilot
 from pacbayes_control.learn import gaussian
 from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
 from pacbayes_control.learn.plan import Plan
@@ -131,15 +132,7 @@ def _learn_listed(
     of = plan.statistic
     if method != "best":
         checked_method(method, objective, of)
-    if plan.prior is not None and not Path(plan.prior).is_file():
-        raise FileNotFoundError(
-            f"there is no prior {plan.prior}: over listed policies it is a file of weights"
-        )
-    prior = read_prior(Path(plan.prior), names or len(policies)) if plan.prior else None
-    if prior and any(train.range.overlaps(part) for part in prior.seen or ()):
-        raise ValueError(
-            f"{plan.prior} was learnt from some of these environments: it cannot be the prior"
-        )
+    prior = _listed_prior(checked_policies(task, policies), names, train, plan)
     rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
     if plan.campaign is not None:
         rollouts = replace(rollouts, store=plan.campaign, policies_unseen=plan.unseen)
@@ -154,6 +147,7 @@ def _learn_listed(
     if plan.task not in installed and not (store and store.exists()):
         _warn_of_faults(task, policies, execution)
     costs = evaluate(task, policies, train, names, execution=rollouts)
+    priors.prior_for(costs, prior)  # only for its errors: such a prior should not cost a look
     if store is not None:
         costs = _looked_at(costs, plan, store)
     if method == "best":
@@ -168,6 +162,29 @@ def _learn_listed(
     )
 
 
+def _listed_prior(
+    policies: NDArray, names: list[str], train: Environments, plan: Plan
+) -> Categorical | None:
+    """The prior that a plan's file gives to listed policies; None for the uniform one."""
+    listed = names or len(policies)
+    if plan.prior is not None:
+        if not Path(plan.prior).is_file():
+            raise FileNotFoundError(
+                f"there is no prior {plan.prior}: over listed policies it is a file of weights"
+            )
+        prior = read_prior(Path(plan.prior), listed)
+    elif plan.pilot is not None:
+        prior = read_pilot(plan.pilot, listed, parameters=policies)
+    else:
+        return None
+    if any(train.range.overlaps(part) for part in prior.seen or ()):
+        raise ValueError(
+            f"{plan.prior or plan.pilot} was learnt from some of these environments: it cannot be "
+            "the prior"
+        )
+    return prior
+
+
 def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     """The costs of a campaign, once this look at them is recorded in its folder.
 
@@ -179,6 +196,8 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
     prior = f"prior {hash_file(Path(plan.prior))}" if plan.prior else "uniform prior"
+    if plan.pilot is not None:
+        prior = f"pilot {hash_file(pilot_file(plan.pilot))}"
     method = plan.method
     if method != "best":
         method = checked_method(method, plan.objective, plan.statistic)
