@@ -167,7 +167,7 @@ def test_reproduce_table1_prints_and_draws(
     assert result.returncode == 0, result.stderr
     rows = json.loads((tmp_path / "t.json").read_text())["rows"]
     assert [(row["environments"], row["method"]) for row in rows] == [
-        (n, method) for n in sizes for method in ("paper", "kl", "occam")
+        (n, method) for n in sizes for method in ("paper", "kl", "occam", "occam, pilot")
     ]
     expected = {"bound", "bound_std", "true_cost", "paper_bound", "paper_true_cost"}
     assert all(row.keys() >= expected for row in rows)

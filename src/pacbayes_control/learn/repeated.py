@@ -99,9 +99,13 @@ def disjoint(costs: Costs, n: int) -> Iterator[Costs]:
     >>> len(list(disjoint(Costs([[0], [1], [0], [1], [0], [1]]), 2)))
     3
     """
-    for part in range(min(PARTS, costs.environments // n)):
-        rows = costs.values[part * n : (part + 1) * n]
-        yield Costs(rows, costs.names, parameters=costs.parameters)
+    for first in range(0, min(PARTS, costs.environments // n) * n, n):
+        origin = {}
+        if costs.range:  # so that the environments of one part are told from those of another
+            start = costs.range.start + first
+            origin = costs.range._replace(start=start, stop=start + n)._asdict()
+        rows = costs.values[first : first + n]
+        yield Costs(rows, costs.names, origin, parameters=costs.parameters)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import table1 as module
-from pacbayes_control.robots.vehicle.table1 import PAPER, table1
+from pacbayes_control.robots.vehicle.table1 import PAPER, PILOT, table1
 from sizes import sized
 
 DRAWS = sized(1, full=2)  # of 10,000 environments, cut into ten sets of each smaller size
@@ -41,6 +41,14 @@ def test_at_ten_thousand_environments_bound_and_truth_are_the_papers(rows):
 def test_better_theorems_give_better_bounds_at_every_size(rows):
     for n in PAPER:
         assert rows[n, "occam"].bound < rows[n, "kl"].bound < rows[n, "paper"].bound
+
+
+def test_a_pilot_lowers_occams_bound_most_where_there_are_few_environments(rows):
+    gains = [rows[n, "occam"].bound - rows[n, PILOT].bound for n in (100, 500, 1000)]
+    assert gains[0] > max(gains[1:]) >= min(gains[1:]) > 0
+    # In 800 draws of 100 environments it was 0.171, where the uniform prior gave 0.183.
+    assert gains[0] > 0.004
+    assert rows[100, PILOT].draws == rows[100, "occam"].draws
 
 
 def test_no_more_bounds_fail_than_a_confidence_of_99_percent_allows(rows):
