@@ -22,7 +22,7 @@ def read_pilot(
     *,
     parameters: NDArray | None = None,
     header: bool | None = None,
-    graded: bool = False,
+    graded: bool | None = None,
 ) -> Categorical:
     """The prior of `pilot_prior` for policies whose costs in other environments are in a file.
 
@@ -69,7 +69,7 @@ def pilot_file(path: str | Path) -> Path:
     return path / "costs.npy" if path.is_dir() else path
 
 
-def _pilot_costs(path: Path, header: bool | None, graded: bool) -> Costs:
+def _pilot_costs(path: Path, header: bool | None, graded: bool | None) -> Costs:
     file = pilot_file(path)
     if file.name == "costs.npy" and file.with_name("certificate.json").is_file():
         return Run.load(file.parent).costs
