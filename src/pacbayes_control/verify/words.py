@@ -51,7 +51,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, f"that the costs in costs.npy are those of the rollouts, as {_source(run)}"),
         (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
-        (c.graded is False, "that trials only succeed or fail, as declared"),
+        (c.success_or_failure, "that trials only succeed or fail"),
         (c.grid and not run.costs.range, "that the names of the sites do not depend on the costs"),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
