@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
-from pacbayes_control.bounds.theorems import ROUNDING, checked_weights
+from pacbayes_control.bounds.theorems import ROUNDING, check_delta, checked_weights
 
 GRID = 8192  # candidates m = (j/GRID)², each exact as a float; finer towards 0
 THRESHOLDS = 16  # of the bound on CVaR
@@ -74,7 +74,7 @@ def occam_betting(costs: ArrayLike, weights: ArrayLike, delta: float) -> Floats:
         if not np.isfinite(goal):
             return 1.0
         column = np.ascontiguousarray(table[:, policy])
-        return (last_rejected(column, goal, goal + AIM, GRID) / GRID) ** 2
+        return (last_rejected(column, goal, goal + AIM, GRID, 0) / GRID) ** 2
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     bound(0)  # compiles it
@@ -114,6 +114,42 @@ def cvar_betting(
         where = np.where(bounds < best, c, where)
         best = np.minimum(best, bounds)
     return best, where
+
+
+# ---- the training cost of a continuous posterior -----------------------------------------------
+
+
+def betting_draws(costs: ArrayLike, delta: float) -> float:
+    """Bound by bets on the training cost C_S(P), from fresh draws; see `theorems.fresh_draws`.
+
+    A new policy for every environment i and draw j: given the environments, the costs Cᵢⱼ are
+    independent with means μᵢ that differ, and whose average is C_S(P). So bets from environment to
+    environment prove nothing: stakes would learn which of them are easy. Here a stake λⱼ depends
+    only on the draws before j, and is the same in all N environments. While C_S(P) ≥ m, what it
+    pays in draw j cannot gain on average, since a geometric mean is at most the arithmetic one:
+
+    E Πᵢ (1 + λⱼ(m - Cᵢⱼ)) = Πᵢ (1 + λⱼ(m - μᵢ)) ≤ (1 + λⱼ(m - C_S(P)))ᴺ ≤ 1.
+
+    The wealth after each draw is thus a supermartingale, and the rest is as in `betting_holdout`.
+    The first stake knows no costs: a few draws for each environment are better than one.
+
+    Args:
+        costs: (environments, draws), the draws in an order that cannot know the costs
+        delta: δ', the probability of error
+
+    >>> costs = np.arange(3000).reshape(100, 30) % 7 / 20  # of mean 0.15
+    >>> round(betting_draws(costs, 0.001), 3)  # Chernoff's bound on the same costs is 0.175
+    0.157
+    """
+    from pacbayes_control.bounds.kernels import last_rejected
+
+    table = in_unit_interval(costs, "a cost")
+    if table.ndim != 2 or table.size == 0:
+        raise ValueError(f"costs of draws have the shape (environments, draws), not {table.shape}")
+    check_delta(delta)
+    goal = MARGIN - np.log(float(delta))
+    rounds = np.ascontiguousarray(table.T).ravel()
+    return (last_rejected(rounds, goal, goal + AIM, GRID, len(table)) / GRID) ** 2
 
 
 # ---- a posterior over finitely many policies ----------------------------------------------------

@@ -12,7 +12,7 @@ from pacbayes_control.bounds.compiling import compiled_once
 
 @compiled_once(nogil=True)
 def last_rejected(
-    costs: NDArray[np.float64], goal: float, aim: float, grid: int
+    costs: NDArray[np.float64], goal: float, aim: float, grid: int, together: int
 ) -> int:  # pragma: no cover - compiled
     """The last candidate, j of m = (j/grid)², that `betting.betting_holdout` rejects in a row.
 
@@ -21,6 +21,8 @@ def last_rejected(
         goal: ln of the wealth at which a candidate is rejected
         aim: ln of the wealth that the stakes aim at
         grid: number of candidates
+        together: how many costs in a row have the same stake, and are bet on before the wealth is
+            looked at; 0 for as many as there is most use of
     """
     n = len(costs)
     sums, squares = np.zeros(n), np.zeros(n)  # of 1 - C, before each cost
@@ -38,13 +40,15 @@ def last_rejected(
                 around = (squares[t] - 2 * q * sums[t] + t * q * q + q * aim / 4) / t
                 variance = min(max(around, 1e-18), spread)
             stake = min(math.sqrt(2 * (aim - log_wealth) / ((n - t) * variance)), largest)
-            factor, until = 1.0, t + 1 + min(min(t, n - t - 1) // 16, 15)
+            until = t + (together if together else 1 + min(min(t, n - t - 1) // 16, 15))
             while t < until:
-                factor *= 1 + stake * (m - costs[t])
-                t += 1
-            if factor <= 0:
-                break
-            log_wealth += math.log(factor)
+                factor, end = 1.0, min(t + 16, until)  # few enough not to overflow
+                while t < end:
+                    factor *= 1 + stake * (m - costs[t])
+                    t += 1
+                if factor <= 0:
+                    return j + 1
+                log_wealth += math.log(factor)
         if log_wealth < goal:
             return j + 1
     return 1

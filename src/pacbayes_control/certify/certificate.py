@@ -156,7 +156,8 @@ class Certificate:
     bound_without_shift: float | None = None  # on the training distribution, if there is a ball
     exceeded: float | None = None  # share of environments above a quantile, anywhere in the ball
     tilt: float | None = None  # λ, for the method tilted
-    grid: int | None = None  # candidates (j/grid)² of the bound, where it was found by bets
+    # candidates (j/grid)² of the bound, or of the one on the training cost, where found by bets
+    grid: int | None = None
     threshold: float | None = None  # c, of a bound on CVaR by c + E(C - c)₊/α
     stake: float | None = None  # s, for the method betting
     margin: float | None = None  # ε, of a certified distribution function: F ≥ F̂ - ε

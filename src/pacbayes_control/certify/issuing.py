@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 
 from pacbayes_control import bounds
-from pacbayes_control.bounds.betting import GRID, betting_pac_bayes, cvar_betting, occam_betting
+from pacbayes_control.bounds.betting import (
+    GRID,
+    betting_draws,
+    betting_pac_bayes,
+    cvar_betting,
+    occam_betting,
+)
 from pacbayes_control.bounds.distribution import distribution_margin, quantile_bound
 from pacbayes_control.bounds.shift import tilted_maurer
 from pacbayes_control.certify.balls import Ball
@@ -163,7 +169,8 @@ def _margin(basis: Basis[Categorical], policy: int) -> dict[str, float]:
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
     """Certify a Gaussian posterior from the costs of policies drawn from it (paper: eq. 24).
 
-    The budget has a share for the method, and one for `sampling`.
+    The budget has a share for the method, and one for `sampling`. Fresh draws of a task that
+    declares its costs as graded are bounded by bets, whatever the recorded costs are.
     """
     costs, prior, posterior = basis.costs, basis.prior, basis.posterior
     if costs.draws is None:
@@ -179,13 +186,17 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
     sizes = ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
     kl_up = kl + 1e-13 * (len(posterior) + float(np.sum(sizes)))
     shared = costs.draws == "shared"
+    drawn: dict[str, Any] = {"draws": costs.policies, "shared_draws": shared}
     if shared:
         cost_bound = float(bounds.shared_draws(cost_up, costs.policies, shares[SAMPLING]))
+    elif costs.graded:
+        cost_bound = betting_draws(costs.values, shares[SAMPLING])
+        drawn["grid"] = GRID
     else:
         cost_bound = float(bounds.fresh_draws(cost_up, costs.values.size, shares[SAMPLING]))
     bound = float(PAC_BAYES[method](cost_bound, kl_up, costs.environments, shares[method]))
-    drawn = {"draws": costs.policies, "shared_draws": shared, "training_cost_bound": cost_bound}
-    return basis.certificate(method, bound, empirical_cost=empirical_cost, kl=kl, **drawn)
+    drawn |= {"training_cost_bound": cost_bound, "empirical_cost": empirical_cost, "kl": kl}
+    return basis.certificate(method, bound, **drawn)
 
 
 def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certificate:

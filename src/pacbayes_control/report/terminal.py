@@ -62,6 +62,7 @@ def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, s
     yield "observed cost", f"{c.empirical_cost:.4f}"
     if c.draws is not None and c.training_cost_bound is not None:
         kind = "shared by all environments" if c.shared_draws else "for each environment"
+        kind += ", by bets" if c.grid else ""
         yield "with sampling", f"{round_up(c.training_cost_bound)}  ({c.draws:,} policies {kind})"
     if c.test_estimate is not None:
         where = f"{c.test_estimate.environments:,} environments that it has never seen"

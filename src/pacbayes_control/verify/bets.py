@@ -24,23 +24,25 @@ UNIT = 2.0**-50  # eight times the rounding error of one operation
 Floats = NDArray[np.float64]
 
 
-def proven_by_bets(costs: Floats, level: Interval, stated: float) -> float:
+def proven_by_bets(costs: Floats, level: Interval, stated: float, together: int = 0) -> float:
     """The smallest candidate down to which all are rejected, as far as BEYOND the stated bound.
 
     Args:
         costs: of one policy, in the order of the bets
         level: the probability of error
         stated: the bound to be proven
+        together: how many costs in a row have the same stake, before the wealth is looked at: all
+            those of a draw, in environments of different means; 0 where costs are i.i.d.
     """
     last = max(1, math.floor(math.sqrt(min(stated, 1.0)) * GRID) - BEYOND)
     candidates = np.arange(GRID - 1, last - 1, -1)
-    rejected = _rejected((candidates / GRID) ** 2, costs, 1 / level)
+    rejected = _rejected((candidates / GRID) ** 2, costs, 1 / level, together)
     failures = np.flatnonzero(~rejected)
     count = failures[0] if len(failures) else len(candidates)
     return float((candidates[count - 1] / GRID) ** 2) if count else 1.0
 
 
-def _rejected(m: Floats, costs: Floats, needed: Interval) -> NDArray[np.bool_]:
+def _rejected(m: Floats, costs: Floats, needed: Interval, together: int) -> NDArray[np.bool_]:
     """Whether the wealth of the bets against each candidate m provably reaches `needed`."""
     n, target = len(costs), float(needed.b)
     require(target < 1e280, "the level of the bound is too small for its bets to be recomputed")
@@ -59,11 +61,16 @@ def _rejected(m: Floats, costs: Floats, needed: Interval) -> NDArray[np.bool_]:
         with np.errstate(divide="ignore"):
             ahead = np.maximum(aim - np.log(wealth), 0.0)
         stake = np.minimum(np.sqrt(2 * ahead / ((n - t) * variance)), (1 - 4 * UNIT) / q)
-        after = t + 1 + min(min(t, n - t - 1) // 16, 15)
-        gains = stake * (m - costs[t:after, None])
-        factors = np.maximum(1 + gains - (2 + np.abs(gains)) * UNIT, 0.0)
-        wealth = wealth * np.prod(factors, axis=0) * (1 - 32 * UNIT)
-        t = after
+        after = t + (together or 1 + min(min(t, n - t - 1) // 16, 15))
+        exponent = np.zeros(len(m), np.intc)  # of 2: the wealth must not overflow on the way
+        for first in range(t, after, 16):
+            gains = stake * (m - costs[first : min(first + 16, after), None])
+            factors = np.maximum(1 + gains - (2 + np.abs(gains)) * UNIT, 0.0)
+            wealth = wealth * np.prod(factors, axis=0) * (1 - 32 * UNIT)
+            wealth, more = np.frexp(wealth)
+            exponent += more
+        wealth[exponent < -1000] = 0.0
+        wealth, t = np.ldexp(wealth, np.minimum(exponent, 1000)), after
         done = wealth >= target
         if done.any() or not wealth.all():
             rejected[left[done]] = True

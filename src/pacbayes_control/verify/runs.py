@@ -133,8 +133,10 @@ def _check_bets(c: Certificate) -> None:
     require(kind == "mean" or occam, f"the method occam certifies the {kind}, and no other does")
     graded = c.format >= 6 and kind == "mean" and not c.success_or_failure
     by_bets = occam and (graded or kind == "cvar")
+    if c.draws is not None:
+        by_bets = c.format >= 6 and bool(c.graded) and not c.shared_draws
     fits = c.grid == (GRID if by_bets else None) and (kind == "cvar") == (c.threshold is not None)
-    require(fits, f"the bets of one policy are on a grid of {GRID} candidates")
+    require(fits, f"bets on graded costs are on a grid of {GRID} candidates, and no others are")
     fits = 0 < c.stake < math.inf if c.stake is not None else c.method != "betting"
     require(fits and (c.stake is None or c.method == "betting"), "a stake is for betting alone")
     paid = "distribution function" in c.budget
@@ -303,12 +305,21 @@ def _gaussian(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
     stated = c.training_cost_bound
     if "sampling" not in c.budget or stated is None:
         raise InvalidCertificate("the budget has no share for sampling")
-    independent = len(means) if c.shared_draws else run.costs.values.size
-    slack, cost_bound = -iv.log(iv.mpf(c.budget["sampling"])) / independent, iv.mpf(stated)
-    proven = 0 <= stated < 1 and intervals.exceeds_kl_inverse(cost, cost_bound, slack)
+    proven = 0 <= stated < 1 and _proves_training_cost(run, cost, stated)
     words = f"the training cost is stated to be at most {stated:.6g}"
     require(stated == 1 or proven, f"{words}, which these draws do not support")
-    return cost_bound, _pac_bayes(c, cost_bound, kl)
+    return iv.mpf(stated), _pac_bayes(c, iv.mpf(stated), kl)
+
+
+def _proves_training_cost(run: Run, cost: Interval, stated: float) -> bool:
+    """Whether the draws prove that the expected training cost is at most the stated one."""
+    c, values = run.certificate, run.costs.values
+    delta = iv.mpf(c.budget["sampling"])
+    if c.grid is not None:  # draw by draw, with the same stake in every environment
+        ordered = np.ascontiguousarray(values.T, float).ravel()
+        return proven_by_bets(ordered, delta, stated, together=len(values)) <= stated
+    independent = values.shape[1] if c.shared_draws else values.size
+    return intervals.exceeds_kl_inverse(cost, iv.mpf(stated), -iv.log(delta) / independent)
 
 
 def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> None:

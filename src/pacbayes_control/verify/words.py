@@ -45,6 +45,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
     named = {"policies": run.costs.names, "sites": run.costs.sites}
     kinds = [kind for kind, names in named.items() if names]
     names = f", and the names of {' and '.join(kinds)}" if kinds else ""
+    by_names = c.grid and c.draws is None and not run.costs.range  # the order of the bets
     in_words = c.constraints and not isinstance(c.constraints[0], Constraint)
     claims = [
         (c.format < 4, f"all that format {c.format} does not record, as the prior's data"),
@@ -52,7 +53,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
         (c.success_or_failure, "that trials only succeed or fail"),
-        (c.grid and not run.costs.range, "that the names of the sites do not depend on the costs"),
+        (by_names, "that the names of the sites do not depend on the costs"),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
         (True, "that prior, policies, method and delta were chosen before the costs were seen"),
