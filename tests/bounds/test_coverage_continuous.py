@@ -35,6 +35,7 @@ from pacbayes_control.bounds import (
     shared_draws,
     single_draw,
 )
+from pacbayes_control.bounds.betting import betting_draws, betting_holdout
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import Plan, certify_draw, learn_family, learn_finite, learn_gaussian
 from pacbayes_control.learn.gaussian import certify_posterior, split_budget
@@ -181,6 +182,35 @@ def test_fresh_draws_in_environments_that_differ_are_covered(draws, graded):
     bounds = fresh_draws(values, 30 * draws, DELTA)
     assert covers(bounds < expected.mean(), DELTA)
     assert np.mean(bounds) < 0.9
+
+
+def graded_draws(draws: int) -> tuple[Floats, float]:
+    """Costs between 0 and 1 of fresh draws, (data sets, environments, draws); and their mean."""
+    expected = uneven_training(30)
+    rng, shape = np.random.default_rng(407), (DATA_SETS, 30, draws)
+    return rng.beta(4 * expected[:, None], 4 * (1 - expected)[:, None], shape), expected.mean()
+
+
+@pytest.mark.parametrize("draws", [1, 3, 20])
+def test_bets_on_graded_draws_in_environments_that_differ_are_covered(draws):
+    tables, expected = graded_draws(draws)
+    bounds = np.array([betting_draws(costs, DELTA) for costs in tables])
+    assert covers(bounds < expected, DELTA)
+    assert np.mean(bounds) < np.mean(fresh_draws(tables.mean(axis=(1, 2)), 30 * draws, DELTA))
+
+
+def bets_from_environment_to_environment() -> Any:
+    tables, expected = graded_draws(20)
+    return (
+        np.array([betting_holdout(costs.ravel(), DELTA) for costs in tables[:TELLING]]) < expected
+    )
+
+
+def stakes_that_learn_within_a_draw() -> Any:
+    tables, expected = graded_draws(3)
+    return (
+        np.array([betting_holdout(costs.T.ravel(), DELTA) for costs in tables[:TELLING]]) < expected
+    )
 
 
 def shared_estimates(policies: int, threshold_spread: float = 0.5) -> tuple[Floats, float]:
@@ -357,6 +387,27 @@ def test_the_certificate_of_a_posterior_that_votes_holds(noisy, shared):
         return run.certificate.bound, posterior
 
     assert covers(violations(task, certify), DELTA)
+
+
+@dataclass(frozen=True)
+class GradedLanes(Lanes):
+    """The same task, which declares that costs between 0 and 1 may occur."""
+
+    graded: bool = True
+
+
+def test_the_certificate_of_draws_that_are_declared_as_graded_holds():
+    task = GradedLanes(lanes=40, lean=0.5, spread=0.3)
+    prior, budget = standard(task.lanes), split_budget(DELTA, "kl")
+
+    def certify(environments: Environments, seed: int) -> tuple[float, Any]:
+        posterior = voted_posterior(environments, task.lanes, 2.0, 0.02)
+        plan = Plan(draws=5, seed=seed)
+        run = certify_posterior(task, environments, prior, posterior, budget=budget, plan=plan)
+        assert run.certificate.grid is not None
+        return run.certificate.bound, posterior
+
+    assert covers(violations(task, certify, N), DELTA)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -651,6 +702,8 @@ def draws_of_the_noise_counted_as_environments() -> Any:
 
 BROKEN: dict[str, Callable[[], Any]] = {
     "shared draws counted as independent": shared_draws_counted_as_independent,
+    "bets from environment to environment": bets_from_environment_to_environment,
+    "stakes that learn within a draw": stakes_that_learn_within_a_draw,
     "an estimate used as the training cost": estimate_used_as_the_training_cost,
     "a posterior chosen by its certifying draws": posterior_chosen_by_its_certifying_draws,
     "certificates without divergence": certificates_without_divergence,
