@@ -77,7 +77,7 @@ def by_level(costs: Floats, delta: float) -> Floats:
     """`betting_holdout` of every column, compiled once for all of them."""
     goal = -math.log(delta) + MARGIN
     columns = np.ascontiguousarray(costs.T)
-    return np.array([(last_rejected(c, goal, goal + AIM, GRID) / GRID) ** 2 for c in columns])
+    return np.array([(last_rejected(c, goal, goal + AIM, GRID, 0) / GRID) ** 2 for c in columns])
 
 
 # ---- mistakes -----------------------------------------------------------------------------------
