@@ -80,6 +80,7 @@ bench: setup-test
 	$(BIN)/python benchmarks/vehicle.py
 	$(BIN)/python benchmarks/learn.py
 	$(BIN)/python benchmarks/continuous.py
+	$(BIN)/python benchmarks/bets.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/vector.py
