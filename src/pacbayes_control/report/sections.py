@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 
 from pacbayes_control.bounds import chernoff_kl_holdout, clopper_pearson, single_draw
+from pacbayes_control.bounds.betting import log_regret
 from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance, issue_sampled
+from pacbayes_control.certify.issuing import (
+    BETTING,
+    PAC_BAYES,
+    SAMPLING,
+    Basis,
+    Provenance,
+    issue_sampled,
+)
 from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
@@ -24,6 +32,7 @@ MEANING = {
     "kl": "Maurer's bound, with his own constant",
     "kl-maurer": "Maurer's bound, with the paper's constant 2√N",
     "pinsker": "the paper's C_PAC: Maurer's bound, relaxed to a formula",
+    "betting": "by bets: for graded costs, and for every number of environments at once",
     "occam": "one policy: a union bound over all of them",
     "single-draw": "one policy, drawn once from the posterior and kept",
     "tilted": "for graded costs in a KL ball, by the mean of e^λC",
@@ -188,7 +197,9 @@ def projected_bound(run: Run[Any], environments: int) -> float:
         return float(
             tilted_maurer(tilted, c.kl, environments, share, radius=c.ball.radius, tilt=c.tilt)
         )
-    if c.method == "occam":
+    if c.method == BETTING:
+        bound = _projected_by_bets(run, environments)
+    elif c.method == "occam":
         level = share * float(run.prior.probabilities[c.policy])
         if c.binary:  # failures at the same rate, rounded up to a whole number
             failures = min(environments, math.ceil(cost * environments - 1e-6))
@@ -201,6 +212,27 @@ def projected_bound(run: Run[Any], environments: int) -> float:
     if c.ball is not None:
         bound = shift_inverse(bound, c.ball.radius, c.ball.divergence)
     return float(bound)
+
+
+def _projected_by_bets(run: Run[Any], environments: int) -> float:
+    """The bound by bets with other numbers of environments, about: it has the form of Bernstein's.
+
+    r̂ + √(2Vx) + kx, where x is (KL + ln(√π Γ(N+1)/Γ(N+½)) + ln(1/δ))/N, V the variance of the
+    costs, and k such that it is the run's own bound for its N.
+    """
+    c, p = run.certificate, run.posterior.probabilities
+    counted = p > 1e-4
+    values = np.asarray(run.costs.values[:, counted], float)
+    variance = float(p[counted] @ values.var(axis=0))
+    here, there = (
+        (c.kl + log_regret(n) - math.log(c.budget[BETTING])) / n
+        for n in (c.environments, environments)
+    )
+    above = c.bound_on_training - c.empirical_cost
+    rest = above - math.sqrt(2 * variance * here)
+    if rest < 0:
+        return min(1.0, c.empirical_cost + above * math.sqrt(there / here))
+    return min(1.0, c.empirical_cost + math.sqrt(2 * variance * there) + rest * there / here)
 
 
 def _half_way(run: Run[Any], limit: float) -> tuple[int, float] | None:
