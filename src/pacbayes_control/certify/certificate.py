@@ -28,8 +28,8 @@ LATER: dict[int, dict[str, Any]] = {
     3: {"ball": None, "bound_without_shift": None, "tilt": None},
     4: {"incidents": {}, "cost_rule": None, "distribution": None, "test_estimate": None},
     5: {"looks": (), "declared_looks": ()},
-    6: {"of": "mean"}
-    | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin", "until")),
+    6: {"of": "mean", "until": None, "at_most": None}
+    | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin")),
 }
 
 
@@ -161,7 +161,8 @@ class Certificate:
     threshold: float | None = None  # c, of a bound on CVaR by c + E(C - c)₊/α
     stake: float | None = None  # s, for the method betting
     margin: float | None = None  # ε, of a certified distribution function: F ≥ F̂ - ε
-    until: float | None = None  # environments were added until the bound was at most this
+    until: float | None = None  # environments were added until the bound was at most this,
+    at_most: int | None = None  # or until there were so many
     hashes: Mapping[str, str]  # SHA-256 of the files that the certificate rests on
     versions: Mapping[str, str]  # of the software that computed the costs and the bound
     incidents: Mapping[str, int] = field(default_factory=dict)  # of the rollouts, by kind
@@ -223,11 +224,19 @@ class Certificate:
             return f"fails in at most {percent_up(self.bound)} of new environments"
         return f"has an expected cost of at most {round_up(self.bound)} in new environments"
 
+    @property
+    def reached(self) -> bool:
+        """Whether its bound, without a shift, is as small as was asked for."""
+        return self.until is None or self.bound_on_training <= self.until
+
     def _until_words(self) -> str:
         if self.until is None:
             return ""
-        target = round_up(self.until)
-        return f"environments were added until the bound was at most {target}, which it allows for"
+        which = "the bound" if self.ball is None else "the bound without a shift"
+        words = f"until {which} was at most {self.until:.12g}"
+        if not self.reached:
+            words = f"while {which} was above {self.until:.12g}, up to {self.at_most}"
+        return f"environments were added {words}, which the confidence allows for"
 
     @property
     def bound_on_training(self) -> float:

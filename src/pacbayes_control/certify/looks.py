@@ -7,6 +7,9 @@ them hold at once except with the sum of these: that is the δ of a certificate.
 declared beforehand have equal shares of one δ instead.
 
 The sum counts numbers of environments that were not chosen by the costs seen before.
+
+A bound that holds for every number of environments at once, by bets, needs none of this: one δ
+covers all looks, at the numbers of `growth`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,23 @@ ORIGIN = "looks", "declared_looks"  # entries of the costs' origin
 UNSEEN = "policies_unseen"  # the entry that declares how added policies were made
 MOST = 100  # looks at one campaign
 LISTED = 8  # looks that a sentence lists
+FIRST = 100  # environments of the first look, where they are added until a bound is reached
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+
+
+def growth(at_most: int) -> tuple[int, ...]:
+    """Numbers of environments at which to look where they are added until a bound is reached.
+
+    Each is 1.1 times the one before, rounded upwards, and the last is `at_most`.
+
+    >>> growth(140)
+    (100, 110, 121, 134, 140)
+    """
+    numbers, n = [], FIRST
+    while n < at_most:
+        numbers.append(n)
+        n = -(-11 * n // 10)
+    return (*numbers, at_most)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import check_free
+from pacbayes_control.certify.text import round_up
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.report.console import say, show, warn
@@ -226,6 +227,10 @@ def _learn(
         say(f"Its parameters: {words}")
     if warning := equal_costs(run.costs.values):
         warn(warning)
+    if not certificate.reached and certificate.until is not None:
+        most = f"{certificate.at_most:,} environments, the most that were allowed"
+        target = f"it did not come down to {certificate.until:.12g}"
+        warn(f"the bound is {round_up(certificate.bound)} after {most}: {target}")
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")

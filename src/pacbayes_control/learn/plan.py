@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.issuing import BETTING
 from pacbayes_control.certify.looks import checked_numbers, in_words
 from pacbayes_control.certify.statistics import MEAN, Statistic
 from pacbayes_control.learn.search import SearchSettings
@@ -21,6 +22,11 @@ NOT_KEPT = (
     "is for a list of policies: a search rolls out other policies each time, so that none of its "
     "rollouts can be used for another look"
 )
+ANOTHER_POSTERIOR = (
+    "is for a list of policies: a search would have another posterior, and other rollouts, for "
+    "each number of environments"
+)
+AT_MOST = 10_000  # environments, where they are added until a bound is reached
 MOST = 1_000_000_000  # largest number of environments, draws or steps
 
 
@@ -91,6 +97,22 @@ class Plan:
         metavar="N,N,…",
         space="finite",
         hidden=True,  # the help of --campaign tells of it
+    )
+    until: float | None = option(
+        None,
+        "Add environments until the bound of a list of policies is at most this, or there are "
+        f"--at-most N, {AT_MOST:,} by default: by bets, which hold for every number at once.",
+        metavar="BOUND",
+        space="finite",
+    )
+    at_most: int | None = option(
+        None,
+        f"Environments for --until to end with, whatever the bound; default {AT_MOST:,}.",
+        least=2,
+        most=MOST,
+        metavar="N",
+        space="finite",
+        hidden=True,  # the help of --until tells of it
     )
     certify: Certified = option(
         "posterior",
@@ -195,8 +217,41 @@ class Plan:
             )
         if self.prior is not None and self.pilot is not None:
             raise ValueError("a pilot gives the prior: leave out prior or pilot")
+        self._check_until()
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
+
+    def _check_until(self) -> None:
+        """Raise ValueError if a field does not go with `until`."""
+        if self.until is None:
+            if self.at_most is not None:
+                raise ValueError("at_most is for until: say which bound to reach (--until 0.1)")
+            return
+        if not 0 < self.until < 1:
+            raise ValueError(f"until = {self.until:g} must lie strictly between 0 and 1")
+        unfit = {
+            "environments": "until adds environments: at_most (--at-most) says how many at most",
+            "campaign": "until keeps rollouts of its own, covered by one delta: no campaign",
+            "of": "until is for the mean cost, by bets: leave out of",
+            "function_delta": "until is for the mean cost, by bets: leave out function_delta",
+            "objective": "until minimises the bound that it looks at: leave out objective",
+            "ball": "until is for the bound without a shift: leave out ball; pbc shift adds it",
+        }
+        for name, words in unfit.items():
+            if getattr(self, name) != options_of(Plan)[name].default:
+                raise ValueError(words)
+        if self.method not in (None, BETTING):
+            raise ValueError(
+                f"until goes by the method betting, which holds for every number of environments "
+                f"at once: {self.method} does not"
+            )
+
+    @property
+    def most_environments(self) -> int:
+        """Training environments to draw, all of which may be used."""
+        if self.until is None:
+            return self.environments
+        return AT_MOST if self.at_most is None else self.at_most
 
     @property
     def statistic(self) -> Statistic:
@@ -236,6 +291,7 @@ class Plan:
         of_continuous = (  # which fields, where they have no effect, and why; the last one counts
             (("policies", "names", "pilot"), True, "is for a list of policies"),
             (("campaign", "looks", "unseen"), True, NOT_KEPT),
+            (("until", "at_most"), True, ANOTHER_POSTERIOR),
             ((*sampled, "sampling_delta"), certify != "posterior", "is for certify = posterior"),
             (searched, certify == "one", "has no use where one of a few is certified"),
             (("candidates",), certify != "one", "is for certify = one"),

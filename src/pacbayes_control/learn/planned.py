@@ -22,7 +22,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
 from pacbayes_control.certify.tables.pilots import pilot_file, read_pilot
-from pacbayes_control.learn import gaussian
+from pacbayes_control.learn import gaussian, until
 from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
@@ -36,6 +36,7 @@ from pacbayes_control.rollouts import (
     manifest,
 )
 from pacbayes_control.rollouts.evaluation import checked_policies
+from pacbayes_control.rollouts.growing import GrowingCosts
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
 from pacbayes_control.tasks.registry import installed_tasks, load_task
@@ -71,7 +72,7 @@ def learn_task(
     if plan.test_environments is None:
         plan = replace(plan, test_environments=task.test_environments)
     try:
-        train = task.environments(plan.environments, stream="train", seed=plan.seed)
+        train = task.environments(plan.most_environments, stream="train", seed=plan.seed)
         new = None
         if plan.test_environments:
             new = task.environments(plan.test_environments, stream="test", seed=plan.seed)
@@ -133,19 +134,17 @@ def _learn_listed(
     if method != "best":
         checked_method(method, objective, of)
     prior = _listed_prior(checked_policies(task, policies), names, train, plan)
-    rollouts, installed = replace(execution, title="training rollouts"), installed_tasks()
-    if plan.campaign is not None:
-        rollouts = replace(rollouts, store=plan.campaign, policies_unseen=plan.unseen)
-        rollouts = replace(rollouts, declared_looks=plan.looks)
-    elif plan.task in installed and task.uses_all_cores:
-        rollouts = replace(rollouts, store=None)  # fast: keeping rollouts would take longer
-    else:
-        rollouts = rollouts.keeping("rollouts")
+    rollouts = _keeping_rollouts(task, plan, replace(execution, title="training rollouts"))
     store = None if rollouts.store is None else Path(rollouts.store)
-    if store is not None:  # what no delta can pay for is refused before it is rolled out
+    growing = GrowingCosts(task, np.asarray(policies), train, names, rollouts)
+    if plan.until is not None:
+        until.check_store(growing, plan)
+    elif store is not None:  # what no delta can pay for is refused before it is rolled out
         _next_look(manifest.known_looks(store), len(train), np.asarray(policies), plan, store)
-    if plan.task not in installed and not (store and store.exists()):
+    if plan.task not in installed_tasks() and not (store and store.exists()):
         _warn_of_faults(task, policies, execution)
+    if plan.until is not None:
+        return until.learn_until(growing, plan, prior)
     costs = evaluate(task, policies, train, names, execution=rollouts)
     priors.prior_for(costs, prior)  # only for its errors: such a prior should not cost a look
     if store is not None:
@@ -183,6 +182,16 @@ def _listed_prior(
             "the prior"
         )
     return prior
+
+
+def _keeping_rollouts(task: Task, plan: Plan, execution: Execution) -> Execution:
+    """The same execution, with the folder where rollouts of listed policies are kept."""
+    if plan.campaign is not None:
+        rollouts = replace(execution, store=plan.campaign, policies_unseen=plan.unseen)
+        return replace(rollouts, declared_looks=plan.looks)
+    if plan.task in installed_tasks() and task.uses_all_cores:
+        return replace(execution, store=None)  # fast: keeping rollouts would take longer
+    return execution.keeping("rollouts")
 
 
 def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:

@@ -187,7 +187,7 @@ def _complete(kept: KeptCosts, execution: Execution) -> None:
         execution.tell(kept.finished, kept.rollouts, remark)
 
     tell()
-    if kept.finished:
+    if kept.finished and not execution.repeats_checked:
         _check_repeats(kept, workers)
     try:
         for part, gaps in kept.unfinished():

@@ -55,6 +55,8 @@ class Execution:
     # Continue although the task's code has changed, in a way that does not change the costs of
     # finished rollouts.
     allow_code_change: bool = False
+    # Finished rollouts of the store were run again by this process, to compare their costs.
+    repeats_checked: bool = False
     title: str = field(default="rollouts", repr=False)  # name of the work, for `progress`
 
     def __post_init__(self) -> None:

@@ -165,7 +165,7 @@ def record_look(folder: Path, look: Look, way: str, earlier: Sequence[Look]) -> 
         known = [x for x in looks_from(record["looks"]) if x.delta or not x.same_costs(look)]
         if any(x != look and x not in earlier for x in known) and look not in known:
             raise ValueError(f"another process has looked at {folder} meanwhile: do the same again")
-        key = f"{look.environments} environments, policies {look.policies}, delta {look.delta!r}"
+        key = _key(look)
         if record["ways"].setdefault(key, way) != way:
             raise ValueError(
                 f"{folder} was looked at with the same environments, policies and delta by "
@@ -175,6 +175,44 @@ def record_look(folder: Path, look: Look, way: str, earlier: Sequence[Look]) -> 
         if look not in known:  # one that is repeated stays where it was among the others
             record["looks"] = with_look(folder, known, look)
         write_manifest(folder, record)
+
+
+def record_covered_look(folder: Path, look: Look, way: str) -> None:
+    """Record a look at environments that are being added, before its bound is computed.
+
+    One δ covers all such looks, so that the last one stands for all of them where a later
+    certificate has to pay for them. An error if there were looks of another kind.
+
+    Args:
+        folder: of the campaign
+        look: which is taken now
+        way: the method and so on, by which the bounds of all of them are computed
+    """
+    with locked_campaign(folder):
+        record = read_manifest(folder)
+        check_covered_looks(folder, record, look, way)
+        record["looks"] = [asdict(look)]
+        record["ways"][_key(look)] = way
+        write_manifest(folder, record)
+
+
+def check_covered_looks(folder: Path, record: dict[str, Any], look: Look, way: str) -> None:
+    """Raise ValueError unless all looks so far were taken as this one is; one may be unfinished."""
+    for known in looks_from(record["looks"]):
+        begun = known.delta is None and known.same_costs(look)
+        same = known.policies == look.policies and known.delta == look.delta
+        if not begun and not (same and record["ways"].get(_key(known)) == way):
+            raise ValueError(
+                f"{folder} was looked at in another way, after {known.environments:,} "
+                f"environments: delta would not cover it; delete the folder to begin again"
+            )
+    if record.get("declared_looks"):
+        raise ValueError(f"the looks at {folder} were declared beforehand: they stay so")
+
+
+def _key(look: Look) -> str:
+    """A look, as its way is found by."""
+    return f"{look.environments} environments, policies {look.policies}, delta {look.delta!r}"
 
 
 def with_look(folder: Path, known: Sequence[Look], look: Look) -> list[dict[str, Any]]:

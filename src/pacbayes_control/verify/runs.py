@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json, sha256
+from pacbayes_control.certify.looks import growth
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.verify import distribution, intervals
@@ -145,8 +146,23 @@ def _check_bets(c: Certificate) -> None:
     shifted = kind == "quantile" and c.ball is not None
     require((c.exceeded is not None) == shifted, "a share exceeded is for quantiles in a ball")
     require(kind != "cvar" or c.ball is None, "a bound on cvar is not for a ball")
-    fits = c.until is None or (c.method == "betting" and 0 < c.until <= 1)
+    _check_until(c)
+
+
+def _check_until(c: Certificate) -> None:
+    """Whether environments were added in the declared steps, and as long as is stated."""
+    if c.until is None or c.at_most is None:
+        fits = c.until is None and c.at_most is None
+        require(fits, "environments are added until a bound is reached, or at most so many")
+        return
+    fits = c.method == "betting" and not c.looks and 0 < c.until < 1
     require(fits, "environments are added until a bound is reached by the method betting alone")
+    n, known = c.environments, 2 <= c.at_most < 2**62
+    declared = known and n <= c.at_most and n in growth(c.at_most)
+    words = f"{n} is not one of the numbers of environments, up to {c.at_most}, at which to look"
+    require(declared, words)
+    wrong = f"environments were added until the bound was {c.until:g}, and it is above that"
+    require(c.reached or n == c.at_most, wrong)
 
 
 def _check_kind(run: Run) -> None:
