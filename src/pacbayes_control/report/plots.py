@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -19,6 +19,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve, curve
 from pacbayes_control.certify.text import printable, round_down, shown
 from pacbayes_control.deploy.monitor import Monitor
+from pacbayes_control.learn.until import bounds_on_the_way
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.report.sections import gaussian_moves, project, side_by_side
 from pacbayes_control.report.summary import environment_costs, likeliest
@@ -26,6 +27,7 @@ from pacbayes_control.report.summary import environment_costs, likeliest
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
 LONGEST = 26  # letters of a policy's name
+UNTIL = "bound-as-environments-were-added"  # a plot of runs that ended by their bound
 
 PlotFormat = Literal["svg", "pdf", "png"]
 
@@ -128,6 +130,33 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     save_figure(figure, file)
 
 
+def draw_bound_as_environments_were_added(run: Run[Any], file: Path | BinaryIO) -> None:
+    """The bound at each number of environments, until it was as small as was asked for."""
+    c = run.certificate
+    if c.until is None:
+        raise ValueError("environments were not added until a bound was reached")
+    numbers, bounds = bounds_on_the_way(run)
+    figure, axis = _figure(3.0)
+    axis.plot(numbers, bounds, "o-", color=BLUE, ms=3.5, lw=1.2, label="bound")
+    axis.axhline(c.until, color=DARK, ls=":", lw=1.2, label=f"asked for, {c.until:.12g}")
+    axis.plot(numbers[-1], bounds[-1], "o", color=ORANGE, ms=7, label="this certificate")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_xticks(_few(numbers))
+    axis.minorticks_off()
+    axis.set(xlabel="environments, N", ylabel="expected cost, at most")
+    axis.set_ylim(0, min(1.0, max(*bounds, c.until) * 1.08))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    save_figure(figure, file)
+
+
+def _few(numbers: Sequence[int]) -> list[int]:
+    """At most five of some numbers, from the first to the last."""
+    places = np.unique(np.linspace(0, len(numbers) - 1, 5).round().astype(int))
+    return [numbers[place] for place in places]
+
+
 def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
     """The guarantee against the size of a shift of the world, as `pbc shift` draws it."""
     c = run.certificate
@@ -186,16 +215,19 @@ PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
     "posterior": draw_posterior,
     "environment-costs": draw_environment_costs,
     "bound-against-environments": draw_bound_against_environments,
+    UNTIL: draw_bound_as_environments_were_added,
     "shift": draw_shift,
 }
 
 
 def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list[Path]:
-    """Every plot of a run as a file; without the comparison where nothing can be compared."""
+    """Every plot of a run as a file; without those that have nothing to show."""
     if suffix not in get_args(PlotFormat):
         raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
     folder.mkdir(parents=True, exist_ok=True)
-    names = [name for name in PLOTS if name != "methods" or side_by_side(run)[0]]
+    absent = {"methods"} if not side_by_side(run)[0] else set()
+    absent |= {UNTIL} if run.certificate.until is None else set()
+    names = [name for name in PLOTS if name not in absent]
     for name in names:
         PLOTS[name](run, folder / f"{name}.{suffix}")
     return [folder / f"{name}.{suffix}" for name in names]
