@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.issuing import BETTING
 from pacbayes_control.certify.looks import checked_numbers, in_words
 from pacbayes_control.certify.statistics import MEAN, Statistic
+from pacbayes_control.certify.tables.pilots import pilot_file
 from pacbayes_control.learn.search import SearchSettings
 from pacbayes_control.tasks.options import from_values, option, options_of, plain
 
@@ -40,7 +43,13 @@ class Plan:
     # The name of an installed task, or MODULE:TASK; None if the task was given in Python.
     task: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task, by name
-    environments: int = option(1000, "Training environments.", least=2, most=MOST)
+    environments: int = option(
+        1000,
+        "Training environments. For a list of policies, --until 0.1 adds them until the bound is "
+        "at most that, and --at-most 5000 ends it.",
+        least=2,
+        most=MOST,
+    )
     delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
         None,
@@ -104,6 +113,7 @@ class Plan:
         f"--at-most N, {AT_MOST:,} by default: by bets, which hold for every number at once.",
         metavar="BOUND",
         space="finite",
+        hidden=True,  # the help of --environments tells of it
     )
     at_most: int | None = option(
         None,
@@ -112,7 +122,7 @@ class Plan:
         most=MOST,
         metavar="N",
         space="finite",
-        hidden=True,  # the help of --until tells of it
+        hidden=True,  # likewise
     )
     certify: Certified = option(
         "posterior",
@@ -257,6 +267,13 @@ class Plan:
     def statistic(self) -> Statistic:
         """The statistic of the cost that is to be bounded."""
         return Statistic.parse(self.of, self.function_delta)
+
+    @property
+    def prior_digest(self) -> str:
+        """The file that the prior over a list of policies comes from, by its hash."""
+        if self.pilot is not None:
+            return f"pilot {hash_file(pilot_file(self.pilot))}"
+        return f"prior {hash_file(Path(self.prior))}" if self.prior else "uniform prior"
 
     # ---- in a file ------------------------------------------------------------------------------
 

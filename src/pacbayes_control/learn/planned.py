@@ -16,12 +16,12 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
-from pacbayes_control.certify.files import hash_file, read_json
+from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.issuing import budget_for
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
-from pacbayes_control.certify.tables.pilots import pilot_file, read_pilot
+from pacbayes_control.certify.tables.pilots import read_pilot
 from pacbayes_control.learn import gaussian, until
 from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
 from pacbayes_control.learn.plan import Plan
@@ -204,13 +204,10 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
     look, entries = _next_look(costs.origin, costs.environments, policies, plan, store)
     costs = costs.with_origin(**entries)
     budget_for(costs, plan.delta)  # only for its errors
-    prior = f"prior {hash_file(Path(plan.prior))}" if plan.prior else "uniform prior"
-    if plan.pilot is not None:
-        prior = f"pilot {hash_file(pilot_file(plan.pilot))}"
     method = plan.method
     if method != "best":
         method = checked_method(method, plan.objective, plan.statistic)
-    way = f"method {method}, objective {plan.objective or method}, {prior}"
+    way = f"method {method}, objective {plan.objective or method}, {plan.prior_digest}"
     way += "" if plan.of == "mean" else f", of {plan.of}"
     manifest.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
