@@ -22,6 +22,21 @@ from pacbayes_control.verify import verify
 Floats = NDArray[np.float64]
 
 POLICIES, DELTA = 50, 0.01
+MIXTURES = ("kl", "betting", "pinsker")
+
+
+@dataclass(frozen=True)
+class Methods:
+    """Mean bounds of every method on the same costs of 50 policies, over draws."""
+
+    costs: str  # graded, or 0/1
+    environments: int
+    observed: float  # of the policy that occam picks
+    occam: float
+    kl: float
+    betting: float
+    pinsker: float
+    chernoff: float  # occam with Chernoff's inequality
 
 
 @dataclass(frozen=True)
@@ -44,9 +59,11 @@ class BetsBench:
     excess_4000: float
     chernoff_1000: float  # the excess of Chernoff's bound
     chernoff_4000: float
-    looser_at_50: float  # share of samples of 50 environments where Chernoff's bound is smaller
+    # share of samples of 50 costs, all 0 or 1, where Chernoff's bound is smaller than that by bets
+    looser_at_50: float
     verified_environments: int
     verify_seconds: float
+    methods: list[Methods]
 
 
 def graded_costs(rng: np.random.Generator, n: int) -> Floats:
@@ -63,7 +80,8 @@ def bench_bets(environments: int = 4000, draws: int = 20, seed: int = 0) -> Bets
     _, seconds = repeat(lambda: occam_betting(costs, weights, DELTA))
     _, half = repeat(lambda: occam_betting(costs[::2], weights, DELTA))
     excess = {n: excesses(rng, n, draws) for n in (100, 1000, 4000)}
-    few = [graded_costs(rng, 50)[:, :1] for _ in range(10 * draws)]
+    chances = graded_costs(rng, 50 * 10 * draws)[:, 0].reshape(-1, 50, 1)
+    few = (rng.random(chances.shape) < chances).astype(float)
     looser = [
         occam_betting(c, [1.0], DELTA)[0] > occam_kl(c.mean(axis=0), 50, [1.0], DELTA)[0]
         for c in few
@@ -86,7 +104,26 @@ def bench_bets(environments: int = 4000, draws: int = 20, seed: int = 0) -> Bets
         looser_at_50=float(np.mean(looser)),
         verified_environments=many,
         verify_seconds=verify_seconds(graded_costs(rng, many)[:, :2]),
+        methods=[
+            side_by_side(rng, n, draws, binary)
+            for binary in (False, True)
+            for n in (100, 1000, 4000)
+        ],
     )
+
+
+def side_by_side(rng: np.random.Generator, n: int, draws: int, binary: bool) -> Methods:
+    """Every method on the same costs, as a mean over draws."""
+    rows = []
+    for _ in range(draws):
+        costs = graded_costs(rng, n)
+        if binary:  # failures with these probabilities
+            costs = (rng.random(costs.shape) < costs).astype(float)
+        runs = [learn_finite(costs, DELTA, method=name) for name in ("occam", *MIXTURES)]
+        chernoff = occam_kl(costs.mean(axis=0), n, np.full(POLICIES, 1 / POLICIES), DELTA).min()
+        bounds = [run.certificate.bound for run in runs]
+        rows.append([runs[0].certificate.empirical_cost, *bounds, chernoff])
+    return Methods("0/1" if binary else "graded", n, *np.mean(rows, axis=0).tolist())
 
 
 def excesses(rng: np.random.Generator, n: int, draws: int) -> tuple[float, float]:

@@ -82,7 +82,7 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
     """Measured figures, and how they grow."""
     table = Table("measure", "value", title=f"benchmarks/{name}.py", title_justify="left")
     for key, value in record.items():
-        if key not in ("scaling", "power"):
+        if key not in ("scaling", "power", "methods"):
             table.add_row(key.replace("_", " "), _figure(value))
     show(table)
     if "scaling" in record:
@@ -96,6 +96,13 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
             )
         show(scaling)
 
+    if "methods" in record:
+        names = [*record["methods"][0]][2:]
+        methods = Table("costs", "N", *names)
+        for row in record["methods"]:
+            figures = (f"{row[name]:.4f}" for name in names)
+            methods.add_row(row["costs"], f"{row['environments']:,}", *figures)
+        show(methods)
     if "power" in record:
         power = Table("failure rate", "trials", "monitor", "fixed sample", "Hoeffding")
         for row in record["power"]:

@@ -22,6 +22,16 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
     from pacbayes_control.learn import Comparison
     from pacbayes_control.rollouts.conformance import Check
 
+WHEN = {  # to use which method
+    "occam": "one policy to ship",
+    "kl": "a mixture, 0/1 costs",
+    "kl-maurer": "to compare: published",
+    "pinsker": "to compare: the paper's objective",
+    "betting": "a mixture, graded costs",
+    "tilted": "graded costs, a kl ball",
+    "best": "undecided between kl and occam",
+}
+
 
 def show_checks(checks: Sequence[Check]) -> None:
     """Each requirement on a task, whether it is met, and what was observed."""
@@ -116,11 +126,12 @@ def show_comparison(comparison: Comparison, method: str) -> None:
     rows = [(run.certificate.method, run, "") for run in comparison.runs]
     if method == "best":
         rows.append(("best", chosen, f"{chosen.certificate.method}, at its share of δ: "))
-    table = Table("method", "bound", "observed", "KL", "promises the expected cost of")
+    table = Table("method", "bound", "observed", "KL", "when", "promises the expected cost of")
     for name, run, words in rows:
         c, mark = run.certificate, " *" if run is chosen else ""
         numbers = round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
-        table.add_row(name + mark, *numbers, words + policy_words(c, run.costs))
+        when = WHEN.get(name, "")
+        table.add_row(name + mark, *numbers, when, words + policy_words(c, run.costs))
     show(table)
     if method == "best":
         say("The line marked * pays for the choice between kl and occam, and is the one to use.")
