@@ -16,8 +16,8 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
-from pacbayes_control.certify.statistics import Statistic, percent
-from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
+from pacbayes_control.certify.statistics import Statistic, percent, rest_percent
+from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up, shown
 
 FORMAT = 6
 WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
@@ -214,9 +214,10 @@ class Certificate:
         """What is promised of a policy in new environments."""
         statistic = self.statistic
         if statistic.kind == "quantile":
-            most = 1 - statistic.share if self.exceeded is None else self.exceeded
-            rest = "" if most >= 1 else f"in at most {percent_up(most)} of new environments"
-            return f"costs more than {round_up(self.bound)} {rest or 'in any number of them'}"
+            return (
+                f"costs more than {self.shown_bound} in at most {self.most_above_percent} of "
+                "new environments"
+            )
         if statistic.kind == "cvar":
             worst = f"the worst {percent(statistic.share)} of new environments"
             return f"has an expected cost of at most {round_up(self.bound)} in {worst}"
@@ -247,6 +248,25 @@ class Certificate:
     def statistic(self) -> Statistic:
         """The statistic of the cost that it bounds."""
         return Statistic.parse(self.of)
+
+    @property
+    def shown_bound(self) -> str:
+        """The bound as it is shown, rounded upwards; a quantile, which is a cost, as recorded."""
+        return shown(self.bound) if self.most_above is not None else round_up(self.bound)
+
+    @property
+    def most_above(self) -> float | None:
+        """The promised share of environments that cost more than a quantile; None for others."""
+        if self.statistic.kind != "quantile":
+            return None
+        return 1 - self.statistic.share if self.exceeded is None else self.exceeded
+
+    @property
+    def most_above_percent(self) -> str:
+        """The same as a percentage, rounded upwards."""
+        if self.exceeded is None:
+            return rest_percent(self.statistic.share)
+        return percent_up(self.exceeded)
 
     @property
     def success_or_failure(self) -> bool:

@@ -12,8 +12,15 @@ from pacbayes_control.bounds.shift import shift_inverse, tolerable_shift
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget, Certificate, versions
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.statistics import Statistic
 
 SHARE = "shift"  # the budget's name for the δ of an estimated ball
+
+
+def check_statistic(of: Statistic) -> None:
+    """An error for a statistic of the cost that has no bound under a shift."""
+    if of.kind == "cvar":
+        raise ValueError("cvar has no bound under a shift here: certify the mean or a quantile")
 
 
 def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
@@ -22,6 +29,9 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
     The bound on D' grows with the bound on D for every ball. So the posterior with the smallest
     bound also has the smallest robust bound, and nothing needs to be learnt again. A ball that is
     assumed or known does not change δ; the δ of an estimated ball is added to that of the run.
+
+    To cost more than a quantile c is an event, and so a cost of 0 or 1: in a ball the same c is
+    exceeded in a larger share of new environments.
 
     >>> from pacbayes_control.learn import learn_finite
     >>> run = learn_finite([[0, 1], [0, 0], [0, 1], [1, 1]] * 250, delta=0.01)
@@ -36,14 +46,18 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
             f"the certificate already holds where {certificate.ball}: start from the run that it "
             "was made from"
         )
+    check_statistic(certificate.statistic)
     budget = dict(certificate.budget)
     if ball.delta:
         budget[SHARE] = ball.delta
     delta = Budget(certificate.delta + ball.delta).total
-    bound = float(shift_inverse(certificate.bound, ball.radius, ball.divergence))
+    above = certificate.most_above  # of a quantile
+    base = certificate.bound if above is None else above
+    most = float(shift_inverse(base, ball.radius, ball.divergence))
+    changed = {"bound" if above is None else "exceeded": most}
     shifted = replace(
         certificate,
-        bound=bound,
+        **changed,
         bound_without_shift=certificate.bound,
         ball=ball,
         delta=delta,
@@ -61,8 +75,9 @@ class Curve:
     divergence: str
     radii: tuple[float, ...]  # B
     bounds: tuple[float, ...]  # on every D' within B
-    limit: float  # the largest acceptable cost
+    limit: float  # the largest acceptable bound
     tolerable: float  # the B up to which the bound stays below the limit
+    above: float | None = None  # a quantile c: the bounds are on the share that costs more than c
 
 
 def curve(
@@ -72,21 +87,26 @@ def curve(
     radii: Sequence[float] | None = None,
     limit: float = 0.5,
 ) -> Curve:
-    """The bound on the cost for each radius B of a shift, at the confidence of the certificate.
+    """The bound for each radius B of a shift, at the confidence of the certificate.
+
+    It is on the expected cost; for a quantile, on the share of environments that cost more.
 
     Args:
         certificate: of a run.
         divergence: the divergence of the shift.
         radii: by default 41 up to where the bound reaches `limit`, more of them near 0, where it
             rises like a square root.
-        limit: the largest acceptable cost.
+        limit: the largest acceptable cost, or share of environments.
     """
     if not isinstance(certificate, Certificate):
         raise ValueError("a curve is drawn from a certificate, such as run.certificate")
-    base = certificate.bound_without_shift
-    base = certificate.bound if base is None else base
+    of = certificate.statistic
+    check_statistic(of)
+    quantile = of.kind == "quantile"
+    base = 1 - of.share if quantile else certificate.bound_on_training
     if not 0 < limit <= 1:
-        raise ValueError(f"a limit of {limit:g} is not a cost: it must lie in (0, 1]")
+        what = "a share of environments" if quantile else "a cost"
+        raise ValueError(f"a limit of {limit:g} is not {what}: it must lie in (0, 1]")
     reach = float(tolerable_shift(base, limit, divergence)) if limit > base else 0.0
     tilt = certificate.tilt if divergence == "kl" else None
     if tilt is not None:  # the bound is also base + B/λ, for every B
@@ -97,4 +117,5 @@ def curve(
     bounds = shift_inverse(base, chosen, divergence)
     if tilt is not None:
         bounds = np.minimum(bounds, (base + chosen / tilt) * (1 + 1e-12))
-    return Curve(divergence, tuple(chosen.tolist()), tuple(bounds.tolist()), limit, reach)
+    above = certificate.bound if quantile else None
+    return Curve(divergence, tuple(chosen.tolist()), tuple(bounds.tolist()), limit, reach, above)

@@ -58,4 +58,17 @@ def percent(share: float) -> str:
     >>> percent(0.9), percent(0.025)
     ('90 %', '2.5 %')
     """
-    return f"{(Decimal(repr(share)) * 100).normalize():f} %"
+    return _percent(Decimal(repr(share)))
+
+
+def rest_percent(share: float) -> str:
+    """The rest of a share as a percentage: 1 - 0.7 is 30 %, though not among floats.
+
+    >>> rest_percent(0.7), rest_percent(0.999)
+    ('30 %', '0.1 %')
+    """
+    return _percent(1 - Decimal(repr(share)))
+
+
+def _percent(share: Decimal) -> str:
+    return f"{(share * 100).normalize():f} %"

@@ -10,7 +10,8 @@ import typer
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.run import check_free
-from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.shift import check_statistic, under_shift
+from pacbayes_control.certify.statistics import Statistic
 from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
 from pacbayes_control.certify.tables.pilots import read_pilot
 from pacbayes_control.cli import options
@@ -118,6 +119,8 @@ def certify(asked: CertifyOptions) -> None:
     limits = [limit_on(text, costs) for text in asked.at_least or []]
     limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
     ball = Ball.parse(asked.ball) if asked.ball is not None else None
+    if ball:
+        check_statistic(Statistic.parse(asked.of))
     if asked.of == "mean":
         comparison = compare(
             costs,

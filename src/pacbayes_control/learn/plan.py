@@ -12,6 +12,7 @@ from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.issuing import BETTING
 from pacbayes_control.certify.looks import checked_numbers, in_words
+from pacbayes_control.certify.shift import check_statistic
 from pacbayes_control.certify.statistics import MEAN, Statistic
 from pacbayes_control.certify.tables.pilots import pilot_file
 from pacbayes_control.learn.search import SearchSettings
@@ -212,6 +213,7 @@ class Plan:
             )
         if self.ball is not None:
             Ball.parse(self.ball)
+            check_statistic(self.statistic)
         if self.sampling_delta is not None and not 0 < self.sampling_delta < self.delta:
             raise ValueError(
                 f"sampling_delta = {self.sampling_delta:g} overspends: it must be positive, and "
