@@ -7,8 +7,12 @@ that the certificate is wrong. A test martingale against this hypothesis (`bound
 starts at 1 and reaches 1/α with probability at most α, for any number of outcomes. If it does reach
 1/α, the costs exceed the bound, and the environments are not as the certificate says; this
 conclusion is wrong with probability at most δ + α.
+
+For the certificate of a quantile c an outcome counts as 1 if its cost is above c, and as 0 if not;
+b is the share of environments that may cost more.
 """
 
-from pacbayes_control.deploy.monitor.watching import Monitor, Promise, Report
+from pacbayes_control.deploy.monitor.reports import Promise, Report
+from pacbayes_control.deploy.monitor.watching import Monitor
 
 __all__ = ["Monitor", "Promise", "Report"]

@@ -26,7 +26,7 @@ from pacbayes_control.certify import files
 from pacbayes_control.certify.certificate import Certificate
 
 if TYPE_CHECKING:
-    from pacbayes_control.deploy.monitor.watching import Promise
+    from pacbayes_control.deploy.monitor.reports import Promise
 
 FORMAT = 2  # format 1, which is still read, has no seal and no fingerprint of a verified run
 MOST_TRIALS = 2**53  # beyond, sums of outcomes are not exact
@@ -85,7 +85,9 @@ def certificate_digest(certificate: Certificate | Promise) -> str:
     """A digest of a certificate that is the same in every version of this library."""
     record = certificate.to_dict()
     if isinstance(certificate, Certificate):  # the digest has no fields of later formats than 3
+        statistic = {name: record[name] for name in ("of", "exceeded") if certificate.of != "mean"}
         record = replace(certificate, format=3).to_dict() | {"sentence": record["sentence"]}
+        record |= statistic  # but for these, by which the same outcomes count otherwise
     return files.sha256(files.json_bytes(record))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,57 +12,22 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.bounds import sequential
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify import files
-from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.tables.columns import checked_outcomes
-from pacbayes_control.certify.text import confidence_percent, shown
 from pacbayes_control.deploy.monitor import state
+from pacbayes_control.deploy.monitor.reports import (
+    HOLDING,
+    OPEN,
+    Counted,
+    Promise,
+    Report,
+    verdict_words,
+    watched_of,
+)
 from pacbayes_control.deploy.monitor.state import MOST_TRIALS, Batch, require
 
 LARGEST_LOG = 690.0  # of an e-value in a report: e⁶⁹⁰ ≈ 1e299
 PLAIN = ("alpha", "trials", "total", "binary", "log_e", "largest", "alarm_at", "verified")
-HOLDING, OPEN = "holding", "no evidence yet"
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A bound and its δ as they were stated, if there is no run to load."""
-
-    bound: float
-    delta: float
-    ball: Ball | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bound <= 1:
-            raise ValueError(f"the bound {self.bound:g} must lie in [0, 1]")
-        check_delta(self.delta)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The evidence of the outcomes so far for or against the certificate."""
-
-    trials: int
-    mean_cost: float
-    bound: float
-    p_value: float  # exact, for one look at a number of trials that was fixed in advance
-    e_value: float  # of the outcomes so far; valid at every look
-    largest_e_value: float  # ever reached
-    anytime_p_value: float  # one over the largest e-value; valid at every look
-    alarm_at: int | None  # the trial at which the e-value first reached 1/α
-    interval: tuple[float, float]  # for the cost as deployed, at every number of trials at once
-    alpha: float
-    verdict: str  # holding, no evidence yet, or violated at level α
-    error_rate: float  # δ + α: of the conclusion that the environments are not as certified
-    sentence: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"interval": list(self.interval)}
 
 
 class Monitor:
@@ -84,8 +48,9 @@ class Monitor:
             )
         check_delta(alpha, "alpha")
         self.certificate, self.alpha = certificate, float(alpha)
+        self.bound, self.above = watched_of(certificate)
         self.trials, self.total, self.binary = 0, 0.0, True
-        self.betting = sequential.BettingState.initial(certificate.bound)
+        self.betting = sequential.BettingState.initial(self.bound)
         self.log_e, self.largest, self.alarm_at = 0.0, 0.0, None
         self.batches: list[Batch] = []  # the files that were counted
         self.verified: dict[str, str] | None = None  # the `fingerprint` of the verified run
@@ -98,7 +63,9 @@ class Monitor:
         """Count one cost or several, in the order in which they occurred."""
         values = checked_outcomes(np.atleast_1d(costs) if np.isscalar(costs) else costs)
         self._check_room(len(values))
-        self.betting, path = sequential.update_wealth(self.betting, values, self.certificate.bound)
+        if self.above is not None:
+            values = (values > self.above).astype(float)
+        self.betting, path = sequential.update_wealth(self.betting, values, self.bound)
         trials, sums = self.trials + 1 + np.arange(len(values)), self.total + np.cumsum(values)
         # From the sums, as in a saved state: a cost of 1e-20 is lost in them, and counts as 0.
         self.binary = self.binary and bool(np.all(sums == np.floor(sums)))
@@ -162,18 +129,21 @@ class Monitor:
                 raise ValueError(f"{name} is a copy of {batch.name!r}: if it is not, say --again")
 
     def observe_counts(self, failures: int, trials: int) -> None:
-        """Count 0/1 outcomes of which only the numbers are known."""
+        """Count 0/1 outcomes of which only the numbers are known.
+
+        Failures are, for the certificate of a quantile, trials that cost more than it.
+        """
         if not 1 <= trials <= MOST_TRIALS or trials != int(trials):
             raise ValueError(f"{trials} trials: a whole number of at least one is needed")
         if not 0 <= failures <= trials or failures != int(failures):
             wanted = f"a whole number from 0 to {trials} is needed"
             raise ValueError(f"{failures} failures in {trials} trials: {wanted}")
         self._check_room(trials)
-        bound = self.certificate.bound
         self.betting = sequential.update_wealth_by_counts(
-            self.betting, int(failures), int(trials), bound
+            self.betting, int(failures), int(trials), self.bound
         )
-        latest = (self.trials + int(trials), self.total + failures, self.betting.log_value(bound))
+        log_e = self.betting.log_value(self.bound)
+        latest = (self.trials + int(trials), self.total + failures, log_e)
         self._update(*(np.array([number]) for number in latest))
 
     def _update(self, trials: NDArray, sums: NDArray, path: NDArray) -> None:
@@ -199,7 +169,7 @@ class Monitor:
     def report(self) -> Report:
         """The verdict so far, and the numbers behind it."""
         require(self.trials > 0, "there are no outcomes to judge the certificate by")
-        bound, mean = self.certificate.bound, min(self.total / self.trials, 1.0)
+        bound, mean = self.bound, min(self.total / self.trials, 1.0)
         low, high = sequential.confidence_sequence(self.total, self.trials, self.alpha)
         if self.binary:
             p_value = float(sequential.binomial_p_value(self.total, self.trials, bound))
@@ -209,6 +179,7 @@ class Monitor:
             verdict = f"violated at level {self.alpha:g}"
         else:
             verdict = HOLDING if high <= bound else OPEN
+        counted = Counted(self.trials, self.total, self.alarm_at)
         return Report(
             trials=self.trials,
             mean_cost=mean,
@@ -222,28 +193,8 @@ class Monitor:
             alpha=self.alpha,
             verdict=verdict,
             error_rate=min(self.certificate.delta + self.alpha, 1.0),
-            sentence=self._sentence(verdict),
-        )
-
-    def _sentence(self, verdict: str) -> str:
-        """The verdict in plain words."""
-        c = self.certificate
-        promise = f"the promise of at most {shown(c.bound)}"
-        if verdict == HOLDING:
-            return (
-                f"Holding: with confidence {confidence_percent(self.alpha)}, at every look, the "
-                f"cost as deployed, if it has not changed meanwhile, is below {promise}."
-            )
-        if verdict == OPEN:
-            return f"No evidence yet against {promise}, nor enough to call it confirmed."
-        world = "drawn like those of training"
-        if c.ball is not None:
-            known = c.ball.samples is None
-            world = f"from any D′ with {c.ball}" if known else "drawn like the shifted sample"
-        return (
-            f"Violated: the outcomes up to trial {self.alarm_at} are evidence against {promise}. "
-            f"The environments are not {world}, or something else has changed; this conclusion is "
-            f"wrong with probability at most δ + α = {c.delta:g} + {self.alpha:g}."
+            above=self.above,
+            sentence=verdict_words(self.certificate, verdict, counted, self.alpha),
         )
 
     # ---- the state file -------------------------------------------------------------------------
@@ -284,11 +235,11 @@ class Monitor:
         require(same, f"{path} belongs to another certificate: choose another file")
         same, begun = alpha in (None, record["alpha"]), f"alpha = {record['alpha']:g}"
         require(same, f"{path} was started with {begun}: it cannot be changed")
+        monitor = cls(certificate, record["alpha"])
         try:
-            state.check_consistent(record, certificate.bound)
+            state.check_consistent(record, monitor.bound)
         except ValueError as error:
             raise ValueError(f"{path} contradicts itself: {error}") from None
-        monitor = cls(certificate, record["alpha"])
         for name in PLAIN:
             setattr(monitor, name, record[name])
         monitor.batches = [Batch(*entry) for entry in record["batches"]]
