@@ -22,7 +22,7 @@ Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
 KEYS = {
     "trials", "mean_cost", "bound", "p_value", "e_value", "largest_e_value", "anytime_p_value",
-    "alarm_at", "interval", "alpha", "verdict", "error_rate", "sentence",
+    "alarm_at", "interval", "alpha", "verdict", "error_rate", "above", "sentence",
 }  # fmt: skip
 
 

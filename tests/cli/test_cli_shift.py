@@ -112,7 +112,8 @@ def test_the_curve_is_that_of_the_divergence_that_was_asked_for(
     assert result.returncode == 0, result.stderr
     assert f"What is promised where {symbol} ≤ B" in result.stdout
     record = record_in(tmp_path / "c.json")
-    assert set(record) == {"divergence", "radii", "bounds", "limit", "tolerable", "bound"}
+    names = {"divergence", "radii", "bounds", "limit", "tolerable", "bound", "above"}
+    assert set(record) == names
     bound = Run.load(folder).certificate.bound
     assert (record["divergence"], record["limit"]) == (divergence, 0.5)
     assert record["bound"] == record["bounds"][0] == bound

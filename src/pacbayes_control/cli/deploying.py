@@ -52,7 +52,9 @@ class ShiftOptions:
         None,
         "kl (the default), reverse-kl, total-variation, chi-squared, hellinger or renyi-ORDER.",
     )
-    limit: float = option(0.5, "A cost at which the promise is worth nothing.")
+    limit: float = option(
+        0.5, "A cost, or for a quantile a share above it, at which the promise is worth nothing."
+    )
     column: Column = None
     plot: Plot = None
     out_folder: Path | None = option(
@@ -91,10 +93,9 @@ def shift(asked: ShiftOptions) -> None:
             robust.save(out, asked.force, attached)
             say(f"\nThe run is in {out}.")
     if plot:
-        from pacbayes_control.report.plots import draw_curve
+        from pacbayes_control.report.plots import certified_point, draw_curve
 
-        certified = (ball.radius, robust.certificate.bound) if ball and robust else None
-        draw_curve(result, plot, certified)
+        draw_curve(result, plot, certified_point(robust.certificate) if robust else None)
         say(f"Picture: {plot}")
     options.write_json(asked.json_file, record)
 
@@ -165,7 +166,10 @@ class MonitorOptions:
     )
     outcome: list[float] | None = option(None, "A single cost (repeatable).")
     failures: int | None = option(
-        None, "Failures, where only their number is known.", least=0, most=options.MOST
+        None,
+        "Failures, where only their number is known; for a quantile, trials above it.",
+        least=0,
+        most=options.MOST,
     )
     trials: int | None = option(None, "Among so many trials.", least=1, most=options.MOST)
     promise: float | None = option(

@@ -25,6 +25,7 @@ import pacbayes_control
 from pacbayes_control.certify import text
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.statistics import percent, rest_percent
 from pacbayes_control.report import pictures as colours
 from pacbayes_control.report import summary
 from pacbayes_control.report.plots import PLOTS
@@ -42,6 +43,7 @@ SECTIONS = (  # the name of its template, its link at the top of the page, and i
     ("methods", "Methods", "Bounds side by side"),
     ("posterior", "Policies", "The policies"),
     ("environments", "Environments", "Cost by environment"),
+    ("distribution", "Distribution", "The distribution of the cost"),
     ("pictures", "Pictures", "What it looks like"),
     ("replay", "Replay", "Watch the rollouts"),
     ("outlook", "More data", "More environments"),
@@ -114,7 +116,8 @@ def write_page(
         except ValueError as error:
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
     embedded = embedded_pictures(pictures or {}, known.captions if known else {})
-    absent = {"pictures": not embedded, "replay": not replay}
+    no_function = run.certificate.margin is None
+    absent = {"pictures": not embedded, "replay": not replay, "distribution": no_function}
     content = render(
         "page.html",
         run,
@@ -246,4 +249,12 @@ _ENVIRONMENT = Environment(
 _ENVIRONMENT.policies.update(
     {"json.dumps_function": text.json_text, "json.dumps_kwargs": {"indent": None}}
 )
-_ENVIRONMENT.globals.update(MEANING=MEANING, asset=asset, format=format, summary=summary, text=text)
+_ENVIRONMENT.globals.update(
+    MEANING=MEANING,
+    asset=asset,
+    format=format,
+    percent=percent,
+    rest_percent=rest_percent,
+    summary=summary,
+    text=text,
+)

@@ -14,6 +14,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from pacbayes_control.bounds.sequential import confidence_sequence
 from pacbayes_control.certify.balls import Ball
+from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve, curve
@@ -22,7 +23,7 @@ from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn.until import bounds_on_the_way
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.report.sections import gaussian_moves, project, side_by_side
-from pacbayes_control.report.summary import environment_costs, likeliest
+from pacbayes_control.report.summary import distribution_function, environment_costs, likeliest
 
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
@@ -115,7 +116,10 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
 
 def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> None:
     """The bound as it would be with other numbers of environments, all else being equal."""
-    projection, c = project(run), run.certificate
+    c = run.certificate
+    if c.of != "mean":
+        raise ValueError(f"there is no projection of a bound on {c.of}")
+    projection = project(run)
     figure, axis = _figure(3.0)
     axis.plot(projection.environments, projection.bounds, color=BLUE, ls="--", label="projection")
     axis.axhline(projection.limit, color=DARK, ls=":", lw=1.2, label="never below this")
@@ -160,9 +164,16 @@ def _few(numbers: Sequence[int]) -> list[int]:
 def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
     """The guarantee against the size of a shift of the world, as `pbc shift` draws it."""
     c = run.certificate
-    certified = (c.ball.radius, c.bound) if c.ball and c.ball.divergence == "kl" else None
+    certified = certified_point(c) if c.ball and c.ball.divergence == "kl" else None
     with rc_context({"font.size": 12}):  # the picture is wider than the others here
         draw_curve(curve(c), file, certified)
+
+
+def certified_point(c: Certificate) -> tuple[float, float] | None:
+    """The radius and the bound of a certificate in a ball; of a quantile, the share above it."""
+    if c.ball is None:
+        return None
+    return c.ball.radius, c.bound if c.most_above is None else c.most_above
 
 
 def draw_curve(
@@ -179,7 +190,10 @@ def draw_curve(
     if certified:
         axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {round_down(certified[0])}")
     axis.set(xlabel=f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B", xlim=(0, None))
-    axis.set(ylabel="expected cost, at most", ylim=(0, 1.02))
+    what = "expected cost, at most"
+    if curve.above is not None:
+        what = f"share that costs more than {shown(curve.above)}, at most"
+    axis.set(ylabel=what, ylim=(0, 1.02))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     save_figure(figure, file)
@@ -191,11 +205,12 @@ def draw_monitor(monitor: Monitor, path: Path) -> None:
     costs, evidence = figure.subplots(2, 1, sharex=True)
     n, total, log_e = np.array(monitor.history, float).T
     low, high = confidence_sequence(total, n, monitor.alpha)
-    bound, marker = monitor.certificate.bound, "o" if len(n) < 3 else None
+    bound, marker = monitor.bound, "o" if len(n) < 3 else None
+    above = None if monitor.above is None else f"share above {shown(monitor.above)}"
     costs.fill_between(n, low, high, color=BLUE, alpha=0.2, label="confidence sequence")
-    costs.plot(n, total / n, color=BLUE, marker=marker, label="mean cost")
+    costs.plot(n, total / n, color=BLUE, marker=marker, label=above or "mean cost")
     costs.axhline(bound, color=ORANGE, ls="--", label=f"promised, {shown(bound)}")
-    costs.set(ylim=(0, 1), ylabel="cost as deployed")
+    costs.set(ylim=(0, 1), ylabel="share as deployed" if above else "cost as deployed")
     costs.legend(frameon=False, fontsize=9)
     evidence.plot(n, log_e / math.log(10), color=DARK, marker=marker, label="e-value")
     threshold = -math.log10(monitor.alpha)
@@ -210,10 +225,33 @@ def draw_monitor(monitor: Monitor, path: Path) -> None:
     save_figure(figure, path)
 
 
+def draw_distribution(run: Run[Any], file: Path | BinaryIO) -> None:
+    """The distribution function of the policy's cost: as recorded, and as certified."""
+    function = distribution_function(run)
+    if function is None:
+        raise ValueError("the certificate has no distribution function: no share of δ pays for it")
+    figure, axis = _figure(3.0)
+    # From no environment at a cost of 0 to all of them at a cost of 1.
+    costs = np.concatenate([[0.0], function.costs, [1.0]])
+    for values, colour, label in (
+        (function.observed, GREY, "recorded"),
+        (1 - function.above, BLUE, "certified, at least"),
+    ):
+        shares = np.concatenate([[0.0], values, [1.0]])
+        axis.plot(costs, shares, color=colour, drawstyle="steps-post", label=label)
+    axis.set(xlim=(-0.01, 1.01), xlabel="cost")
+    axis.set(ylim=(0, 1.02), ylabel="share that costs at most this")
+    axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    save_figure(figure, file)
+
+
 PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
     "methods": draw_methods,
     "posterior": draw_posterior,
     "environment-costs": draw_environment_costs,
+    "distribution": draw_distribution,
     "bound-against-environments": draw_bound_against_environments,
     UNTIL: draw_bound_as_environments_were_added,
     "shift": draw_shift,
@@ -225,9 +263,15 @@ def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list
     if suffix not in get_args(PlotFormat):
         raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
     folder.mkdir(parents=True, exist_ok=True)
-    absent = {"methods"} if not side_by_side(run)[0] else set()
-    absent |= {UNTIL} if run.certificate.until is None else set()
-    names = [name for name in PLOTS if name not in absent]
+    c = run.certificate
+    absent = {
+        "methods": not side_by_side(run)[0],
+        "distribution": c.margin is None,
+        "bound-against-environments": c.of != "mean",
+        UNTIL: c.until is None,
+        "shift": c.statistic.kind == "cvar",
+    }
+    names = [name for name in PLOTS if not absent.get(name)]
     for name in names:
         PLOTS[name](run, folder / f"{name}.{suffix}")
     return [folder / f"{name}.{suffix}" for name in names]

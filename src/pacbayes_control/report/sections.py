@@ -20,12 +20,19 @@ from pacbayes_control.certify.issuing import (
     Basis,
     Provenance,
     issue_sampled,
+    policy_weights,
 )
 from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.certify.statistics import FUNCTION
 from pacbayes_control.learn import compare
-from pacbayes_control.report.summary import environment_costs, hardest, likeliest
+from pacbayes_control.report.summary import (
+    distribution_function,
+    environment_costs,
+    hardest,
+    likeliest,
+)
 
 LISTED = 100  # policies in the table of shares
 MEANING = {
@@ -38,6 +45,7 @@ MEANING = {
     "tilted": "for graded costs in a KL ball, by the mean of e^λC",
 }
 SPENT_ON = MEANING | {
+    FUNCTION: "the whole distribution of the policy's cost",
     "sampling": "what a sample of policies may miss",
     "shift": "the estimate of how far the world has shifted",
     EARLIER: "earlier looks at this campaign, when it was smaller",
@@ -51,8 +59,10 @@ ENDLESS = 10**12  # environments, at which a bound is its limit to every shown d
 def section_values(run: Run[Any]) -> dict[str, Any]:
     """The values that the templates of the sections read, by name."""
     methods, why_no_methods = side_by_side(run)
-    projection, means = project(run), environment_costs(run)
-    half_way = projection.half_way[0] if projection.half_way else run.costs.environments
+    c, means = run.certificate, environment_costs(run)
+    projection = project(run) if c.of == "mean" else None
+    half_way = projection.half_way if projection else None
+    more = half_way[0] - run.costs.environments if half_way else 0
     return {
         "record": record_rows(run.certificate),
         "budget": budget_rows(run.certificate),
@@ -63,8 +73,9 @@ def section_values(run: Run[Any]) -> dict[str, Any]:
         "hardest": hardest(run),
         "single": run.certificate.policy is not None,
         "projection": projection,
-        "more_environments": _rounded(half_way - run.costs.environments),
-        "curve": curve(run.certificate),
+        "more_environments": _rounded(more),
+        "curve": None if c.statistic.kind == "cvar" else curve(c),
+        "function": distribution_function(run),
         **posterior_values(run),
     }
 
@@ -96,7 +107,12 @@ def record_rows(c: Certificate) -> list[tuple[str, str]]:
     """Hashes, versions and all digits, for those who check the certificate."""
     rows = [("method", c.method), ("objective", c.objective), ("delta", f"{c.delta:g}")]
     rows += [("bound, all digits", repr(float(c.bound))), ("KL", f"{c.kl!r} nats")]
-    rows += [("tilt", f"{c.tilt:g}")] if c.tilt is not None else []
+    rows += [("of", c.of)] if c.of != "mean" else []
+    names = ("tilt", "grid", "threshold", "stake", "margin", "exceeded", "until")
+    numbers = [(name, getattr(c, name)) for name in names]
+    rows += [(name, repr(number)) for name, number in numbers if number is not None]
+    if c.graded is not None:
+        rows.append(("costs, as declared", "graded" if c.graded else "0 or 1"))
     for number, look in enumerate(c.looks, start=1):
         spent = "not recorded" if look.delta is None else f"{look.delta:g}"
         sizes = f"{look.environments:,} environments × {look.count:,} policies"
@@ -127,6 +143,13 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     posterior: the same one, at the same shares of δ, since another would need draws of its own.
     """
     c = run.certificate
+    if c.of != "mean":
+        return (), f"{c.of} is certified by {c.method} alone: there is nothing to compare it with."
+    if c.until is not None:
+        return (), (
+            "Environments were added until the bound was small enough, which the method betting "
+            "allows for: at this number of them, no other method's bound would hold."
+        )
     if c.constraints:
         return (), (
             "This posterior was chosen under constraints, which other methods would have to meet "
@@ -188,7 +211,11 @@ def project(run: Run[Any]) -> Projection:
 
 
 def projected_bound(run: Run[Any], environments: int) -> float:
-    """The run's own bound if so many environments had given the same mean cost and the same KL."""
+    """The run's own bound if so many environments had given the same mean cost and the same KL.
+
+    Occam's bound by bets depends on every cost, so that its excess over the mean is taken to shrink
+    like 1/√N.
+    """
     c = run.certificate
     share = float(c.budget[c.method])
     cost = c.empirical_cost if c.training_cost_bound is None else c.training_cost_bound
@@ -200,12 +227,15 @@ def projected_bound(run: Run[Any], environments: int) -> float:
     if c.method == BETTING:
         bound = _projected_by_bets(run, environments)
     elif c.method == "occam":
-        level = share * float(run.prior.probabilities[c.policy])
-        if c.binary:  # failures at the same rate, rounded up to a whole number
+        level = share * float(policy_weights(run.costs, run.prior)[c.policy])
+        if c.success_or_failure:  # failures at the same rate, rounded up to a whole number
             failures = min(environments, math.ceil(cost * environments - 1e-6))
             bound = clopper_pearson(failures, environments, level)
-        else:
+        elif c.grid is None:
             bound = chernoff_kl_holdout(cost, environments, level)
+        else:  # bets
+            excess = (c.bound_on_training - cost) * math.sqrt(c.environments / environments)
+            bound = min(cost + excess, 1.0)
     else:
         theorem = single_draw if c.method == "single-draw" else PAC_BAYES[c.method]
         bound = theorem(cost, c.kl, environments, share)

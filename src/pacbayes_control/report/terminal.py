@@ -11,9 +11,18 @@ from rich.text import Text
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.statistics import rest_percent
 from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
 from pacbayes_control.report.console import key_values, say, show
-from pacbayes_control.report.summary import PRIOR_KEPT, hardest, policy_words, shift_words
+from pacbayes_control.report.summary import (
+    PRIOR_KEPT,
+    bound_words,
+    exceeded_words,
+    hardest,
+    observed_words,
+    policy_words,
+    shift_words,
+)
 
 if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
     from pacbayes_control.certify.run import Run
@@ -30,6 +39,11 @@ WHEN = {  # to use which method
     "betting": "a mixture, graded costs",
     "tilted": "graded costs, a kl ball",
     "best": "undecided between kl and occam",
+}
+PROMISED = {  # heading of the column with the policy that a promise is about
+    "mean": "promises the expected cost of",
+    "quantile": "promises a quantile of the cost of",
+    "cvar": "promises the worst costs of",
 }
 
 
@@ -63,13 +77,7 @@ def show_certificate(run: Run[Any], robot: str | None) -> None:
 def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, str]]:
     """The bound, its costs, and the environments, distributions and robot that it is about."""
     c = run.certificate
-    yield "bound", f"{round_up(c.bound)}  (method {c.method}, δ = {c.delta:g})"
-    if c.ball is not None and c.bound_without_shift is not None:
-        yield "without a shift", round_up(c.bound_without_shift)
-        yield "shift", f"{c.ball}, {c.ball.origin}"
-    if c.tilt is not None:
-        yield "tilt", f"{c.tilt:g}"
-    yield "observed cost", f"{c.empirical_cost:.4f}"
+    yield from _bound_rows(run)
     if c.draws is not None and c.training_cost_bound is not None:
         kind = "shared by all environments" if c.shared_draws else "for each environment"
         kind += ", by bets" if c.grid else ""
@@ -100,6 +108,27 @@ def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, s
         yield "hardest", hardest_sites(run)
 
 
+def _bound_rows(run: Run[Any]) -> Iterator[tuple[str, str]]:
+    """The bound, what it is on, and the costs as observed."""
+    c = run.certificate
+    yield "bound", f"{c.shown_bound}  (method {c.method}, δ = {c.delta:g})"
+    if c.of != "mean":
+        yield "of", f"{c.of}: {bound_words(c)}"
+    if c.ball is not None and c.bound_without_shift is not None:
+        if c.most_above is not None:
+            yield "without a shift", f"exceeded in at most {rest_percent(c.statistic.share)}"
+        else:
+            yield "without a shift", round_up(c.bound_without_shift)
+        yield "shift", f"{c.ball}, {c.ball.origin}"
+    if c.tilt is not None:
+        yield "tilt", f"{c.tilt:g}"
+    if observed := observed_words(run):
+        yield observed
+    yield "observed cost" if c.of == "mean" else "observed mean", f"{c.empirical_cost:.4f}"
+    if c.margin is not None:
+        yield "distribution", f"{exceeded_words(run)}  (all at once)"
+
+
 def mixture(run: Run[Categorical], most: int = 4) -> str:
     """The likeliest policies of a posterior and their shares."""
     shares = run.posterior.probabilities
@@ -126,20 +155,24 @@ def show_comparison(comparison: Comparison, method: str) -> None:
     rows = [(run.certificate.method, run, "") for run in comparison.runs]
     if method == "best":
         rows.append(("best", chosen, f"{chosen.certificate.method}, at its share of δ: "))
-    table = Table("method", "bound", "observed", "KL", "when", "promises the expected cost of")
+    promised = PROMISED[first.statistic.kind]
+    observed = "observed" if first.of == "mean" else "observed mean"
+    table = Table("method", "bound", observed, "KL", "when", promised)
     for name, run, words in rows:
         c, mark = run.certificate, " *" if run is chosen else ""
-        numbers = round_up(c.bound), f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
+        numbers = c.shown_bound, f"{c.empirical_cost:.4f}", f"{c.kl:.3f}"
         when = WHEN.get(name, "")
         table.add_row(name + mark, *numbers, when, words + policy_words(c, run.costs))
     show(table)
     if method == "best":
         say("The line marked * pays for the choice between kl and occam, and is the one to use.")
-    else:
+    elif len(rows) > 1:
         say("Each line holds on its own; the one marked * (--method) is the one to use.")
         say("Decide on it before you look: to pick the smallest afterwards voids the confidence.")
     if chosen.certificate.policy is None:
         say(f"\nPosterior: {mixture(chosen)}")
+    if chosen.certificate.margin is not None:
+        say(f"Distribution: {exceeded_words(chosen)} (all at once)")
     if chosen.costs.sites:
         say(f"Hardest: {hardest_sites(chosen)}")
     for text in chosen.certificate.constraints:
@@ -150,7 +183,10 @@ def show_comparison(comparison: Comparison, method: str) -> None:
 
 def show_curve(curve: Curve) -> None:
     """The guarantee against the size of the shift."""
-    table = Table("shift up to B", "expected cost at most", title_justify="left")
+    what = "expected cost at most"
+    if curve.above is not None:
+        what = f"share that costs more than {shown(curve.above)}, at most"
+    table = Table("shift up to B", what, title_justify="left")
     table.title = f"What is promised where {Ball(curve.divergence, 0.0).symbol} ≤ B"
     step = max(1, (len(curve.radii) - 1) // 10)
     for radius, bound in list(zip(curve.radii, curve.bounds, strict=True))[::step]:
@@ -167,12 +203,15 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
     e_value, largest = _digits(report.e_value), _digits(report.largest_e_value)
     p_value = _digits(report.p_value, ROUND_CEILING)
     alarm = f"alarm at {1 / report.alpha:g}; may be watched"
+    what, counted = "cost", f"mean cost {report.mean_cost:.4f}"
+    if report.above is not None:
+        what, counted = "share", f"share above {shown(report.above)}: {report.mean_cost:.4f}"
     rows = {
         "verdict": report.verdict,
-        "outcomes": f"{report.trials:,}, mean cost {report.mean_cost:.4f}",
+        "outcomes": f"{report.trials:,}, {counted}",
         "promised": f"{shown(report.bound)} at most",
         "e-value": f"{e_value}, largest {largest}; {alarm}",
-        "cost as deployed": f"{low} to {high}  (α = {report.alpha:g}, at any time)",
+        f"{what} as deployed": f"{low} to {high}  (α = {report.alpha:g}, at any time)",
         "p-value": f"{p_value}  (one look only, at a number fixed before)",
     }
     show(key_values(rows.items()))
