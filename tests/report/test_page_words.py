@@ -213,10 +213,12 @@ def test_the_list_of_texts_is_complete():
     """A field that is added to a certificate is to be tried too."""
     numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
                "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
-               "bound_without_shift", "tilt", "format", "declared_looks"}  # fmt: skip
+               "bound_without_shift", "tilt", "format", "declared_looks", "graded", "grid", "stake",
+               "threshold", "margin", "exceeded", "until"}  # fmt: skip
     elsewhere = {"ball", "constraints"}
     checked = {
         "method",
+        "of",
         "budget",
         "incidents",
         "test_estimate",
