@@ -75,6 +75,14 @@ def test_a_recorded_cost_is_shown_as_it_is_and_not_rounded_up():
     assert mean.shown_bound == round_up(mean.bound)
 
 
+def test_noise_is_averaged_over_in_a_mean_and_part_of_each_environment_of_a_quantile():
+    noisy = Costs(COSTS.values, origin={"noise": {"of": "wheel slip"}})
+    told = "noise drawn independently of the policy (“wheel slip”)"
+    assert f", averaged over {told}" in learn_finite(noisy).certificate.sentence
+    for of in ("quantile:0.9", "cvar:0.2"):
+        assert f", each with {told}" in learn_finite(noisy, of=of).certificate.sentence
+
+
 def test_an_estimated_ball_is_paid_for():
     ball = ball_of_samples(["a"] * 40 + ["b"] * 60, ["a"] * 300 + ["b"] * 700, 0.005, cells="ab")
     run = learn_finite(COSTS, 0.01, of="quantile:0.9")

@@ -192,7 +192,8 @@ class Certificate:
         what = self._promise()
         noise = ""
         if self.noise:
-            noise = f", averaged over noise drawn independently of the policy ({quote(self.noise)})"
+            over = "averaged over" if self.of == "mean" else "each with"
+            noise = f", {over} noise drawn independently of the policy ({quote(self.noise)})"
         source = f"the {self.environments} it was {self.purpose}"
         if self.ball is None:
             source = f"drawn like {source}"
