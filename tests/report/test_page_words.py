@@ -214,7 +214,7 @@ def test_the_list_of_texts_is_complete():
     numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
                "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
                "bound_without_shift", "tilt", "format", "declared_looks", "graded", "grid", "stake",
-               "threshold", "margin", "exceeded", "until"}  # fmt: skip
+               "threshold", "margin", "exceeded", "until", "at_most"}  # fmt: skip
     elsewhere = {"ball", "constraints"}
     checked = {
         "method",

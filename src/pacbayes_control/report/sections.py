@@ -108,7 +108,7 @@ def record_rows(c: Certificate) -> list[tuple[str, str]]:
     rows = [("method", c.method), ("objective", c.objective), ("delta", f"{c.delta:g}")]
     rows += [("bound, all digits", repr(float(c.bound))), ("KL", f"{c.kl!r} nats")]
     rows += [("of", c.of)] if c.of != "mean" else []
-    names = ("tilt", "grid", "threshold", "stake", "margin", "exceeded", "until")
+    names = ("tilt", "grid", "threshold", "stake", "margin", "exceeded", "until", "at_most")
     numbers = [(name, getattr(c, name)) for name in names]
     rows += [(name, repr(number)) for name, number in numbers if number is not None]
     if c.graded is not None:
