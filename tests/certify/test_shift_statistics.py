@@ -88,7 +88,7 @@ def test_an_estimated_ball_is_paid_for():
     run = learn_finite(COSTS, 0.01, of="quantile:0.9")
     certificate = under_shift(run, ball).certificate
     assert certificate.delta == 0.01 + 0.005
-    assert certificate.budget == run.certificate.budget | {"shift": 0.005}
+    assert certificate.budget == {**run.certificate.budget, "shift": 0.005}
 
 
 # ---- the curve ----------------------------------------------------------------------------------
