@@ -11,8 +11,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import betainc, smirnov, smirnovi
 
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import check_delta
@@ -35,7 +35,7 @@ def quantile_bound(costs: ArrayLike, share: float, delta: float) -> float:
     check_delta(delta)
     n = len(ordered)
     k = np.arange(1, n + 1)
-    allowed = np.flatnonzero(betainc(k, n - k + 1.0, share) <= delta * (1 - 1e-9))
+    allowed = np.flatnonzero(scipy.special.betainc(k, n - k + 1.0, share) <= delta * (1 - 1e-9))
     return float(ordered[allowed[0]]) if len(allowed) else 1.0
 
 
@@ -52,8 +52,8 @@ def distribution_margin(n: int, delta: float) -> float:
     check_delta(delta)
     if n > EXACT_UP_TO and delta <= 0.5:
         return min(math.sqrt(-math.log(delta) / (2 * n)) * (1 + 1e-5), 1.0)
-    margin, step = float(smirnovi(n, delta)), 1e-9
-    while smirnov(n, margin) > delta * (1 - 1e-5) and margin < 1:
+    margin, step = float(scipy.special.smirnovi(n, delta)), 1e-9
+    while scipy.special.smirnov(n, margin) > delta * (1 - 1e-5) and margin < 1:
         margin, step = min(margin + step, 1.0), 2 * step
     return margin
 

@@ -44,20 +44,14 @@ class Plan:
     # The name of an installed task, or MODULE:TASK; None if the task was given in Python.
     task: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task, by name
-    environments: int = option(
-        1000,
-        "Training environments. For a list of policies, --until 0.1 adds them until the bound is "
-        "at most that, and --at-most 5000 ends it.",
-        least=2,
-        most=MOST,
-    )
+    environments: int = option(1000, "Training environments.", least=2, most=MOST)
     delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
         None,
         "The certificate: occam (one policy, the default for a list), kl (PAC-Bayes, a mixture of "
         "policies), betting (the same by bets, for graded costs), kl-maurer and pinsker (looser), "
-        "or best (the smaller of kl and occam, paid for). For another statistic of the cost than "
-        "the mean, with one policy: --of quantile:0.9, or --of cvar:0.1.",
+        "or best (the smaller of kl and occam, paid for). For more than the mean cost of one "
+        "policy: --set of=quantile:0.9, or of=cvar:0.1.",
     )
     of: str = option(
         "mean",
@@ -81,7 +75,7 @@ class Plan:
     prior: str | None = option(
         None,
         "A prior of the task, by its name, or a file: of weights of listed policies (.json, .csv, "
-        ".npy), or of a Gaussian over continuous ones (.json). For listed policies, --pilot FILE "
+        ".npy), or of a Gaussian over continuous ones (.json). For listed policies, --set pilot=FILE "
         "makes one from their costs in other environments, a table or a run.",
         metavar="NAME|FILE",
     )
@@ -97,7 +91,8 @@ class Plan:
         None,
         "Keep the rollouts of listed policies in this folder, and use those that it has: a later "
         "run may have more environments, and its delta pays for this look at them. To share delta "
-        "instead, declare all looks in the first run: --looks 1000,2000.",
+        "instead, declare all looks in the first run: --looks 1000,2000. Without a folder, --until "
+        "0.1 adds environments until the bound is at most that, and --at-most 5000 ends it.",
         metavar="FOLDER",
         space="finite",
     )
@@ -114,7 +109,7 @@ class Plan:
         f"--at-most N, {AT_MOST:,} by default: by bets, which hold for every number at once.",
         metavar="BOUND",
         space="finite",
-        hidden=True,  # the help of --environments tells of it
+        hidden=True,  # the help of --campaign tells of it
     )
     at_most: int | None = option(
         None,

@@ -224,7 +224,8 @@ def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
         return cost, _betting(run, posterior, kl)
     if c.policy is None:
         return cost, _pac_bayes(c, cost, kl)
-    return cost, _occam(run, prior, cost)
+    lowest = iv.mpf(0) if c.statistic.kind == "quantile" else cost  # which may be below the mean
+    return lowest, _occam(run, prior, cost)
 
 
 def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:

@@ -316,7 +316,7 @@ def test_the_plan_of_a_run_makes_the_same_run_again(quick: Pbc, tmp_path: Path):
         (("--meshes", "empty"), "empty holds no mesh: expected .obj"),
         (("--meshes", "words.onnx"), "words.onnx is a file"),
         (("--method", "occam"), "method 'occam' is unknown"),
-        (("--method", "guess"), "'guess' is not one of 'kl', 'kl-maurer', 'pinsker'"),
+        (("--method", "guess"), "'guess' is not one of 'occam', 'kl', 'betting'"),
         (("--sampling-delta", 0.5), "--sampling-delta: write --set sampling_delta=VALUE"),
         (("--set", "sampling_delta=0.5"), "overspends"),
         (("--environments", 1), "Invalid value for '--environments'"),
