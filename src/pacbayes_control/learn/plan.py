@@ -75,8 +75,8 @@ class Plan:
     prior: str | None = option(
         None,
         "A prior of the task, by its name, or a file: of weights of listed policies (.json, .csv, "
-        ".npy), or of a Gaussian over continuous ones (.json). For listed policies, --set pilot=FILE "
-        "makes one from their costs in other environments, a table or a run.",
+        ".npy), or of a Gaussian over continuous ones (.json). For listed policies, --set "
+        "pilot=FILE makes one from their costs in other environments, a table or a run.",
         metavar="NAME|FILE",
     )
     pilot: str | None = option(
