@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loading import load
 from pacbayes_control.learn.search import SearchSettings
 
-continuous, rollouts, scale, swing, vector = map(
-    load, ("continuous", "rollouts", "scale", "swing", "vector")
+bets, continuous, rollouts, scale, swing, vector = map(
+    load, ("bets", "continuous", "rollouts", "scale", "swing", "vector")
 )
 
 
@@ -36,6 +37,16 @@ def test_the_swing_is_measured_beside_the_vehicle_by_rays_and_steps_that_were_ta
     assert found.ratio == theirs / ours
     rays, most = 20, 200  # of the camera, and more steps than the longest rollout takes
     assert ours > 1e9 * 2.0 / (3 * found.policies * rays * most)
+
+
+def test_bets_are_measured_beside_chernoffs_inequality_and_the_other_methods():
+    excess, chernoff = bets.excesses(np.random.default_rng(0), 100, draws=2)
+    assert 0 < excess < chernoff
+    for binary in (False, True):
+        row = bets.side_by_side(np.random.default_rng(1), 60, draws=1, binary=binary)
+        assert row.observed < row.occam < row.kl < row.pinsker
+        assert row.occam < row.chernoff
+        assert (row.betting < row.kl) == (not binary)
 
 
 def test_a_search_is_measured_with_more_environments_and_more_policies():
