@@ -42,8 +42,10 @@ QUICK = SearchSettings(steps=40, pairs=8, step_size=0.25, natural=False, ranks=T
 # ---- setting environments aside -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("share", "cut"), [(0.2, 40), (0.5, 100), (0.004, 1)])
-def test_environments_are_cut_in_two_parts_that_have_nothing_in_common(share: float, cut: int):
+@pytest.mark.parametrize(("share", "cut"), [(None, 40), (0.2, 40), (0.5, 100), (0.004, 1)])
+def test_environments_are_cut_in_two_parts_that_have_nothing_in_common(
+    share: float | None, cut: int
+):
     part, rest = set_aside(TRAIN, share)
     assert (part.start, part.stop, rest.start, rest.stop) == (0, cut, cut, 200)
     assert not part.range.overlaps(rest.range)

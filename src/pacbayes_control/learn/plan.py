@@ -164,15 +164,15 @@ class Plan:
         rare=True,
         space="continuous",
     )
-    share: float = option(
-        0.2,
-        "prior = split: share of the environments that the prior may see.",
+    share: float | None = option(
+        None,
+        "prior = split: share of the environments that the prior may see; default: the task's.",
         rare=True,
         space="continuous",
     )
-    prior_steps: int = option(
-        400,
-        "Steps of the search for a prior.",
+    prior_steps: int | None = option(
+        None,
+        "Steps of the search for a prior; default: the task's.",
         rare=True,
         least=1,
         most=MOST,

@@ -31,6 +31,7 @@ from pacbayes_control.tasks import Environments, Task, as_task
 PRETRAINING = SearchSettings(
     pairs=32, steps=2000, step_size=0.25, natural=False, ranks=True, variance=False
 )
+SHARE = 0.2  # of the environments to set aside, if nothing else is said
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,19 @@ class GaussianPrior:
                 )
 
 
-def set_aside(environments: Environments, share: float) -> tuple[Environments, Environments]:
+def set_aside(
+    environments: Environments, share: float | None = None
+) -> tuple[Environments, Environments]:
     """Split environments in two: a share to learn a prior on, and the rest for the bound.
+
+    The share is declared in advance, never chosen by looking at the bound; None is a fifth.
 
     >>> from pacbayes_control.tasks.demo import Stopping
     >>> part, rest = set_aside(Stopping().environments(1000, stream="train"), 0.2)
     >>> len(part), len(rest)
     (200, 800)
     """
+    share = SHARE if share is None else share
     cut = round(len(environments) * share) if 0 < share < 1 else 0
     if not 0 < cut < len(environments):
         raise ValueError(

@@ -6,8 +6,8 @@ spread beside it, and the true cost of each is estimated on environments from a 
 paper           the paper's linear policies, prior and objective (C_PAC), and Maurer's bound
 ours            network policies; the prior was learnt on another distribution of environments
 deterministic   one network, the mean of that prior: certified by the exact binomial tail
-split           one network, learnt from a fifth of the environments and certified on the others:
-                only the training set is used
+split           one network, learnt from a twentieth of the environments and certified on the
+                others: only the training set is used
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pacbayes_control.learn.planned import learn_on
 from pacbayes_control.report.console import print_table, say
 from pacbayes_control.robots.vehicle import Linear, paper_prior
 from pacbayes_control.robots.vehicle.pretrained import pretrained
+from pacbayes_control.robots.vehicle.priors import SHARE, SPLIT
 from pacbayes_control.robots.vehicle.simulator import Vehicle, VehicleOptions
 from pacbayes_control.rollouts import Execution, estimate_true_cost
 from pacbayes_control.tasks import Environments
@@ -58,7 +59,7 @@ _PAPER = replace(
     search=SearchSettings(steps=100, step_size=0.2),
 )
 _ONE = Plan(options={"policy": "network"}, prior="elsewhere", certify="one", delta=DELTA)
-_SPLIT = replace(_ONE, prior="split")
+_SPLIT = replace(_ONE, prior="split", share=SHARE, prior_steps=SPLIT.search.steps)
 
 BETTER_PRIOR_STEPS = 400
 
@@ -216,6 +217,7 @@ def show_continuous(rows: Sequence[ContinuousRow]) -> None:
     say(
         "paper: linear policies, the paper's prior and method, with fresh draws. ours: networks, "
         "a prior learnt on other environments. deterministic: one network, that prior's mean. "
-        "split: one network, learnt on a fifth of the N and certified on the rest. Last column: "
-        "the bound published, for continuous policies at N = 100 and for 50 policies otherwise."
+        "split: one network, learnt on a twentieth of the N and certified on the rest. Last "
+        "column: the bound published, for continuous policies at N = 100 and for 50 policies "
+        "otherwise."
     )
