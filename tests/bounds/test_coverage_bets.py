@@ -6,6 +6,7 @@ must reject variants that repeat the mistakes that are easy to make with bets.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from functools import cache
@@ -28,6 +29,7 @@ from pacbayes_control.bounds.betting import (
 )
 from pacbayes_control.bounds.distribution import distribution_margin, quantile_bound
 from pacbayes_control.bounds.kernels import last_rejected
+from pacbayes_control.certify.costs import Costs
 from sizes import sized
 
 Floats = NDArray[np.float64]
@@ -241,3 +243,22 @@ def test_the_whole_distribution_function_holds_at_once(n):
     largest = (np.arange(1, n + 1)[:, None] / n - ordered).max(axis=0)  # of F̂ - F
     assert covers(largest > distribution_margin(n, DELTA), DELTA)
     assert not covers(largest > distribution_margin(n, 4 * DELTA), DELTA)
+
+
+# ---- tables whose rows were sorted --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_a_table_that_is_sorted_by_cost_keeps_its_bound(n):
+    """In the order of `Costs.order`, another permutation for each table."""
+    ordered = np.sort(data("uniform", n), axis=0)[::-1]
+    costs = np.stack([c[Costs(c[:, None]).order] for c in ordered.T], axis=1)
+    assert covers(by_level(costs, DELTA) < 0.5, DELTA)
+
+
+def test_one_permutation_for_all_tables_of_a_size_is_caught():
+    """Sorted costs in a permutation that depends on their number alone: ranks in a fixed order."""
+    ordered = np.sort(data("uniform", 40), axis=0)[::-1]
+    names = [f"{i} of 40" for i in range(40)]
+    order = sorted(range(40), key=lambda i: hashlib.sha256(names[i].encode()).digest())
+    assert not covers(by_level(ordered[order], DELTA) < 0.5, DELTA)

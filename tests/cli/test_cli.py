@@ -93,7 +93,13 @@ def test_certify_shows_every_method_and_keeps_the_chosen_run(campaign: Path, tmp
     assert result.returncode == 0, result.stderr
     assert "careful" in result.stdout
     record = json.loads((tmp_path / "c.json").read_text())
-    assert [c["method"] for c in record["certificates"]] == ["kl", "kl-maurer", "pinsker", "occam"]
+    assert [c["method"] for c in record["certificates"]] == [
+        "occam",
+        "kl",
+        "kl-maurer",
+        "pinsker",
+        "betting",
+    ]
     assert record["chosen"] == record["certificates"][0]
     assert all(c.keys() >= KEYS for c in record["certificates"])
     assert command(tmp_path, "verify", "run").returncode == 0
@@ -237,7 +243,7 @@ def test_bad_costs_get_one_clear_line(quick: Pbc, tmp_path: Path, content: str, 
         (("--delta", "1.5"), "delta = 1.5 must lie strictly between 0 and 1"),
         (("--delta", "nan"), "delta = nan must lie strictly between 0 and 1"),
         (("--delta", "x"), "Invalid value for '--delta'"),
-        (("--method", "magic"), "'magic' is not one of 'kl', 'kl-maurer'"),
+        (("--method", "magic"), "'magic' is not one of 'occam', 'kl', 'betting'"),
         (("--prior", "none.csv"), "there is no file none.csv"),
         (("--at-least", "0.2:0", "--solver", "magic"), "solver 'magic' is unknown"),
         (("--solver", "magic"), "solver 'magic' is unknown"),
@@ -289,7 +295,10 @@ def test_a_missing_file_gets_one_clear_line(quick: Pbc):
         (("learn", "submarine"), "task 'submarine' is unknown: choose grasping, swing, vehicle"),
         (("learn", "vehicle", "--environments", 1), "Invalid value for '--environments'"),
         (("learn", "vehicle", "--delta", 2), "delta = 2.0"),
-        (("learn", "vehicle", "--method", "magic"), "'magic' is not one of 'kl', 'kl-maurer'"),
+        (
+            ("learn", "vehicle", "--method", "magic"),
+            "'magic' is not one of 'occam', 'kl', 'betting'",
+        ),
         (("reproduce", "table9"), "experiment 'table9' is unknown: choose continuous"),
         (("reproduce", "table1", "--draws", 0), "Invalid value for '--draws'"),
         (("verify", "none"), "there is no run at none"),

@@ -70,7 +70,10 @@ def test_a_pilot_may_have_its_policies_in_another_order(quick: Pbc, campaign: Pa
         ("costs.csv", "learnt from environments of the same names, such as “site"),
         ("none.csv", "there is no file none.csv"),
         ("few.csv", "few.csv has costs of 2 policies, and there are 6"),
-        ("named.csv", "named.csv: its policies have other names, such as “f”: name them alike"),
+        (
+            "named.csv",
+            "“f” is a policy of one table and not of the other: name the policies of named.csv",
+        ),
         ("unnamed.npy", "name the environments in both tables to tell"),
         (".", "is not the folder of a run: give a run, or a table of costs"),
     ],
@@ -141,7 +144,7 @@ def test_a_table_of_named_environments_is_a_pilot_of_a_task(quick: Pbc, tmp_path
     [
         (("--pilot", "none.csv"), "there is no file none.csv"),
         (("--pilot", "pilot", "--seed", 1), "pilot was learnt from some of these environments"),
-        (("--pilot", "pilot", "--prior", "p.csv"), "a pilot gives the prior: leave out prior or"),
+        (("--pilot", "pilot", "--prior", "p.csv"), "a pilot gives the prior: leave out --prior or"),
         (("--pilot", "few.csv"), "few.csv has costs of 2 policies, and there are 5"),
         (("--pilot", "copy.npy"), "name the environments in its table to tell"),
     ],

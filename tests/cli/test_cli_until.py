@@ -65,7 +65,7 @@ def test_a_bound_that_is_not_reached_is_a_warning(quick: Pbc):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--until", 0.1, "--method", "kl"), "until goes by the method betting"),
+        (("--until", 0.1, "--method", "kl"), "until needs the method betting"),
         (("--until", 0.1, "--environments", 300), "until adds environments: at_most (--at-most)"),
         (("--at-most", 300), "at_most is for until"),
         (("--until", 2), "until = 2 must lie strictly between 0 and 1"),

@@ -48,13 +48,16 @@ def test_a_record_holds_no_more_than_what_was_chosen():
         ({"search": [1]}, "must be values by the names of fields: estimator"),
         ({"environments": 1}, "environments = 1: at least 2 is needed"),
         ({"environments": "many"}, "environments = 'many' must be int"),
-        ({"method": "magic"}, r"method = 'magic' must be kl \| kl-maurer"),
+        ({"method": "magic"}, r"method = 'magic' must be occam \| kl \| betting"),
         ({"delta": 1.5}, "delta = 1.5 must lie strictly between 0 and 1"),
         ({"ball": "round"}, "round"),
         ({"seed": -1}, "seed = -1: at least 0 is needed"),
         ({"family": True, "certify": "draw"}, "a family of priors certifies the posterior"),
         ({"sampling_delta": 0.5}, "sampling_delta = 0.5 overspends"),
-        ({"prior": "p.csv", "pilot": "c.csv"}, "a pilot gives the prior: leave out prior or pilot"),
+        (
+            {"prior": "p.csv", "pilot": "c.csv"},
+            "a pilot gives the prior: leave out --prior or --pilot",
+        ),
     ],
 )
 def test_a_strangers_plan_is_checked(record: Any, words: str):

@@ -433,3 +433,11 @@ def test_the_page_has_the_colours_of_the_plots(vehicles_page: Path):
     css = vehicles_page.read_text(encoding="utf-8")
     for name in ("BLUE", "ORANGE", "GREEN", "GREY", "DARK"):
         assert f"--{name.lower()}: {getattr(pictures, name)};" in css
+
+
+def test_equal_policies_with_other_costs_are_told_where_methods_would_stand_side_by_side():
+    outcomes = np.random.default_rng(0).random((40, 2)) < 0.3
+    run = learn_finite(Costs(outcomes, parameters=np.ones((2, 1))), method="kl")
+    methods, why_not = side_by_side(run)
+    assert not methods
+    assert "policies 0 and 1 have equal parameters and different costs" in why_not

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 ATTACK = "</script><img src=x onerror=alert(1)>"
 ENVIRONMENTS, POLICIES = 60, 13
-DISAGREES = (9, 5)  # environment and policy
+DISAGREES = (9, 6)  # environment and policy
 LONG = 120_000  # ms: a machine may be busy
 Open = Callable[..., Page]
 
@@ -47,12 +47,12 @@ def run() -> Run[Any]:
     train = task.environments(ENVIRONMENTS, stream="train")
     names = task.policy_names[::4]
     costs = evaluate(task, task.policies[::4], train, names)
-    names[int(learn_finite(costs).posterior.probabilities.argmax())] = ATTACK
+    names[int(learn_finite(costs, method="kl").posterior.probabilities.argmax())] = ATTACK
     values = costs.values.copy()
     values[DISAGREES] ^= 1
     sites = [f"field {i}" for i in range(ENVIRONMENTS)]
     return learn_finite(
-        Costs(values, names, costs.origin, parameters=costs.parameters, sites=sites)
+        Costs(values, names, costs.origin, parameters=costs.parameters, sites=sites), method="kl"
     )
 
 

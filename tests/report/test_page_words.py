@@ -63,7 +63,7 @@ def test_a_page_says_what_is_certified(page: Write, tmp_path: Path):
         "A rollout costs 1 for a contact",
         "Environments are drawn from halls by lot",
         "How the rollouts went 2 rollouts count that had failed before they were run again",
-        "Cost in environments it has never seen 0.0612 in 20,000",
+        "Mean cost in environments it has never seen 0.0612 in 20,000",
         "Saved " + run.created.replace("T", " "),
         "Environments it was learnt from 40",
         "drawn at random like those it was learnt from.",

@@ -68,7 +68,7 @@ def test_a_bound_that_is_too_low_is_refused(kind: str, tmp_path: Path):
         ("occam", {"of": "quantile:0.8"}, "on a grid of 8192 candidates"),
         ("occam", {"stake": 1.0}, "a stake is for betting alone"),
         ("occam", {"margin": 0.1}, "a margin belongs to a distribution function"),
-        ("occam", {"until": 0.5}, "by the method betting alone"),
+        ("occam", {"until": 0.5, "at_most": 200}, "by the method betting alone"),
         ("occam", {"exceeded": 0.2}, "quantiles in a ball"),
         ("betting", {"stake": None}, "a stake is for betting alone"),
         ("betting", {"stake": -1.0}, "a stake is for betting alone"),
@@ -91,7 +91,7 @@ def test_an_altered_certificate_is_refused(
 
 
 def test_a_table_sorted_by_cost_has_the_same_bound_as_in_any_other_order():
-    """By the names of its sites; without names, by a permutation that depends on N alone."""
+    """By the names of its sites; without names, by a permutation of its own."""
     costs = graded()
     order = np.argsort(costs.values[:, 0])
     names = [costs.sites[i] for i in order]
@@ -101,7 +101,7 @@ def test_a_table_sorted_by_cost_has_the_same_bound_as_in_any_other_order():
     nameless = Costs(costs.values[order])
     assert sorted(nameless.order) == list(range(200))
     assert not np.array_equal(nameless.order, np.arange(200))
-    assert np.array_equal(nameless.order, Costs(costs.values).order)
+    assert not np.array_equal(nameless.order, Costs(graded(seed=1).values).order)
 
 
 def test_environments_of_a_stream_keep_their_order():
@@ -189,3 +189,29 @@ def test_the_tail_of_the_largest_deviation_is_scipys():
     for n, margin in ((5, 0.3), (100, 0.1), (2000, 0.04)):
         assert smirnov_tail(n, margin) == pytest.approx(smirnov(n, margin), rel=1e-5)
         assert smirnov_tail(n, margin) >= smirnov(n, margin)
+
+
+# ---- what must not be taken for a declaration ---------------------------------------------------
+
+
+@pytest.mark.parametrize("declared", [0, 0.0, 1, "no", np.False_])
+def test_a_declaration_is_true_or_false(declared: Any):
+    values = np.random.default_rng(6).uniform(0.85, 0.95, (50, 2))
+    with pytest.raises(ValueError, match="it must be True, False, or None"):
+        Costs(values, origin={"graded": declared})
+    with pytest.raises(ValueError, match="is neither 0 nor 1"):
+        Costs(values).with_origin(graded=False)
+
+
+def test_a_level_that_is_too_small_for_bets_promises_nothing(tmp_path: Path):
+    costs = Costs(np.column_stack([np.full(300, 0.01), np.full(300, 0.9)]))
+    run = learn_finite(costs, prior=Categorical([1e-290, 1.0]))
+    assert run.certificate.policy == 1
+    verify(run.save(tmp_path / "run"))
+
+
+def test_equal_bounds_go_to_the_policy_that_costs_less():
+    outcomes = np.random.default_rng(7).random((200, 3)) < [0.05, 0.02, 0.04]
+    run = learn_finite(Costs(outcomes), 0.05, of="quantile:0.5")
+    assert run.certificate.bound == 0
+    assert run.certificate.policy == int(np.argmin(outcomes.mean(axis=0)))

@@ -22,6 +22,7 @@ from pacbayes_control.bounds.theorems import ROUNDING, check_delta, checked_weig
 GRID = 8192  # candidates m = (j/GRID)², each exact as a float; finer towards 0
 THRESHOLDS = 16  # of the bound on CVaR
 MARGIN = 1e-6  # of ln of the wealth, beyond 1/δ: far above the rounding of its computation
+LARGEST = 640.0  # ln of 1/δ: beyond, nothing is promised, as its wealth would overflow
 AIM = 0.01  # by how much ln of the wealth that stakes aim at exceeds the one that is needed
 CELLS = 2_000_000  # of the table of costs held at a time
 
@@ -71,7 +72,7 @@ def occam_betting(costs: ArrayLike, weights: ArrayLike, delta: float) -> Floats:
 
     def bound(policy: int) -> float:
         goal = goals[policy]
-        if not np.isfinite(goal):
+        if not goal < LARGEST:
             return 1.0
         column = np.ascontiguousarray(table[:, policy])
         return (last_rejected(column, goal, goal + AIM, GRID, 0) / GRID) ** 2

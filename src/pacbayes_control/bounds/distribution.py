@@ -67,4 +67,6 @@ def certified_distribution(costs: ArrayLike, margin: float) -> tuple[Floats, Flo
 def check_share(share: float) -> None:
     """An error unless a share of environments lies strictly between 0 and 1."""
     if not 0 < share < 1:
-        raise ValueError(f"a share of {share:g} of the environments must lie between 0 and 1")
+        raise ValueError(
+            f"a share of {share:g} of the environments must lie strictly between 0 and 1"
+        )

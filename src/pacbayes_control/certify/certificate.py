@@ -214,6 +214,8 @@ class Certificate:
     def _promise(self) -> str:
         """What is promised of a policy in new environments."""
         statistic = self.statistic
+        if statistic.kind == "quantile" and self.graded is False and self.bound == 0:
+            return f"fails in at most {self.most_above_percent} of new environments"
         if statistic.kind == "quantile":
             return (
                 f"costs more than {self.shown_bound} in at most {self.most_above_percent} of "
@@ -277,7 +279,8 @@ class Certificate:
     @property
     def assumes_binary(self) -> bool:
         """Whether it takes trials to succeed or fail since all recorded ones did."""
-        return self.format >= 6 and self.binary and self.graded is None
+        undeclared = self.format >= 6 and self.binary and self.graded is None
+        return undeclared and self.of == "mean"
 
     @property
     def look_words(self) -> str:

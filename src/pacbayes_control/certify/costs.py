@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,12 +99,7 @@ class Costs:
             if len(parameters) != policies:
                 raise ValueError(f"{len(parameters)} rows of parameters for {policies} policies")
             parameters.setflags(write=False)
-        if origin.get("graded") is False and checked.dtype != np.uint8:
-            row, column = np.argwhere((checked != 0) & (checked != 1))[0]
-            raise ValueError(
-                f"cost {checked[row, column]:g} at environment {row}, policy {column} is neither 0 "
-                "nor 1, and the costs were declared to be no other: declare them as graded"
-            )
+        _check_declaration(origin.get("graded"), checked)
         place = [origin.get(name) for name in EnvironmentRange._fields]
         known = [type(part) for part in place] == [str, int, int, int]
         # The record is frozen: its fields are set past `__setattr__`.
@@ -134,29 +129,29 @@ class Costs:
     @property
     def graded(self) -> bool | None:
         """Whether costs between 0 and 1 may occur, as declared; None if nothing was declared."""
-        declared = self.origin.get("graded")
-        if declared not in (None, True, False):
-            raise ValueError("the costs' origin does not say whether they are graded")
-        return cast("bool | None", declared)
+        return _check_declaration(self.origin.get("graded"), self.values)
 
     @property
     def success_or_failure(self) -> bool:
         """Whether trials only succeed or fail: declared so, or else as recorded."""
         return self.binary if self.graded is None else not self.graded
 
-    @property
+    @cached_property
     def order(self) -> NDArray[np.intp]:
-        """An order of the environments that does not depend on their costs, for bets.
+        """An order of the environments for bets, which costs cannot favour.
 
-        That of the stream they were drawn from; or of the hashes of their names, or of their
-        numbers, since a table may be sorted by its costs.
+        That of the stream they were drawn from. For a table, that of the hashes of the names, or of
+        the numbers, of its rows together with a digest of all rows that does not depend on their
+        order. If names and numbers do not depend on the costs, then, whatever the costs are, each
+        order of them is as likely as any other. If they do, as in a table that is sorted by cost,
+        it is still a permutation that nobody has chosen, another one for each table.
         """
         if self.range:
             return np.arange(self.environments)
-        names = self.sites or [
-            f"{number} of {self.environments}" for number in range(self.environments)
-        ]
-        digests = [hashlib.sha256(name.encode()).digest() for name in names]
+        rows = sorted(np.ascontiguousarray(row, "<f8").tobytes() for row in self.values)
+        table = hashlib.sha256(b"".join(rows)).digest()
+        names = self.sites or map(str, range(self.environments))
+        digests = [hashlib.sha256(table + name.encode()).digest() for name in names]
         return np.array(sorted(range(self.environments), key=digests.__getitem__))
 
     @cached_property
@@ -318,6 +313,7 @@ class Costs:
     def with_origin(self, **entries: object) -> Costs:
         """The same costs with other entries of their origin; None removes one."""
         other, origin = copy(self), {**self.origin, **entries}
+        _check_declaration(origin.get("graded"), self.values)
         vars(other)["origin"] = {name: entry for name, entry in origin.items() if entry is not None}
         return other
 
@@ -328,6 +324,19 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
+
+
+def _check_declaration(graded: object, values: NDArray) -> bool | None:
+    """Whether costs are declared to be graded; an error if that is contradicted by the costs."""
+    if graded is not None and type(graded) is not bool:
+        raise ValueError(f"graded is {graded!r}: it must be True, False, or None if it is not said")
+    if graded is False and values.dtype != np.uint8:
+        row, column = np.argwhere((values != 0) & (values != 1))[0]
+        raise ValueError(
+            f"cost {values[row, column]:g} at environment {row}, policy {column} is neither 0 nor "
+            "1, and the costs were declared to be no other: declare them as graded"
+        )
+    return graded
 
 
 def npy_digest(array: NDArray) -> str:

@@ -362,7 +362,7 @@ def occam_bounds(
         pairs = zip(values.T, weights * delta, strict=True)
         found = np.array([quantile_bound(c, of.share, d) if d > TINY else 1.0 for c, d in pairs])
     elif of.kind == "mean" and costs.success_or_failure:
-        failures = values.sum(axis=0, dtype=np.int64)
+        failures = values.sum(axis=0)  # of which an exact tail wants whole numbers
         found = bounds.occam_exact_tail(failures, costs.environments, weights, delta)
     else:
         ordered = values if costs.range else values[costs.order]

@@ -63,7 +63,7 @@ def pilot_prior(pilot: Costs) -> Categorical:
     equally cheap): z is how far h is behind, in standard errors. For 0/1 costs z² is McNemar's
     statistic (a - b)²/(a + b), if h fails alone in a environments, and the other one in b.
 
-    By whatever rule, a prior is valid if it is independent of the environments that the bound
+    By any rule, a prior is valid if it is independent of the environments that the bound
     counts: a misleading pilot makes the bound larger, not wrong. A policy keeps at least a
     twentieth of its uniform weight, so that at worst ln 20 is added to its complexity. The prior
     records the environments of the pilot, and a learner refuses costs of the same ones.
@@ -92,8 +92,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     Environments of a stream are compared by their ranges. Rows of tables are compared by the names
     of the environments if both tables have names, and otherwise by their costs: equal rows cannot
     be distinguished, and count as the same environment. A named environment is none of a stream's.
-    Tables with different names are still compared by their fractions: most rows with fractions are
-    not equal by chance.
+    Tables with different names are still compared by rows that are not equal by chance.
     """
     if prior.seen is None:
         return "the prior does not say which environments it was learnt from"
@@ -109,7 +108,7 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     kinds = "n" if named else "v" if mine else "vs"  # "s": of a stream, compared by its range
     rows = {row[1:] for row in costs.rows if row.startswith("n") == named}
     shared = {row for row in prior.rows if row[0] in kinds and row[1:] in rows}
-    if not shared and named and _shares_most_fractions(prior, costs):
+    if not shared and named and _shares_telling_rows(prior, costs):
         return "the prior was learnt from environments of other names with the same costs"
     if not shared:
         return ""
@@ -124,8 +123,16 @@ def describe_overlap(prior: Categorical, costs: Costs) -> str:
     )
 
 
-def _shares_most_fractions(prior: Categorical, costs: Costs) -> bool:
-    """Whether a prior depends on most rows with fractions, if these are fine enough to compare."""
+def _shares_telling_rows(prior: Categorical, costs: Costs) -> bool:
+    """Whether a prior depends on rows that are not equal by chance.
+
+    These are most of the rows with fractions, if they are fine enough to compare, or all of the
+    rows that occur once, if there are at least ten.
+    """
+    rows, counts = np.unique(costs.values, axis=0, return_counts=True)
+    once = rows[(counts == 1) & (rows.min(axis=1) < rows.max(axis=1))]
+    if len(once) >= 10 and {*Costs(once).rows} <= prior.rows:
+        return True
     fractions = costs.values[np.any((costs.values != 0) & (costs.values != 1), axis=1)]
     if len(fractions) < 5 or len(np.unique(fractions)) < 20:  # coarse grades repeat by chance
         return False

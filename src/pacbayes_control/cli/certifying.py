@@ -132,8 +132,8 @@ def certify(asked: CertifyOptions) -> None:
             ball=ball,
         )
     else:
-        if limits or asked.solver:
-            raise ValueError(f"{asked.of} is certified for one policy: it takes no constraints")
+        if limits or asked.solver or asked.method not in (None, "occam"):
+            raise ValueError(f"--of {asked.of} is for one policy: use occam, without constraints")
         run = learn_finite(costs, asked.delta, method=asked.method, prior=weights, of=asked.of)
         run = under_shift(run, ball) if ball else run
         comparison = Comparison((run,), run)

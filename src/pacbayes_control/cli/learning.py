@@ -231,6 +231,11 @@ def _learn(
         most = f"{certificate.at_most:,} environments, the most that were allowed"
         target = f"it did not come down to {certificate.until:.12g}"
         warn(f"the bound is {round_up(certificate.bound)} after {most}: {target}")
+    if certificate.until is not None:
+        say(
+            f"The costs have chosen how many environments there are: for a certificate by another "
+            f"method, draw others (--seed {plan.seed + 1})."
+        )
     picture = folder / "picture.svg"
     say(f"\nThe run is in {folder}" + (f" (picture: {picture})." if picture.exists() else "."))
     say(f"Anybody can check it: pbc verify {folder}")

@@ -104,7 +104,8 @@ def _learn(
     share, objective, stake = budget.spent[method], provenance.objective, None
     if method == "occam":
         bounds, _ = issuing.occam_bounds(costs, prior, share, of)
-        policy = int(np.argmin(np.where(prior.probabilities > 0, bounds, np.inf)))
+        # Among equal bounds, as of quantiles, the policy that costs less: all of them hold.
+        policy = int(np.lexsort((costs.means, np.where(prior.probabilities > 0, bounds, 2)))[0])
         posterior = Categorical.one(policy, costs.policies)
     elif method == BETTING:
         weights, stake = minimise_betting(costs.values, prior.probabilities, share)

@@ -209,11 +209,13 @@ class Plan:
         if self.ball is not None:
             Ball.parse(self.ball)
             check_statistic(self.statistic)
-        if self.sampling_delta is not None and not 0 < self.sampling_delta < self.delta:
-            raise ValueError(
-                f"sampling_delta = {self.sampling_delta:g} overspends: it must be positive, and "
-                f"leave some of delta = {self.delta:g}"
-            )
+        for name in ("sampling_delta", "function_delta"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share < self.delta:
+                raise ValueError(
+                    f"{name} = {share:g} overspends: it must be positive, and leave some of delta "
+                    f"= {self.delta:g}"
+                )
         for name in ("looks", "unseen"):
             if getattr(self, name) and self.campaign is None:
                 raise ValueError(f"{name} is about a campaign: name its folder (--campaign FOLDER)")
@@ -223,7 +225,7 @@ class Plan:
                 f"{in_words(self.looks)}"
             )
         if self.prior is not None and self.pilot is not None:
-            raise ValueError("a pilot gives the prior: leave out prior or pilot")
+            raise ValueError("a pilot gives the prior: leave out --prior or --pilot")
         self._check_until()
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
@@ -239,17 +241,17 @@ class Plan:
         unfit = {
             "environments": "until adds environments: at_most (--at-most) says how many at most",
             "campaign": "until keeps rollouts of its own, covered by one delta: no campaign",
-            "of": "until is for the mean cost, by bets: leave out of",
-            "function_delta": "until is for the mean cost, by bets: leave out function_delta",
-            "objective": "until minimises the bound that it looks at: leave out objective",
-            "ball": "until is for the bound without a shift: leave out ball; pbc shift adds it",
+            "of": "until is for the mean cost, by bets: leave out --of",
+            "function_delta": "until is for the mean cost, by bets: no function_delta (--set)",
+            "objective": "until minimises the bound that it looks at: leave out objective (--set)",
+            "ball": "until is for the bound without a shift: leave out --ball; pbc shift adds it",
         }
         for name, words in unfit.items():
             if getattr(self, name) != options_of(Plan)[name].default:
                 raise ValueError(words)
         if self.method not in (None, BETTING):
             raise ValueError(
-                f"until goes by the method betting, which holds for every number of environments "
+                f"until needs the method betting, which holds for every number of environments "
                 f"at once: {self.method} does not"
             )
 

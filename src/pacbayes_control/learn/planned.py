@@ -140,6 +140,7 @@ def _learn_listed(
     if plan.until is not None:
         until.check_store(growing, plan)
     elif store is not None:  # what no delta can pay for is refused before it is rolled out
+        manifest.check_uncovered(store)
         _next_look(manifest.known_looks(store), len(train), np.asarray(policies), plan, store)
     if plan.task not in installed_tasks() and not (store and store.exists()):
         _warn_of_faults(task, policies, execution)
@@ -209,6 +210,7 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
         method = checked_method(method, plan.objective, plan.statistic)
     way = f"method {method}, objective {plan.objective or method}, {plan.prior_digest}"
     way += "" if plan.of == "mean" else f", of {plan.of}"
+    way += "" if plan.function_delta is None else f", function_delta {plan.function_delta!r}"
     manifest.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
 

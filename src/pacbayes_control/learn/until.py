@@ -102,5 +102,5 @@ def _look(growing: GrowingCosts, environments: int, plan: Plan) -> Look:
 
 def _way(plan: Plan) -> str:
     """The theorem that covers all looks, and the prior, which must be the same in all of them."""
-    words = "as environments are added: one delta covers all numbers"
+    words = f"as environments are added: {manifest.COVERED}"
     return f"method {BETTING}, {plan.prior_digest}, {words}"

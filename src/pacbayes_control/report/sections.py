@@ -161,7 +161,10 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     if c.looks and not c.declared_looks:
         delta = c.looks[-1].spent(delta)  # the others' is added to it
     if isinstance(run.posterior, Categorical):
-        compared = compare(run.costs, delta, prior=run.prior, ball=c.ball)
+        try:
+            compared = compare(run.costs, delta, prior=run.prior, ball=c.ball)
+        except ValueError as error:  # of costs that one of the methods cannot take
+            return (), f"Nothing is compared: {error}."
         others = [other.certificate for other in compared.runs]
     else:
         others = [_sampled(run, method, delta) for method in PAC_BAYES]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
     from pacbayes_control.learn import Comparison
     from pacbayes_control.rollouts.conformance import Check
 
+EMPTY = "WARNING: a bound of 1 promises nothing: more environments are needed for it to be smaller."
 WHEN = {  # to use which method
     "occam": "one policy to ship",
     "kl": "a mixture, 0/1 costs",
@@ -68,6 +69,8 @@ def show_certificate(run: Run[Any], robot: str | None) -> None:
     c = run.certificate
     say("")
     say(c.sentence, style="bold")
+    if c.bound >= 1:
+        say(EMPTY)
     say("")
     show(key_values(_certificate_rows(run, robot)))
     if c.parameters is not None and c.policy is None and c.kl == 0:
@@ -84,7 +87,8 @@ def _certificate_rows(run: Run[Any], robot: str | None) -> Iterator[tuple[str, s
         yield "with sampling", f"{round_up(c.training_cost_bound)}  ({c.draws:,} policies {kind})"
     if c.test_estimate is not None:
         where = f"{c.test_estimate.environments:,} environments that it has never seen"
-        yield "test estimate", f"{c.test_estimate.cost:.4f}  (on {where})"
+        kind = "test estimate" if c.of == "mean" else "test estimate of the mean"
+        yield kind, f"{c.test_estimate.cost:.4f}  (on {where})"
     if c.cost_rule:
         yield "a rollout costs", c.cost_rule
     drawn = f": {c.distribution}" if c.distribution else ""
@@ -179,6 +183,8 @@ def show_comparison(comparison: Comparison, method: str) -> None:
         say(f"Constraint: {text}")
     say("")
     say(chosen.certificate.sentence, style="bold")
+    if chosen.certificate.bound >= 1:
+        say(EMPTY)
 
 
 def show_curve(curve: Curve) -> None:

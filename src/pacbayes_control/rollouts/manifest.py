@@ -29,6 +29,7 @@ WORDS = {  # for keys of a description, where those do not read well
     "rollout_timeout": "limit of time for a rollout",
     "version": "version of this library",
 }
+COVERED = "one delta covers all numbers"  # in the way of looks as environments are added
 COUNTED = ("retries", "code changes", "resumed")  # incidents of earlier calls
 NEEDED = ("id", "size", "code", "tables", "looks", "ways")
 KINDS = {  # of what a description is relied on for, and of what is added to it
@@ -208,6 +209,16 @@ def check_covered_looks(folder: Path, record: dict[str, Any], look: Look, way: s
             )
     if record.get("declared_looks"):
         raise ValueError(f"the looks at {folder} were declared beforehand: they stay so")
+
+
+def check_uncovered(folder: Path) -> None:
+    """Raise ValueError if the number of environments in a folder was chosen by their costs."""
+    record = read_manifest(folder) if (folder / MANIFEST).exists() else {"ways": {}}
+    if any(COVERED in way for way in record["ways"].values()):
+        raise ValueError(
+            f"environments were added to {folder} until a bound was reached: their number depends "
+            "on their costs, so that no other certificate holds for it; use another seed and folder"
+        )
 
 
 def _key(look: Look) -> str:

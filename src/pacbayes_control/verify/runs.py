@@ -99,8 +99,8 @@ def _check_record(run: Run, sentence: str | None) -> None:
     require(c.noise == costs.noise, "the certificate is wrong about the noise of the rollouts")
     check_words(run)
     require(c.binary == costs.binary, "the certificate is wrong about whether all costs are 0 or 1")
-    if c.format >= 6:
-        require(c.graded == costs.graded, "the certificate is wrong about whether costs are graded")
+    require(c.graded == costs.graded, "the certificate is wrong about whether costs are graded")
+    require(costs.binary or not c.success_or_failure, "trials that fail in part are graded")
     _check_budget(c)
     name = costs.names[c.policy] if c.policy is not None and costs.names else None
     wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
@@ -241,10 +241,11 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
     )
     kind = c.statistic.kind
     if c.margin is not None:
+        require(0 < c.margin <= 1, "the margin of a distribution function lies in (0, 1]")
         paid = weight * iv.mpf(c.budget["distribution function"])
         tail = distribution.smirnov_tail(n, c.margin)
         words = f"the margin {c.margin:.6g} of the distribution function is not proven"
-        require(0 < c.margin <= 1 and (c.margin == 1 or tail <= paid.a), words)
+        require(c.margin == 1 or tail <= paid.a, words)
     if kind == "quantile":
         return lambda b: distribution.proves_quantile(column, b, c.statistic.share, level)
     ordered = np.ascontiguousarray(column[costs.order], float)

@@ -46,6 +46,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
     kinds = [kind for kind, names in named.items() if names]
     names = f", and the names of {' and '.join(kinds)}" if kinds else ""
     by_names = c.grid and c.draws is None and not run.costs.range  # the order of the bets
+    what = "" if c.of == "mean" else ", statistic"
     in_words = c.constraints and not isinstance(c.constraints[0], Constraint)
     claims = [
         (c.format < 4, f"all that format {c.format} does not record, as the prior's data"),
@@ -53,10 +54,17 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, f"which robot, policies and environments these are{names}"),
         (c.cost_rule, f"what a rollout costs: {quoted(c.cost_rule or '', 200)}"),
         (c.success_or_failure, "that trials only succeed or fail"),
-        (by_names, "that the names of the sites do not depend on the costs"),
+        (
+            by_names,
+            f"that the {'names' if run.costs.sites else 'numbers'} of environments do not "
+            "depend on their costs",
+        ),
         (c.distribution, f"how environments are drawn: {quoted(c.distribution or '', 200)}"),
         (not c.prior.startswith("uniform"), f"where the prior came from: {quoted(c.prior, 200)}"),
-        (True, "that prior, policies, method and delta were chosen before the costs were seen"),
+        (
+            True,
+            f"that prior, policies, method{what} and delta were chosen before the costs were seen",
+        ),
         (c.objective != c.method, minimised),
         *_claims_about_looks(c),
         (drawn, "that the policies were drawn for this certificate alone"),
@@ -100,6 +108,7 @@ def _check_origin(run: Run) -> None:
     c, origin = run.certificate, run.costs.origin
     try:
         incidents, mine, _ = run.costs.incidents, run.costs.range, run.costs.policies_seen
+        _ = run.costs.graded
         told = ("cost_rule", "distribution") if c.format >= 4 else ()
         words = {name: getattr(run.costs, name) for name in told}
     except ValueError as error:

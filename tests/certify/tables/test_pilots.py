@@ -87,7 +87,7 @@ def test_another_number_of_policies_is_refused(tmp_path: Path):
 def test_other_names_are_refused(tmp_path: Path):
     path = written(tmp_path / "pilot.csv")
     with pytest.raises(
-        ValueError, match=r"pilot\.csv: its policies have other names, such as “car"
+        ValueError, match=r"“careful” is a policy of one table and not of the other"
     ):
         read_pilot(path, ["slow", "caring", "fast"])
 

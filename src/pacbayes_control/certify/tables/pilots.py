@@ -45,8 +45,8 @@ def read_pilot(
         differing = sorted({*names} ^ {*pilot.names})
         if differing:
             raise ValueError(
-                f"{file}: its policies have other names, such as {quoted(differing[0])}: name them "
-                "alike"
+                f"{quoted(differing[0])} is a policy of one table and not of the other: name the "
+                f"policies of {file} as in the costs"
             )
         order = [pilot.names.index(name) for name in names]
     own = None if pilot.parameters is None else pilot.parameters[order]
