@@ -164,7 +164,7 @@ def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: 
 
     where = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
     known = {n: each for group in groups for n, each in group.items()}
-    rare = {n: each for n, each in known.items() if each.rare}
+    rare = {n: each for n, each in known.items() if each.rare or each.facts.get("hidden")}
     if where.fields:
         return _show_fields(rare)
     for n, value in values.items():
