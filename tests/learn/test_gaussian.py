@@ -328,7 +328,7 @@ OVERSPENDS = "overspends: it must be positive, and leave some of delta = 0.01"
         ({"sampling_delta": np.nan}, "sampling_delta = nan must be a finite number"),
         ({"delta": 0.0}, "delta = 0.0 must lie strictly between 0 and 1"),
         ({"delta": 1.0}, "delta = 1.0 must lie strictly between 0 and 1"),
-        ({"method": "magic"}, "method = 'magic' must be kl"),
+        ({"method": "magic"}, "method = 'magic' must be occam"),
         ({"method": "occam"}, "method 'occam' is unknown for a Gaussian posterior"),
         ({"objective": "magic"}, "objective = 'magic' must be kl"),
     ],

@@ -264,6 +264,7 @@ def compare(
     for name in METHODS:
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, method=name, prior=prior)
+    runs = {name: runs[name] for name in METHODS if name in runs}
     if method == BEST:
         runs[BEST] = learn_best(costs, delta, prior=prior)
     if ball:

@@ -68,7 +68,7 @@ def reproduce_continuous(
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
 ) -> dict[str, Any]:
-    """Continuous policies: the paper's linear ones, and networks. Twenty minutes on two cores.
+    """Continuous policies: the paper's linear ones, and networks. Fifty minutes on two cores.
 
     Example: pbc reproduce continuous --draws 10 --json continuous.json
     """
