@@ -8,7 +8,6 @@ Ville's inequality it ever reaches 1/δ with probability at most δ.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -77,9 +76,8 @@ def occam_betting(costs: ArrayLike, weights: ArrayLike, delta: float) -> Floats:
         column = np.ascontiguousarray(table[:, policy])
         return (last_rejected(column, goal, goal + AIM, GRID, 0) / GRID) ** 2
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     first = bound(0)  # compiles it
-    with ThreadPoolExecutor(cores) as pool:
+    with ThreadPoolExecutor() as pool:
         return np.array([first, *pool.map(bound, range(1, table.shape[1]))])
 
 

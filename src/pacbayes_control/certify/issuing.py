@@ -54,8 +54,7 @@ PAC_BAYES = {
     "pinsker": bounds.mcallester_pinsker,
 }
 BETTING = "betting"  # PAC-Bayes by bets
-MIXTURES = (*PAC_BAYES, BETTING)  # methods for a distribution over policies
-METHODS = ("occam", *MIXTURES)
+METHODS = ("occam", *PAC_BAYES, BETTING)
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
 TINY = 1e-290  # levels below it may underflow
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies

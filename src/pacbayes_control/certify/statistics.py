@@ -9,6 +9,10 @@ from typing import Literal, Self, get_args
 from pacbayes_control.bounds.distribution import check_share
 
 Kind = Literal["mean", "quantile", "cvar"]
+HELP = (  # of the option of this name
+    "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a tenth "
+    "of new environments at most) or cvar:0.1 (the mean of the worst tenth)."
+)
 FUNCTION = "distribution function"  # the budget's name for its share of δ
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from pacbayes_control.certify import statistics
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.run import check_free
 from pacbayes_control.certify.shift import check_statistic, under_shift
@@ -43,8 +44,7 @@ class CertifyOptions:
     )
     of: str = option(
         "mean",
-        "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a "
-        "tenth of new environments at most) or cvar:0.1 (the mean of the worst tenth).",
+        statistics.HELP,
         metavar="STATISTIC",
     )
     prior: Path | None = option(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pacbayes_control.certify import statistics
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.files import hash_file
@@ -55,8 +56,7 @@ class Plan:
     )
     of: str = option(
         "mean",
-        "The statistic of the cost to bound, for one policy: mean, quantile:0.9 (exceeded in a "
-        "tenth of new environments at most) or cvar:0.1 (the mean of the worst tenth).",
+        statistics.HELP,
         metavar="STATISTIC",
         hidden=True,  # the help of --method tells of it
     )

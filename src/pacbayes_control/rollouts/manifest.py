@@ -181,8 +181,8 @@ def record_look(folder: Path, look: Look, way: str, earlier: Sequence[Look]) -> 
 def record_covered_look(folder: Path, look: Look, way: str) -> None:
     """Record a look at environments that are being added, before its bound is computed.
 
-    One δ covers all such looks, so that the last one stands for all of them where a later
-    certificate has to pay for them. An error if there were looks of another kind.
+    One δ covers all such looks, so that the last one stands for all of them. An error if there
+    were looks of another kind.
 
     Args:
         folder: of the campaign
