@@ -34,12 +34,12 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
 EMPTY = "WARNING: a bound of 1 promises nothing: more environments are needed for it to be smaller."
 WHEN = {  # to use which method
     "occam": "one policy to ship",
-    "kl": "a mixture, 0/1 costs",
-    "kl-maurer": "to compare: published",
-    "pinsker": "to compare: the paper's objective",
-    "betting": "a mixture, graded costs",
-    "tilted": "graded costs, a kl ball",
-    "best": "undecided between kl and occam",
+    "kl": "a mixture, 0/1",
+    "kl-maurer": "as published",
+    "pinsker": "as in the paper",
+    "betting": "a mixture, graded",
+    "tilted": "graded, a kl ball",
+    "best": "undecided",
 }
 PROMISED = {  # heading of the column with the policy that a promise is about
     "mean": "promises the expected cost of",
