@@ -5,7 +5,8 @@ sample_costs, RolloutError
 read_campaign                   the same from a CSV or NumPy file
 check_task                      whether your task meets the requirements of a certificate
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
-learn_constrained, compare
+learn_constrained,
+compare_methods
 pilot_prior                     a prior over them, from their costs in other environments
 learn_gaussian, learn_family    the same over continuous policies
 learn_task, load_task           the same for a task by its name
@@ -63,7 +64,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.learn import SearchSettings as SearchSettings
     from pacbayes_control.learn import SearchStopped as SearchStopped
     from pacbayes_control.learn import certify_draw as certify_draw
-    from pacbayes_control.learn import compare as compare
+    from pacbayes_control.learn import compare_methods as compare_methods
     from pacbayes_control.learn import imitate as imitate
     from pacbayes_control.learn import learn_best as learn_best
     from pacbayes_control.learn import learn_constrained as learn_constrained
@@ -101,7 +102,7 @@ _PUBLIC = {
     "certify.tables.campaigns": "read_campaign",
     "deploy.monitor": "Monitor Promise",
     "deploy.policy": "DeployedPolicy",
-    "learn": "GaussianPrior Plan SearchSettings SearchStopped certify_draw compare imitate "
+    "learn": "GaussianPrior Plan SearchSettings SearchStopped certify_draw compare_methods imitate "
     "learn_best learn_constrained learn_family learn_finite learn_gaussian learn_one learn_task "
     "learn_tilted pretrain_prior set_aside",
     "rollouts": "Execution RolloutError evaluate mean_costs sample_costs",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.learn import compare, learn_best, learn_constrained, learn_finite
+from pacbayes_control.learn import compare_methods, learn_best, learn_constrained, learn_finite
 
 
 def test_zero_one_costs_of_any_type_are_kept_as_bytes():
@@ -112,7 +112,7 @@ def test_draws_of_another_kind_are_rejected(draws: object):
 
 @pytest.mark.parametrize("draws", ["fresh", "shared"])
 @pytest.mark.parametrize("prior", [None, [0.5, 0.5]])
-@pytest.mark.parametrize("learn", [learn_finite, learn_best, learn_constrained, compare])
+@pytest.mark.parametrize("learn", [learn_finite, learn_best, learn_constrained, compare_methods])
 def test_nobody_may_choose_among_draws_as_if_they_were_policies(
     learn: Callable[..., object], prior: list | None, draws: str
 ):

@@ -20,7 +20,7 @@ from pacbayes_control.certify.looks import Look, describe, in_words, looks_from
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import learn_best, learn_constrained, learn_finite
-from pacbayes_control.learn.finite import compare, learn_tilted
+from pacbayes_control.learn.finite import compare_methods, learn_tilted
 from pacbayes_control.report.sections import budget_rows, side_by_side
 
 POLICIES = np.arange(6.0)[:, None]
@@ -61,7 +61,7 @@ def constrained(costs: Costs, delta: float) -> Run[Any]:
 
 def compared(costs: Costs, delta: float) -> Run[Any]:
     limits = [LinearConstraint([1, 0, 0, 0, 0, 0], 0.1)]
-    return compare(costs, delta, method="pinsker", constraints=limits).chosen
+    return compare_methods(costs, delta, method="pinsker", constraints=limits).chosen
 
 
 METHODS: dict[str, Callable[[Costs, float], Run[Any]]] = {
@@ -105,7 +105,7 @@ def test_an_estimated_shift_is_paid_for_beside_the_looks(method: str):
     """The ball's own δ is not a part of the look's, and is not shared with other looks."""
     ball, kind = estimated(), method == "tilted"
     costs = grown(looks=[(100, 6, 0.02)], graded=kind)
-    found = compare(costs, 0.01, ball=ball)
+    found = compare_methods(costs, 0.01, ball=ball)
     c = next(run.certificate for run in found.runs if run.certificate.method == method)
     assert c.delta == pytest.approx(0.06)
     assert (c.budget["shift"], c.budget["earlier looks"]) == (0.03, 0.02)

@@ -9,7 +9,7 @@ from scipy.optimize import LinearConstraint
 from pacbayes_control.bounds import mcallester_pinsker
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.learn import compare, learn_constrained, relative_entropy
+from pacbayes_control.learn import compare_methods, learn_constrained, relative_entropy
 from pacbayes_control.learn.finite import minimise
 from pacbayes_control.learn.relative_entropy import Programmes, solve_programmes
 
@@ -126,28 +126,28 @@ def test_a_failing_solver_is_named(binary_costs: Costs, monkeypatch: pytest.Monk
 
 
 def test_every_method_is_compared_and_the_one_chosen_in_advance_counts(binary_costs: Costs):
-    comparison = compare(binary_costs, method="occam")
+    comparison = compare_methods(binary_costs, method="occam")
     methods = [run.certificate.method for run in comparison.runs]
     assert methods == ["occam", "kl", "kl-maurer", "pinsker", "betting"]
     assert comparison.chosen.certificate.method == "occam"
 
 
 def test_best_is_never_one_of_the_full_price_certificates(binary_costs: Costs):
-    comparison = compare(binary_costs, method="best")
+    comparison = compare_methods(binary_costs, method="best")
     assert comparison.chosen.certificate.bound > min(r.certificate.bound for r in comparison.runs)
 
 
 def test_constraints_leave_the_methods_for_distributions(binary_costs: Costs):
     limit = LinearConstraint([1, 0, 0, 0, 0, 0], 0.2)
-    comparison = compare(binary_costs, constraints=[limit])
+    comparison = compare_methods(binary_costs, constraints=[limit])
     assert [run.certificate.method for run in comparison.runs] == ["kl", "kl-maurer", "pinsker"]
     with pytest.raises(ValueError, match="takes no constraints"):
-        compare(binary_costs, method="occam", constraints=[limit])
+        compare_methods(binary_costs, method="occam", constraints=[limit])
 
 
 @pytest.mark.slow
 def test_a_solver_without_constraints_takes_the_papers_route(binary_costs: Costs):
-    exact, solved = compare(binary_costs), compare(binary_costs, solver="scs")
+    exact, solved = compare_methods(binary_costs), compare_methods(binary_costs, solver="scs")
     assert [run.certificate.method for run in solved.runs] == [
         "occam",
         "kl",

@@ -24,7 +24,7 @@ from pacbayes_control.certify.files import json_bytes, seal
 from pacbayes_control.certify.issuing import METHODS
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
-from pacbayes_control.learn import compare, learn_finite, learn_tilted
+from pacbayes_control.learn import compare_methods, learn_finite, learn_tilted
 from pacbayes_control.learn.finite import TILTS
 from pacbayes_control.verify import InvalidCertificate, verify
 from sizes import sized
@@ -179,14 +179,14 @@ def test_the_bound_covers_the_worst_distribution_in_the_ball():
 @pytest.mark.slow
 def test_compare_offers_it_for_graded_costs_in_kl_balls_only(binary_costs: Costs):
     def names(costs: Costs, ball: Ball | None) -> list[str]:
-        return [run.certificate.method for run in compare(costs, ball=ball).runs]
+        return [run.certificate.method for run in compare_methods(costs, ball=ball).runs]
 
     graded = even_costs(100)
     assert names(graded, BALL) == [*METHODS, "tilted"]
     assert names(graded, Ball("hellinger", 0.01)) == [*METHODS]
     assert names(binary_costs, BALL) == [*METHODS]
-    assert compare(graded, method="tilted", ball=BALL).chosen.certificate.method == "tilted"
-    best = compare(graded, method="best", ball=BALL)
+    assert compare_methods(graded, method="tilted", ball=BALL).chosen.certificate.method == "tilted"
+    best = compare_methods(graded, method="best", ball=BALL)
     assert best.chosen.certificate.ball == BALL
     assert len(best.runs) == 6
 
@@ -208,7 +208,7 @@ def test_bad_input_gets_one_clear_line(change: dict, message: str):
 
 def test_the_method_needs_a_ball():
     with pytest.raises(ValueError, match="tilted certifies in a ball"):
-        compare(even_costs(50), method="tilted")
+        compare_methods(even_costs(50), method="tilted")
 
 
 def test_a_saved_run_keeps_its_tilt(tmp_path: Path):

@@ -26,7 +26,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.deploy.monitor import Monitor
-from pacbayes_control.learn import compare, learn_finite
+from pacbayes_control.learn import compare_methods, learn_finite
 from pacbayes_control.report import console, terminal
 from pacbayes_control.robots.grasping import experiment as grasping
 from pacbayes_control.robots.swing import commands
@@ -89,8 +89,8 @@ FLOWN: Any = SimpleNamespace(
 )
 SHOWS: dict[str, Callable[[], None]] = {
     "certificate": lambda: terminal.show_certificate(robust(), ""),
-    "comparison": lambda: terminal.show_comparison(compare(COSTS, 0.05), "kl"),
-    "best": lambda: terminal.show_comparison(compare(COSTS, 0.05, method="best"), "best"),
+    "comparison": lambda: terminal.show_methods(compare_methods(COSTS, 0.05), "kl"),
+    "best": lambda: terminal.show_methods(compare_methods(COSTS, 0.05, method="best"), "best"),
     "curve": lambda: terminal.show_curve(curve(robust().certificate)),
     "report": lambda: terminal.show_report(watched().report(), drawn_afresh=True),
     "checks": lambda: terminal.show_checks(

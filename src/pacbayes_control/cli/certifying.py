@@ -19,7 +19,7 @@ from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app, show_traceback, tracebacks
 from pacbayes_control.report.console import say
 from pacbayes_control.report.summary import hardest_records
-from pacbayes_control.report.terminal import show_checks, show_comparison
+from pacbayes_control.report.terminal import show_checks, show_methods
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task
 
@@ -98,7 +98,7 @@ def certify(asked: CertifyOptions) -> None:
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.learn import Comparison, compare, learn_finite
+    from pacbayes_control.learn import MethodComparison, compare_methods, learn_finite
     from pacbayes_control.learn.relative_entropy import limit_on
 
     file, out = asked.costs_file, asked.out_folder
@@ -122,7 +122,7 @@ def certify(asked: CertifyOptions) -> None:
     if ball:
         check_statistic(Statistic.parse(asked.of))
     if asked.of == "mean":
-        comparison = compare(
+        comparison = compare_methods(
             costs,
             asked.delta,
             prior=weights,
@@ -136,12 +136,12 @@ def certify(asked: CertifyOptions) -> None:
             raise ValueError(f"--of {asked.of} is for one policy: use occam, without constraints")
         run = learn_finite(costs, asked.delta, method=asked.method, prior=weights, of=asked.of)
         run = under_shift(run, ball) if ball else run
-        comparison = Comparison((run,), run)
+        comparison = MethodComparison((run,), run)
     chosen = comparison.chosen
     say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")
-    show_comparison(comparison, asked.method or chosen.certificate.method)
+    show_methods(comparison, asked.method or chosen.certificate.method)
     if out:
         chosen.save(out, overwrite=asked.force)
         say(f"\nThe run is in {out}.")

@@ -1,7 +1,7 @@
 """Learning: from costs to a posterior and its certificate."""
 
-from pacbayes_control.learn.finite import Comparison as Comparison
-from pacbayes_control.learn.finite import compare as compare
+from pacbayes_control.learn.finite import MethodComparison as MethodComparison
+from pacbayes_control.learn.finite import compare_methods as compare_methods
 from pacbayes_control.learn.finite import learn_best as learn_best
 from pacbayes_control.learn.finite import learn_finite as learn_finite
 from pacbayes_control.learn.finite import learn_tilted as learn_tilted

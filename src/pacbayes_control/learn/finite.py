@@ -207,14 +207,14 @@ def learn_tilted(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Runs that are each valid on their own, and the one chosen before the costs were seen."""
 
     runs: tuple[Run[Categorical], ...]
     chosen: Run[Categorical]
 
 
-def compare(
+def compare_methods(
     costs: Costs,
     delta: float = 0.01,
     *,
@@ -223,7 +223,7 @@ def compare(
     constraints: Sequence[LinearConstraint] = (),
     solver: str | None = None,
     ball: Ball | None = None,
-) -> Comparison:
+) -> MethodComparison:
     """Certify the same costs by every method that applies.
 
     Args:
@@ -273,7 +273,7 @@ def compare(
         if method == TILTED or (ball.divergence == "kl" and not apart):
             runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior=prior)
     chosen = runs[method]
-    return Comparison(tuple(run for name, run in runs.items() if name != BEST), chosen)
+    return MethodComparison(tuple(run for name, run in runs.items() if name != BEST), chosen)
 
 
 def _certified_by(method: str, run: Run[Categorical]) -> Run[Categorical]:

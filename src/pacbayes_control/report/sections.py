@@ -26,7 +26,7 @@ from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.certify.statistics import FUNCTION
-from pacbayes_control.learn import compare
+from pacbayes_control.learn import compare_methods
 from pacbayes_control.report.summary import (
     distribution_function,
     environment_costs,
@@ -162,7 +162,7 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
         delta = c.looks[-1].spent(delta)  # the others' is added to it
     if isinstance(run.posterior, Categorical):
         try:
-            compared = compare(run.costs, delta, prior=run.prior, ball=c.ball)
+            compared = compare_methods(run.costs, delta, prior=run.prior, ball=c.ball)
         except ValueError as error:  # of costs that one of the methods cannot take
             return (), f"Nothing is compared: {error}."
         others = [other.certificate for other in compared.runs]

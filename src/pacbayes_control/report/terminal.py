@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
     from pacbayes_control.certify.run import Run
     from pacbayes_control.certify.shift import Curve
     from pacbayes_control.deploy.monitor import Report
-    from pacbayes_control.learn import Comparison
+    from pacbayes_control.learn import MethodComparison
     from pacbayes_control.rollouts.conformance import Check
 
 EMPTY = "WARNING: a bound of 1 promises nothing: more environments are needed for it to be smaller."
@@ -148,7 +148,7 @@ def hardest_sites(run: Run[Any], most: int = 3) -> str:
     return ", ".join(names) or "no environment"
 
 
-def show_comparison(comparison: Comparison, method: str) -> None:
+def show_methods(comparison: MethodComparison, method: str) -> None:
     """Every certificate side by side, and the sentence of the chosen one."""
     first, chosen = comparison.runs[0].certificate, comparison.chosen
     say(

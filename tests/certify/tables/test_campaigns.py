@@ -12,7 +12,7 @@ import pytest
 from commands import complaint
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.tables.campaigns import read_campaign, read_policies, read_prior
-from pacbayes_control.learn import compare, learn_best, learn_finite
+from pacbayes_control.learn import compare_methods, learn_best, learn_finite
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -563,7 +563,7 @@ def test_a_posterior_is_no_prior_for_the_table_that_it_was_learnt_from(
         with pytest.raises(ValueError, match="the prior was learnt from environments"):
             learn(again, 0.05, prior=prior)
     with pytest.raises(ValueError, match="the prior was learnt from environments"):
-        compare(again, 0.05, prior=prior)
+        compare_methods(again, 0.05, prior=prior)
 
 
 def test_a_posterior_is_a_prior_for_other_sites(tmp_path: Path):
