@@ -1,0 +1,1 @@
+"""Trials that people have already: evaluation logs in, choices, comparisons and plans out."""
