@@ -89,7 +89,7 @@ FLOWN: Any = SimpleNamespace(
 )
 SHOWS: dict[str, Callable[[], None]] = {
     "certificate": lambda: terminal.show_certificate(robust(), ""),
-    "comparison": lambda: terminal.show_methods(compare_methods(COSTS, 0.05), "kl"),
+    "methods": lambda: terminal.show_methods(compare_methods(COSTS, 0.05), "kl"),
     "best": lambda: terminal.show_methods(compare_methods(COSTS, 0.05, method="best"), "best"),
     "curve": lambda: terminal.show_curve(curve(robust().certificate)),
     "report": lambda: terminal.show_report(watched().report(), drawn_afresh=True),
