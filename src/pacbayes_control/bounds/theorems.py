@@ -160,6 +160,22 @@ def clopper_pearson(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     return np.where(failures == n, 1.0, p)
 
 
+def exact_tail_of_tasks(failures: ArrayLike, n: int, delta: ArrayLike) -> Floats:
+    """Exact upper limit on a failure probability that is averaged over a fixed list of tasks.
+
+    p̄ ≤ max(BetaInv(1 - δ; k+1, N-k), (k+1)/N) for k failures in N independent trials, equally many
+    of each task, whose failure probabilities differ and have the average p̄. By Hoeffding's theorem
+    on the number of successes in independent trials (1956), P(S ≤ k) ≤ P(Bin(N, p̄) ≤ k) for every
+    k ≤ Np̄ - 1: the binomial tail is the largest one. The second term keeps to such k; for δ below
+    1/4 it is hardly ever the larger one.
+
+    >>> round(float(exact_tail_of_tasks(2, 20, 0.05)), 4)
+    0.2826
+    """
+    least = np.minimum((np.asarray(failures, float) + 1) / _check(n) * (1 + ROUNDING), 1.0)
+    return np.maximum(clopper_pearson(failures, n, delta), least)
+
+
 def chernoff_kl_holdout(empirical_cost: ArrayLike, n: int, delta: ArrayLike) -> Floats:
     """Hold-out bound for costs in [0, 1], for a policy fixed in advance.
 

@@ -19,7 +19,7 @@ from pacbayes_control.certify.looks import Look, checked_numbers, describe, look
 from pacbayes_control.certify.statistics import Statistic, percent, rest_percent
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up, shown
 
-FORMAT = 6
+FORMAT = 7
 WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
@@ -30,6 +30,7 @@ LATER: dict[int, dict[str, Any]] = {
     5: {"looks": (), "declared_looks": ()},
     6: {"of": "mean", "until": None, "at_most": None}
     | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin")),
+    7: dict.fromkeys(("unit", "candidates", "tasks")),
 }
 
 
@@ -131,7 +132,8 @@ class Certificate:
     """A theorem applied to recorded costs. The same inputs give the same record, byte for byte."""
 
     bound: float  # on the expected cost in a new environment, from any D' in the ball if there is
-    method: str  # the theorem: kl, kl-maurer, pinsker, betting, occam, single-draw or tilted
+    # the theorem: kl, kl-maurer, pinsker, betting, occam, anytime, single-draw or tilted
+    method: str
     of: str = "mean"  # the statistic of the cost that it bounds: a `Statistic`
     delta: float  # the probability, over everything drawn at random, that the bound is wrong
     environments: int  # N, those that the bound counts
@@ -168,6 +170,9 @@ class Certificate:
     incidents: Mapping[str, int] = field(default_factory=dict)  # of the rollouts, by kind
     cost_rule: str | None = None  # how a rollout is scored, in words
     distribution: str | None = None  # of the environments, in words
+    unit: str | None = None  # the kind of environment, of trials from an evaluation log
+    candidates: int | None = None  # policies that it was chosen among by their trials
+    tasks: int | None = None  # of a fixed list, if the bound is on the mean over them
     test_estimate: HeldOutEstimate | None = None  # on environments used for nothing else
     looks: Sequence[Look] = ()  # at a growing campaign so far, this one last; empty if only this
     declared_looks: Sequence[int] = ()  # numbers of environments, if declared beforehand
@@ -205,7 +210,8 @@ class Certificate:
                 f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
                 f"nothing but how often each of {len(shifted)} cells occurs"
             )
-        remarks = [self.look_words, self._until_words(), *self.incident_words]
+        remarks = [*self._trial_words(), self.look_words, self._until_words()]
+        remarks += self.incident_words
         if self.assumes_binary:
             remarks.insert(0, "it is assumed that trials only succeed or fail")
         told = "".join(f"; {words}" for words in remarks if words)
@@ -215,18 +221,40 @@ class Certificate:
         """What is promised of a policy in new environments."""
         statistic = self.statistic
         if statistic.kind == "quantile" and self.graded is False and self.bound == 0:
-            return f"fails in at most {self.most_above_percent} of new environments"
+            return f"fails in at most {self.most_above_percent} of {self._new}"
         if statistic.kind == "quantile":
             return (
                 f"costs more than {self.shown_bound} in at most {self.most_above_percent} of "
-                "new environments"
+                f"{self._new}"
             )
         if statistic.kind == "cvar":
-            worst = f"the worst {percent(statistic.share)} of new environments"
+            worst = f"the worst {percent(statistic.share)} of {self._new}"
             return f"has an expected cost of at most {round_up(self.bound)} in {worst}"
         if self.binary and not self.graded:
-            return f"fails in at most {percent_up(self.bound)} of new environments"
-        return f"has an expected cost of at most {round_up(self.bound)} in new environments"
+            return f"fails in at most {percent_up(self.bound)} of {self._new}"
+        return f"has an expected cost of at most {round_up(self.bound)} in {self._new}"
+
+    @property
+    def _new(self) -> str:
+        """The environments that the promise is about."""
+        if self.tasks is None:
+            return "new environments"
+        return f"new episodes, on average over {self.tasks} tasks,"
+
+    def _trial_words(self) -> list[str]:
+        """What trials from an evaluation log were, and how the policy was chosen by them."""
+        words = []
+        if self.unit is not None and self.tasks is None:
+            words.append(f"a new environment is another {quoted(self.unit)}")
+        elif self.tasks is not None:
+            another = f"another {quoted(self.unit)} of " if self.unit is not None else ""
+            words.append(f"a new episode is {another}one of these tasks, and not of others")
+        if self.candidates is not None and self.candidates > 1:
+            among = f"among {self.candidates} policies"
+            words.append(f"it was chosen by its trials {among}, which the confidence allows for")
+        if self.method == "anytime":
+            words.append("the trials might be stopped at any time")
+        return words
 
     @property
     def reached(self) -> bool:

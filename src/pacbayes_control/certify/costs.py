@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.certify.files import has_type, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
+from pacbayes_control.certify.trials import TrialFacts
 
 DrawKind = Literal["fresh", "shared"]
 # Incidents that a reader of a certificate should know of, as its sentence tells them, in the
@@ -144,7 +145,8 @@ class Costs:
         the numbers, of its rows together with a digest of all rows that does not depend on their
         order. If names and numbers do not depend on the costs, then, whatever the costs are, each
         order of them is as likely as any other. If they do, as in a table that is sorted by cost,
-        it is still a permutation that nobody has chosen, another one for each table.
+        it is still a permutation that nobody has chosen, another one for each table. Trials of a
+        fixed list of tasks are in rounds, of one trial of each task.
         """
         if self.range:
             return np.arange(self.environments)
@@ -152,7 +154,13 @@ class Costs:
         table = hashlib.sha256(b"".join(rows)).digest()
         names = self.sites or map(str, range(self.environments))
         digests = [hashlib.sha256(table + name.encode()).digest() for name in names]
-        return np.array(sorted(range(self.environments), key=digests.__getitem__))
+        order = np.array(sorted(range(self.environments), key=digests.__getitem__))
+        return self.trial_facts.in_rounds(order)
+
+    @cached_property
+    def trial_facts(self) -> TrialFacts:
+        """What their origin tells of trials, where they come from an evaluation log."""
+        return TrialFacts.of(self.origin, self.environments)
 
     @cached_property
     def first_equal(self) -> NDArray[np.intp]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 
 from pacbayes_control import bounds
+from pacbayes_control.bounds.anytime import highest_cost
 from pacbayes_control.bounds.betting import (
     GRID,
     betting_draws,
@@ -24,6 +25,7 @@ from pacbayes_control.bounds.betting import (
 )
 from pacbayes_control.bounds.distribution import distribution_margin, quantile_bound
 from pacbayes_control.bounds.shift import tilted_maurer
+from pacbayes_control.bounds.theorems import exact_tail_of_tasks
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import (
     Budget,
@@ -55,6 +57,7 @@ PAC_BAYES = {
 }
 BETTING = "betting"  # PAC-Bayes by bets
 METHODS = ("occam", *PAC_BAYES, BETTING)
+ANYTIME = "anytime"  # for one policy, and every number of environments at once
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
 TINY = 1e-290  # levels below it may underflow
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies
@@ -110,6 +113,9 @@ class Basis(Generic[D]):
             incidents=costs.incidents,
             cost_rule=costs.cost_rule,
             distribution=costs.distribution,
+            unit=costs.trial_facts.unit,
+            candidates=costs.trial_facts.candidates,
+            tasks=costs.trial_facts.task_count,
             **looks_paid(self.budget, costs),
             **fields,
         )
@@ -124,7 +130,7 @@ def issue(
 
     Args:
         basis: costs, distributions and budget
-        method: one of METHODS
+        method: one of METHODS, or anytime
         of: the statistic of the cost; other than the mean for occam only
         stake: for the method betting
     """
@@ -145,6 +151,10 @@ def issue(
             measured["threshold"] = float(threshold)
         if of.kind == "cvar" or (of.kind == "mean" and not costs.success_or_failure):
             measured["grid"] = GRID
+    elif method == ANYTIME:
+        policy = measured["policy"] = posterior.single()
+        level = float(policy_weights(costs, prior)[policy]) * delta
+        bound = highest_cost(costs.values[:, policy], level)
     elif method == BETTING:
         assert stake is not None
         p = posterior.probabilities * (1 + loss)
@@ -357,7 +367,9 @@ def occam_bounds(
     weights = policy_weights(costs, prior)[own]
     values = costs.values if len(own) == costs.policies else costs.values[:, own]
     thresholds = np.zeros(len(own))
-    if of.kind == "quantile":
+    if costs.trial_facts.tasks:
+        found = _bounds_of_tasks(costs, values, weights * delta, of)
+    elif of.kind == "quantile":
         pairs = zip(values.T, weights * delta, strict=True)
         found = np.array([quantile_bound(c, of.share, d) if d > TINY else 1.0 for c, d in pairs])
     elif of.kind == "mean" and costs.success_or_failure:
@@ -371,6 +383,19 @@ def occam_bounds(
             found, thresholds = cvar_betting(ordered, weights, delta, of.share)
     place = np.searchsorted(own, first)
     return found[place], thresholds[place]
+
+
+def _bounds_of_tasks(
+    costs: Costs, values: NDArray, levels: NDArray[np.float64], of: Statistic
+) -> NDArray[np.float64]:
+    """Bounds on mean costs over a fixed list of tasks, each at its level; (policies,)."""
+    if of.kind != "mean":
+        raise ValueError(f"{of} is of new environments, and not of a fixed list of tasks")
+    if costs.success_or_failure:
+        return exact_tail_of_tasks(values.sum(axis=0), costs.environments, levels)
+    tasks, ordered = costs.trial_facts.task_count, np.asarray(values[costs.order], float)
+    columns = zip(ordered.T, levels, strict=True)
+    return np.array([betting_draws(c.reshape(-1, tasks).T, level) for c, level in columns])
 
 
 def policy_weights(costs: Costs, prior: Categorical) -> NDArray[np.float64]:

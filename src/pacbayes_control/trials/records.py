@@ -1,14 +1,11 @@
-"""Trials of policies as they were recorded, and how to read a log where it does not say."""
+"""How to read an evaluation log where it does not say itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pacbayes_control.certify.trials import Trials as Trials
 from pacbayes_control.tasks.options import option
 
 
@@ -50,44 +47,3 @@ class LogOptions:
         "for every policy.",
         flag="--paired/--unpaired",
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Trials:
-    """Trials in the order in which they were recorded: one of a policy in an environment.
-
-    Several episodes of a policy in one environment are one trial, with their mean cost. If nothing
-    tells which environment a trial was in, it has one of its own.
-    """
-
-    policies: tuple[str, ...]  # names, in the order of their first trials
-    policy: NDArray[np.intp]  # (trials,): whose trial it is
-    environments: tuple[str, ...]  # names, in the order of their first trials
-    environment: NDArray[np.intp]  # (trials,): where it was
-    costs: NDArray[np.float64]  # (trials,): from 0, the best outcome, to 1
-    graded: bool  # whether costs between 0 and 1 may occur
-    outcome: str  # how a trial is scored, in words
-    unit: str  # the kind of environment, in a word or two: seed, site, episode
-    shared: bool  # whether policies were tried in the same environments
-    tasks: tuple[str, ...] = ()  # of a fixed list, if the promise is about the mean over it
-    task: NDArray[np.intp] | None = None  # (environments,): its task; None without such a list
-    episodes: int | None = 1  # in each trial; None if they differ, as declared beforehand
-    links: tuple[str, ...] = ()  # to a video or a log of each trial; empty strings, or no entries
-    incidents: Mapping[str, int] = field(default_factory=dict)  # by kind, as in `Costs.incidents`
-    sources: Mapping[str, str] = field(default_factory=dict)  # files, each with its SHA-256
-    understood: str = ""  # how the log was read, in a line
-
-    def __len__(self) -> int:
-        return len(self.costs)
-
-    @property
-    def counts(self) -> NDArray[np.intp]:
-        """The number of trials of each policy; shape (policies,)."""
-        return np.bincount(self.policy, minlength=len(self.policies))
-
-    @property
-    def table(self) -> NDArray[np.float64]:
-        """Costs by environment and policy, NaN where there was no trial."""
-        table = np.full((len(self.environments), len(self.policies)), np.nan)
-        table[self.environment, self.policy] = self.costs
-        return table

@@ -25,9 +25,11 @@ from pacbayes_control.verify.bets import (
 )
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
+from pacbayes_control.verify.trials import check_trials, proves_at_any_time
 from pacbayes_control.verify.words import check_words, claims_without_proof
 
-METHODS = ("kl", "kl-maurer", "pinsker", "betting", "occam", "single-draw", "tilted")
+METHODS = ("kl", "kl-maurer", "pinsker", "betting", "occam", "anytime", "single-draw", "tilted")
+ONE_POLICY = ("occam", "anytime", "single-draw")  # methods that certify a single one
 AGREEMENT = 1e-9  # allowed difference between the stated and the recomputed r̂ and KL
 
 
@@ -56,6 +58,7 @@ def verify(folder: str | Path) -> Verification:
     run = Run.load(folder)
     c = run.certificate
     _check_record(run, read_json(folder / "certificate.json").get("sentence"))
+    check_trials(run, folder)
     intervals.set_precision()
     means = intervals.exact_means(run.costs.values)
     kind = _finite if isinstance(run.posterior, Categorical) else _gaussian
@@ -172,7 +175,8 @@ def _check_kind(run: Run) -> None:
     require(same, "the prior and the posterior are not over the same policies")
     finite, single = isinstance(posterior, Categorical), c.method == "single-draw"
     sampled, size = not finite and not single, len(posterior)
-    possible = not single if finite else c.method not in ("occam", "tilted", "betting")
+    known = ("occam", "anytime", "tilted", "betting")
+    possible = not single if finite else c.method not in known
     require(possible, f"method {c.method} cannot certify a posterior of this kind")
     drawn = costs.draws is not None
     require(drawn == sampled, "the costs are not what this kind of certificate counts")
@@ -191,7 +195,7 @@ def _check_kind(run: Run) -> None:
     )
     same = (c.training_cost_bound is not None) == sampled
     require(same, "a bound on the training cost belongs to sampled policies only")
-    same = (c.policy is not None) == (c.method in ("occam", "single-draw"))
+    same = (c.policy is not None) == (c.method in ONE_POLICY)
     require(same, f"method {c.method} cannot certify what the certificate names")
     if finite and c.policy is not None:
         alone = 0 <= c.policy < size and posterior.probabilities[c.policy] == 1
@@ -240,6 +244,8 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
         costs.values[:, c.policy],
     )
     kind = c.statistic.kind
+    if c.method == "anytime":
+        return lambda b: proves_at_any_time(column, b, level)
     if c.margin is not None:
         require(0 < c.margin <= 1, "the margin of a distribution function lies in (0, 1]")
         paid = weight * iv.mpf(c.budget["distribution function"])
@@ -253,10 +259,11 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
         return _cvar(c, ordered, level)
     if c.success_or_failure:
         failures, tail = int(column.sum(dtype=np.int64)), intervals.binomial_tail
-        return lambda b: b.a * n > failures and tail(failures, n, b).b <= level.a
+        least = failures + (c.tasks is not None)  # by Hoeffding's theorem, for different means
+        return lambda b: b.a * n > least and tail(failures, n, b).b <= level.a
     if c.grid is None:  # before format 6
         return lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
-    proven = iv.mpf(proven_by_bets(ordered, level, c.bound_on_training))
+    proven = iv.mpf(proven_by_bets(ordered, level, c.bound_on_training, together=c.tasks or 0))
     return lambda b: bool(proven.b <= b.a)
 
 

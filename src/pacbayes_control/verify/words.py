@@ -27,7 +27,8 @@ def check_words(run: Run) -> None:
     _check_seen(run)
     _check_looks(run)
     c = run.certificate
-    known = (c.method,) if c.method in ("occam", "tilted", "betting") else OBJECTIVES
+    own = ("occam", "anytime", "tilted", "betting")
+    known = (c.method,) if c.method in own else OBJECTIVES
     unknown = f"the objective {quoted(c.objective)} is not one of {c.method}"
     require(c.objective in known, unknown)
     if isinstance(run.prior, Categorical):
@@ -67,6 +68,14 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         ),
         (c.objective != c.method, minimised),
         *_claims_about_looks(c),
+        (
+            c.candidates is not None,
+            f"that no other policies than {c.candidates} were ever tried in these environments",
+        ),
+        (
+            c.candidates is not None and c.method != "anytime",
+            "that the number of trials was fixed before any was seen",
+        ),
         (drawn, "that the policies were drawn for this certificate alone"),
         (c.incidents, f"how the rollouts went: {'; '.join(c.incident_words)}"),
         ("stream" in origin and not c.incidents, "that no rollout was run again or left out"),
