@@ -138,10 +138,10 @@ def read_text(path: Path) -> str:
 
 
 def ended_lines(text: str) -> str:
-    """The lines of a text, without a last one that has no end.
+    r"""The lines of a text, without a last one that has no end.
 
-    >>> ended_lines("policy,success\\nact,1\\nact,")
-    'policy,success\\nact,1\\n'
+    >>> ended_lines("policy,success\nact,1\nact,")
+    'policy,success\nact,1\n'
     """
     return text[: text.rfind("\n") + 1]
 
