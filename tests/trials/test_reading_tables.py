@@ -216,6 +216,29 @@ def test_suite_and_task_are_one_name(tmp_path: Path):
     assert trials.environments == ("a/0", "b/0", "b/1")
 
 
+def test_an_environment_that_varies_beside_a_seed_is_a_task(tmp_path: Path):
+    text = TASKS.replace("task", "env")
+    assert read(tmp_path, text, tasks="fixed").tasks == ("pick", "push")
+    named = read(tmp_path, text, tasks="fixed", environment="seed")
+    assert named.tasks == ("pick", "push")
+
+
+def test_environments_that_differ_in_a_sign_or_a_point_are_not_spellings_of_one(tmp_path: Path):
+    places = ['"(0.1, -0.2)"', '"(0.1, 0.2)"', "1.5", "15", "-15", "a1e-3", "a1e3"]
+    lines = [f"act,{place},1" for place in places]
+    assert len(read(tmp_path, "policy,site,success\n" + "\n".join(lines)).environments) == 7
+
+
+def test_decimal_commas_are_read_between_semicolons(tmp_path: Path):
+    text = "policy;seed;score\nact;1;0,25\nact;2;1,0\n"
+    assert read(tmp_path, text).costs.tolist() == [0.75, 0]
+
+
+def test_equal_seeds_may_be_said_to_be_other_environments(tmp_path: Path):
+    trials = read(tmp_path, PLAIN, paired=False)
+    assert (trials.shared, len(trials.environments)) == (False, 4)
+
+
 def test_several_files_are_merged(tmp_path: Path):
     header, *lines = PLAIN.splitlines(keepends=True)
     write(tmp_path / "logs" / "1.csv", header + "".join(lines[:2]))

@@ -38,7 +38,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     if fixed:
         check_balance(trials)
     record = _record(trials, fixed)
-    told = first.told_by if unit == first.unit else "column of tasks" if first.told_by else ""
+    told = first.told_by if unit == first.unit else "tasks"
     record = replace(
         record,
         graded=first.scoring.graded or episodes != 1,
@@ -138,12 +138,14 @@ def _is_paired(logs: Sequence[Log], options: LogOptions, unit: str) -> bool:
     of: dict[tuple[str | None, str | None], str] = {}
     for log in logs:
         for row in log.rows:
-            if of.setdefault((row.task, row.environment), row.policy) != row.policy:
-                raise ValueError(
-                    f"{files_of(logs)}: every policy has a {unit} {quoted(row.environment or '')}: "
-                    f"say --paired if a {unit} of the same number was in the same environment for "
-                    "every policy, else --unpaired"
-                )
+            number = row.environment
+            if number is None or of.setdefault((row.task, number), row.policy) == row.policy:
+                continue
+            raise ValueError(
+                f"{files_of(logs)}: several policies have the {unit} {quoted(number)}: say "
+                "--paired if trials of the same number were in the same environment for every "
+                "policy, else --unpaired"
+            )
     return False
 
 

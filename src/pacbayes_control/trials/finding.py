@@ -52,10 +52,8 @@ def find_logs(names: Sequence[str | Path]) -> Found:
         for path in _expanded(str(name)):
             if path.is_dir():
                 _search(path, found)
-            elif path.is_file():
-                found.add(path, _kind(path))
             else:
-                raise FileNotFoundError(f"there is no file or folder {quoted(str(name), 200)}")
+                found.add(path, _kind(path))
     return found
 
 
@@ -63,11 +61,13 @@ def _expanded(name: str) -> list[Path]:
     if "\0" in name or not name:
         raise ValueError(f"{quoted(name)} is no name of a file")
     try:
-        if os.path.lexists(name) or not glob.has_magic(name):
+        if Path(name).exists():
             return [Path(name)]
-        matches = sorted(glob.glob(name, recursive=True))
     except OSError as error:
         raise OSError(f"{quoted(name)} is no name of a file ({error.strerror})") from None
+    if not glob.has_magic(name):
+        raise FileNotFoundError(f"there is no file or folder {quoted(name, 200)}")
+    matches = sorted(glob.glob(name, recursive=True))
     if not matches:
         raise FileNotFoundError(f"no file matches {quoted(name, 200)}")
     inside = {Path(match) for match in matches if Path(match).is_dir()}
@@ -170,4 +170,4 @@ def _note_silent(folder: Path, evaluations: Iterable[Path], found: Found) -> Non
     )
     if silent:
         shown = ", ".join(quoted(name) for name in silent[:5])
-        found.notes.append(f"no evaluation in {len(silent)} other folders ({shown})")
+        found.notes.append(f"no evaluation in other folders ({len(silent)}: {shown})")

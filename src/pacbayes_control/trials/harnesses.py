@@ -14,7 +14,7 @@ from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.trials.columns import kind_of
 from pacbayes_control.trials.jsons import parse_log
-from pacbayes_control.trials.logs import Log, Row, check_no_columns, shown_name, sources_of
+from pacbayes_control.trials.logs import Log, Row, check_no_columns, reason, shown_name, sources_of
 from pacbayes_control.trials.names import names_from_folders
 from pacbayes_control.trials.outcomes import Outcomes, read_outcomes
 from pacbayes_control.trials.records import LogOptions
@@ -90,21 +90,21 @@ def _episodes(file: str, record: dict[str, Any], prefix: str) -> list[tuple[str,
     for task in record["tasks"]:
         if not isinstance(task, dict) or not isinstance(task.get("task"), str):
             raise ValueError(f"{file}: an entry of tasks has no name: is the file whole?")
-        episodes = task.get("episodes")
+        episodes, name = task.get("episodes") or [], quoted(task["task"])
         if not has_type(episodes, list[dict[str, Any]]):
-            raise ValueError(f"{file}: the task {quoted(task['task'])} has no list of episodes")
-        if not episodes:
-            raise ValueError(f"{file}: the task {quoted(task['task'])} has no episodes")
+            raise ValueError(f"{file}: the task {name} has no list of episodes")
+        if not episodes or task.get("num_episodes", len(episodes)) != len(episodes):
+            stated = as_text(task.get("num_episodes")) or "some"
+            raise ValueError(f"{file}: the task {name} has {len(episodes)} episodes, not {stated}")
         for episode in episodes:
             key = (task["task"], as_text(episode.get("episode_id")))
             if not key[1] or not isinstance(episode.get("metrics", {}), dict):
                 raise ValueError(
-                    f"{file}: an episode of the task {quoted(task['task'])} has no episode_id "
-                    "or no metrics"
+                    f"{file}: an episode of the task {name} has no episode_id or no metrics"
                 )
             if key in seen:
                 raise ValueError(
-                    f"{file}: episode {key[1]} of the task {quoted(key[0])} is listed twice"
+                    f"{file}: episode {quoted(key[1])} of the task {name} is listed twice"
                 )
             seen.add(key)
             entries.append((prefix + task["task"], {"metrics": {}, **episode}))
@@ -136,11 +136,11 @@ def read_callbacks(paths: Sequence[Path], options: LogOptions) -> list[Log]:
 def read_arrays(path: Path) -> dict[str, NDArray]:
     """The arrays of an `.npz` file; pickled ones are refused."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except Exception as error:  # zipfile, zlib and NumPy each raise their own
-        line = " ".join(str(error).split())
-        raise ValueError(f"{shown_name(path)} cannot be read as NumPy arrays ({line})") from None
+        message = f"{shown_name(path)} cannot be read as NumPy arrays ({reason(error)})"
+        raise ValueError(message) from None
 
 
 def _read_callback(path: Path, prefix: str, options: LogOptions) -> Log:

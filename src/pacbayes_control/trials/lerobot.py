@@ -129,7 +129,13 @@ def _videos(record: Mapping[str, Any]) -> list[str]:
 
 def _check_rate(file: str, summary: Any, successes: Sequence[Any]) -> None:
     """An error if the log's own success rate is not that of its episodes."""
-    stated = summary.get("pc_success") if isinstance(summary, dict) else None
+    summary = summary if isinstance(summary, dict) else {}
+    number, stated = summary.get("n_episodes"), summary.get("pc_success")
+    if type(number) is int and number != len(successes):
+        raise ValueError(
+            f"{file}: it states {number} episodes, and has {len(successes)}: it was cut off or "
+            "edited"
+        )
     if not isinstance(stated, int | float) or not all(isinstance(s, bool) for s in successes):
         return
     found = 100 * sum(successes) / len(successes)

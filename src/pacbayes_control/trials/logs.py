@@ -63,6 +63,11 @@ def shown_name(path: Path) -> str:
     return " ".join(printable(path.name).split())
 
 
+def reason(error: Exception) -> str:
+    """The message of another library's error, on one line."""
+    return " ".join(printable(str(error), 200).split())
+
+
 def sources_of(paths: Sequence[Path]) -> dict[str, str]:
     """Each file as it was given, with its SHA-256."""
     return {printable(str(path)).replace("\n", "\\n"): hash_file(path) for path in paths}

@@ -62,7 +62,8 @@ def spelling_key(name: str) -> str:
     number = as_number(name)
     if number is not None:
         return f"number {number:.17g}"
-    text = re.sub(r"(?<=\de)[-+](?=\d)", "↓", name.casefold())  # the exponent in 1e-3
+    text = re.sub(r"(?<=\de)-(?=\d)", "−", name.casefold())  # the exponent in 1e-3
+    text = re.sub(r"(?<![0-9a-z])-(?=\.?\d)", "−", text)  # the sign in (0.1, -0.2)
     text = re.sub(r"(?<=\d)[\s_\-.,:;/'\"()\[\]]+(?=\d)", "·", text)  # as in 0.5, which is not 05
     return re.sub(r"[\s_\-.,:;/'\"()\[\]]+", "", text)
 

@@ -220,7 +220,7 @@ def _by_limits(outcomes: Outcomes, scale: str) -> tuple[Costs, Scoring]:
         costs.append(None if value is None else abs((best - value) / (best - worst)))
     title = outcomes.title if outcomes.name else "a score"
     words = f"{title} from {worst:g}, the worst, to {best:g}, the best"
-    return costs, Scoring(words, True, ("scale", worst, best))
+    return costs, Scoring(words, True, ("scale", worst, best, outcomes.name))
 
 
 def _between_0_and_1(outcomes: Outcomes) -> tuple[Costs, Scoring]:
@@ -234,7 +234,8 @@ def _between_0_and_1(outcomes: Outcomes) -> tuple[Costs, Scoring]:
             )
         costs.append(value if value is None or not up else 1 - value)
     ends = "0, the worst, to 1, the best" if up else "0, the best, to 1, the worst"
-    return costs, Scoring(f"{outcomes.title} from {ends}", True, ("scale", 1 - up, int(up)))
+    rule = ("scale", float(not up), float(up), outcomes.name)
+    return costs, Scoring(f"{outcomes.title} from {ends}", True, rule)
 
 
 def _score(outcomes: Outcomes, cell: str, at: int, percent: bool = False) -> float | None:

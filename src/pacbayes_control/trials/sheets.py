@@ -21,7 +21,7 @@ from pacbayes_control.certify.tables.sheets import (
     read_text,
 )
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.logs import shown_name
+from pacbayes_control.trials.logs import reason, shown_name
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".xlsm")
 INSTALL = 'pip install "pacbayes-control[tables]"'
@@ -168,8 +168,9 @@ def read_parquet_columns(path: Path, wanted: Iterable[str] | None = None) -> dic
             table = file.read(columns=chosen)
             return {name: _arrow_cells(table.column(name), pa) for name in table.column_names}
     except (OSError, ValueError, KeyError, NotImplementedError, pa.ArrowException) as error:
-        line = " ".join(str(error).split())
-        raise ValueError(f"{shown_name(path)} cannot be read as Parquet ({line})") from None
+        raise ValueError(
+            f"{shown_name(path)} cannot be read as Parquet ({reason(error)})"
+        ) from None
 
 
 def _arrow_cells(column: Any, pa: Any) -> list[Any]:
@@ -182,20 +183,20 @@ def _arrow_cells(column: Any, pa: Any) -> list[Any]:
 
 def _read_parquet(path: Path) -> Sheet:
     columns = read_parquet_columns(path)
-    nested = {name for name, cells in columns.items() if cells and all(c is None for c in cells)}
-    nested &= _nested_names(path)
     texts = [[as_text(cell) for cell in cells] for cells in columns.values()]
     rows = [list(row) for row in zip(*texts, strict=True)]
     lines = range(len(rows) + 1)
     kept = [name.strip() for name in columns]
-    return _sheet(path, [kept, *rows], lines, nested=frozenset(nested), place="row")
+    return _sheet(path, [kept, *rows], lines, nested=_nested_names(path), place="row")
 
 
-def _nested_names(path: Path) -> set[str]:
+def _nested_names(path: Path) -> frozenset[str]:
+    """The columns of lists or records in a Parquet file that was read."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    return {field.name for field in parquet.read_schema(path) if pa.types.is_nested(field.type)}
+    fields = parquet.read_schema(path)
+    return frozenset(field.name.strip() for field in fields if pa.types.is_nested(field.type))
 
 
 def _read_workbook(path: Path) -> Sheet:
@@ -210,8 +211,7 @@ def _read_workbook(path: Path) -> Sheet:
             book = openpyxl.load_workbook(content, read_only=True, data_only=True)
             sheets = {sheet.title: _filled(sheet) for sheet in book.worksheets}
     except Exception as error:  # zipfile, the XML parser and openpyxl each raise their own
-        line = " ".join(str(error).split())
-        raise ValueError(f"{file} cannot be read as an XLSX workbook ({line})") from None
+        raise ValueError(f"{file} cannot be read as an XLSX workbook ({reason(error)})") from None
     filled = {title: rows for title, rows in sheets.items() if rows}
     if not filled:
         raise ValueError(f"{file} has no rows: it is empty")

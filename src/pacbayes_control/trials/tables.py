@@ -73,7 +73,7 @@ def _trial_log(sheet: Sheet, roles: Roles, options: LogOptions, growing: bool) -
 
 
 def _names(sheet: Sheet, column: int, role: str) -> list[str]:
-    cells = [" ".join(cell.split(" ")) for cell in sheet.column(column)]
+    cells = sheet.column(column)
     for at, cell in enumerate(cells):
         if is_missing(cell) and cell.casefold() not in ("none", "."):
             header = quoted(sheet.header[column])
@@ -169,7 +169,9 @@ def read_array_log(path: Path, options: LogOptions) -> Log:
         names = [table.costs.name(j) for j in range(table.costs.policies)]
         labels = list(table.costs.sites)
         costs: list[float | None] = values.ravel().tolist()
-        scoring = Scoring("costs from 0, the best, to 1, the worst", not binary, ("scale", 1, 0))
+        scoring = Scoring(
+            "costs from 0, the best, to 1, the worst", not binary, ("scale", 1.0, 0.0, "")
+        )
     else:
         values = read_npy(path)
         if values.ndim != 2 or values.dtype.kind not in "biuf" or not values.size:

@@ -36,7 +36,11 @@ def choose_tasks(
     fixed = choice == "fixed" and bool(tasks)
     if fixed and any(row.task is None for row in rows):
         raise ValueError("--tasks fixed: some of the files name no tasks")
-    return logs, fixed, unit
+    return logs if fixed else _without_tasks(logs), fixed, unit
+
+
+def _without_tasks(logs: Iterable[Log]) -> list[Log]:
+    return [replace(log, rows=[row._replace(task=None) for row in log.rows]) for log in logs]
 
 
 def _tasks_are_environments(rows: Sequence[Row]) -> bool:
@@ -71,7 +75,7 @@ def _one_task(logs: list[Log], name: str, tasks: list[str], notes: list[str]) ->
     gone -= {row.policy for log in kept for row in log.rows}
     if gone:
         raise ValueError(f"the policy {quoted(min(gone))} has no trials of the task {quoted(name)}")
-    return [log for log in kept if log.rows]
+    return _without_tasks(log for log in kept if log.rows)
 
 
 def check_balance(trials: Sequence[Trial]) -> None:
