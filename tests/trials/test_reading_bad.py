@@ -186,6 +186,17 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         "its cells may be scores or costs: say --scale 0:1 if 1 is the best, --scale 1:0",
     ),
+    "matrix with two columns of labels": (
+        "site,episode,act\nx,1,1\ny,2,0\n",
+        {"scale": "0:10"},
+        "no column for the policy .columns: “site”, “episode”, “act”.: say --policy",
+    ),
+    "matrix whose numbered scenes are outside": (
+        "scene,act,pi0\n1,0,1\n2,1,70\n",
+        {"scale": "0:10"},
+        "line 3: a cell is “70”, outside --scale 0:10",
+    ),
+    "another choice": (PLAIN, {"episodes": "all"}, "episodes = 'all' must be declared"),
     "matrix without a header": ("0,1\n1,1\n", {}, "the first line is no header"),
     "matrix with empty cells": (
         "site,act,pi0\nx,0.5,\ny,1,1\n",

@@ -86,6 +86,16 @@ def _spellings(name: str) -> tuple[str, str]:
     return plain_name(name), plain_name(re.split(r"[./]", name.strip("./"))[-1])
 
 
+def is_label(name: str) -> bool:
+    """Whether a column with this header tells trials apart, so that it is not a policy.
+
+    >>> is_label("Scene"), is_label("episode_id"), is_label("act")
+    (True, True, False)
+    """
+    labels = (*ENVIRONMENT, *NUMBER, *TASK, *LINK)
+    return any(spelling in labels for spelling in _spellings(name))
+
+
 def words_of(name: str) -> str:
     """A header as a word or two.
 

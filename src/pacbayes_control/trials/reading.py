@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pacbayes_control.tasks.options import options_of
 from pacbayes_control.trials.assembling import assemble
 from pacbayes_control.trials.finding import find_logs
 from pacbayes_control.trials.harnesses import read_callbacks, read_vla_eval
@@ -43,6 +44,8 @@ def read_trials(
     trials.csv: 2 policies × 2 environments (column “seed”), 4 trials; “success” = 1 is a success;
     nothing is missing
     """
+    for name, known in options_of(LogOptions).items():
+        known.check(getattr(options, name))
     found = find_logs(logs)
     paths = [*found.tables, *found.arrays]
     names = Counter(path.name for path in paths)

@@ -12,7 +12,7 @@ from pacbayes_control.certify.files import read_npy
 from pacbayes_control.certify.tables.campaigns import ends_in_means, read_campaign
 from pacbayes_control.certify.tables.costs import LABEL_HEADERS
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.columns import Roles, find_roles, kind_of, unclear, words_of
+from pacbayes_control.trials.columns import Roles, find_roles, is_label, kind_of, unclear, words_of
 from pacbayes_control.trials.logs import Log, Row, Scoring, check_no_columns, shown_name, sources_of
 from pacbayes_control.trials.outcomes import CLEAR, Outcomes, is_missing, read_outcomes
 from pacbayes_control.trials.records import LogOptions
@@ -103,15 +103,16 @@ def _matrix_log(sheet: Sheet, options: LogOptions, growing: bool) -> Log:
     rows, number = sheet.table.rows, sheet.table.number
     if any(number(name) is not None or name.casefold() in CLEAR for name in sheet.header):
         raise unclear(sheet, f"{problem}, and the first line is no header")
-    first = sheet.header[0].casefold()
+    first = sheet.header[0]
+    named = first.casefold() in LABEL_HEADERS or is_label(first)
     labelled = len(sheet.header) > 1 and (
-        first in LABEL_HEADERS or not any(_is_value(sheet, row[0]) for row in rows)
+        named or not any(_is_value(sheet, row[0]) for row in rows)
     )
     names = sheet.header[labelled:]
     cells = [cell for row in rows for cell in row[labelled:]]
     if not all(names) or not all(_is_value(sheet, cell) or is_missing(cell) for cell in cells):
         raise unclear(sheet, problem)
-    if sheet.nested:
+    if sheet.nested or any(map(is_label, names)):
         raise unclear(sheet, problem)
     lines = [line for line in sheet.table.lines for _ in names]
     costs, scoring = read_outcomes(_outcomes(sheet, "", cells, lines, growing), options)
