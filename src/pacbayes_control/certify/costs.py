@@ -35,6 +35,14 @@ INCIDENTS = {
         "1 rollout counts as a failure since it took longer than the time limit",
         "{} rollouts count as failures since they took longer than the time limit",
     ),
+    "broken": (
+        "1 trial counts as a failure since it broke off",
+        "{} trials count as failures since they broke off",
+    ),
+    "missing": (
+        "1 trial without an outcome counts as a failure",
+        "{} trials without an outcome count as failures",
+    ),
     "code changes": (
         "the task's code was changed once after rollouts were finished, which were kept",
         "the task's code was changed {} times after rollouts were finished, which were kept",

@@ -44,12 +44,16 @@ def read_json(path: Path) -> Any:
     return parse_json(path.read_bytes(), str(path))
 
 
-def parse_json(content: bytes, name: str) -> Any:
-    """What JSON from an unknown source holds, as `read_json`; a ValueError names the source."""
+def parse_json(content: bytes, name: str, *, nan_as_none: bool = False) -> Any:
+    """What JSON from an unknown source holds, as `read_json`; a ValueError names the source.
+
+    nan_as_none: read NaN and infinite numbers, which Python writes, as None.
+    """
     if content.count(b"[") + content.count(b"{") > MOST_PARTS or content.count(b",") > MOST_VALUES:
         raise ValueError(f"{name} has more parts than any record of a run")
+    constant = _none if nan_as_none else _refuse
     try:
-        return json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=constant)
     except (ValueError, RecursionError):
         raise ValueError(f"{name} is corrupt: it is not JSON") from None
 
@@ -64,6 +68,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _none(_: str) -> None:
+    return None
 
 
 def has_type(value: Any, kind: Any) -> bool:

@@ -177,7 +177,7 @@ def _check_summaries(file: str, costs: Costs, lines: Sequence[int]) -> None:
             "fractions in a table of 0 and 1 may be a header (say --header) or a summary (remove "
             "it); say --graded (in Python, graded=True) if all such rows are environments"
         )
-    if _ends_in_means(costs.values):
+    if ends_in_means(costs.values):
         where = f"line {lines[-1]}" if lines else "the last row"
         raise ValueError(
             f"{file}, {where}: it has the means of the rows above, and is not an environment: "
@@ -185,7 +185,7 @@ def _check_summaries(file: str, costs: Costs, lines: Sequence[int]) -> None:
         )
 
 
-def _ends_in_means(values: NDArray) -> bool:
+def ends_in_means(values: NDArray) -> bool:
     """Whether the last row is the mean of the others to its last digit, which is rare by chance."""
     last, others = values[-1], values[:-1]
     digits = np.array([len(f"{value:.12f}".rstrip("0").partition(".")[2]) for value in last])

@@ -85,13 +85,15 @@ class CsvTable:
         return bool(words)
 
 
-def read_sheet(path: Path) -> CsvTable:
+def read_sheet(path: Path, *, growing: bool = False) -> CsvTable:
     """Read a CSV file, with commas, semicolons, tabs or bars between its cells.
 
     A row of another length, a comment and a blank line are errors, with their line. Blank lines
-    before and after a table of several columns are allowed.
+    before and after a table of several columns are allowed. `growing`: the file is being written,
+    and a last line without its end is not read yet.
     """
-    delimiter, text, before = _separated(path, read_text(path))
+    whole = read_text(path)
+    delimiter, text, before = _separated(path, ended_lines(whole) if growing else whole)
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows, lines = [], []
     try:
@@ -133,6 +135,15 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"{path.name} is not UTF-8 text: save it as 'CSV UTF-8'") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def ended_lines(text: str) -> str:
+    r"""The lines of a text, without a last one that has no end.
+
+    >>> ended_lines("policy,success\nact,1\nact,")
+    'policy,success\nact,1\n'
+    """
+    return text[: text.rfind("\n") + 1]
 
 
 def _separated(path: Path, text: str) -> tuple[str, str, int]:

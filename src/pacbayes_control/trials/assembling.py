@@ -1,0 +1,175 @@
+"""Logs put together: tasks, pairs and episodes, with a question wherever a log does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pacbayes_control.certify.text import quoted
+from pacbayes_control.trials.episodes import Placed, Trial, average_episodes
+from pacbayes_control.trials.logs import Log, files_of
+from pacbayes_control.trials.names import check_names
+from pacbayes_control.trials.records import LogOptions, Trials
+from pacbayes_control.trials.summaries import understood
+from pacbayes_control.trials.task_lists import check_balance, choose_tasks
+
+
+def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False) -> Trials:
+    """The trials of all logs as one record.
+
+    Args:
+        logs: one of each file.
+        options: the answers to questions that the logs leave open.
+        growing: whether more trials will be written: fewer than two are enough then.
+    """
+    filled = [log for log in logs if log.rows] or list(logs)
+    first = filled[0]
+    _check_alike(filled)
+    check_names(filled)
+    notes = list(dict.fromkeys(note for log in logs for note in log.notes))
+    filled, incidents = _without_missing(filled, options, notes)
+    filled, fixed, unit = choose_tasks(filled, options, first.unit, notes)
+    placed = _placed(filled, options, unit)
+    trials, episodes = average_episodes(placed, options, notes)
+    if len(trials) < 2 and not growing:
+        raise ValueError(f"{files_of(logs)}: one trial is not a sample: at least two are needed")
+    if fixed:
+        check_balance(trials)
+    record = _record(trials, fixed)
+    told = first.told_by if unit == first.unit else "tasks"
+    record = replace(
+        record,
+        graded=first.scoring.graded or episodes != 1,
+        outcome=first.scoring.words,
+        unit=unit,
+        episodes=episodes,
+        incidents=incidents,
+        sources={name: digest for log in logs for name, digest in log.sources.items()},
+    )
+    return replace(record, understood=understood(record, files_of(logs), told, notes))
+
+
+def _check_alike(logs: Sequence[Log]) -> None:
+    """An error if logs are scored in different ways, or have different kinds of environments."""
+    first = logs[0]
+    for log in logs[1:]:
+        one, other = first.scoring, log.scoring
+        if (one.rule, one.graded) != (other.rule, other.graded):
+            raise ValueError(
+                f"{first.file} is read as {one.words}, and {log.file} as {other.words}: score all "
+                "files in one way (--outcome)"
+            )
+        if (first.unit, first.numbered) != (log.unit, log.numbered):
+            raise ValueError(
+                f"environments are told by {first.told_by or 'nothing'} in {first.file} and by "
+                f"{log.told_by or 'nothing'} in {log.file}: say --environment COLUMN"
+            )
+
+
+def _without_missing(
+    logs: Sequence[Log], options: LogOptions, notes: list[str]
+) -> tuple[list[Log], dict[str, int]]:
+    """The logs with a cost for every trial, and the numbers of incidents."""
+    untried, failures, kept = 0, 0, []
+    for log in logs:
+        rows = []
+        for row in log.rows:
+            if row.cost is not None:
+                rows.append(row)
+            elif options.missing is None:
+                raise ValueError(
+                    f"{log.where(row)}: the outcome of {quoted(row.policy)} is missing, which is "
+                    "often a failure: say --missing failure, or --missing untried if there was no "
+                    "trial"
+                )
+            elif options.missing == "failure":
+                rows.append(row._replace(cost=1.0))
+                failures += 1
+            else:
+                untried += 1
+        kept.append(replace(log, rows=rows))
+    gone = {row.policy for log in logs for row in log.rows}
+    gone -= {row.policy for log in kept for row in log.rows}
+    if gone:
+        raise ValueError(f"the policy {quoted(min(gone))} has no trials: leave it out of the log")
+    if untried:
+        notes.append(f"{untried} without an outcome left out as not tried")
+    if failures:
+        notes.append(f"{failures} without an outcome counted as failures")
+    broken = sum(log.broken for log in logs)
+    if broken:
+        notes.append(f"{broken} that broke off counted as failures")
+    counts = {"broken": broken, "missing": failures}
+    return kept, {kind: count for kind, count in counts.items() if count}
+
+
+# ---- environments -------------------------------------------------------------------------------
+
+
+def _placed(logs: Sequence[Log], options: LogOptions, unit: str) -> list[Placed]:
+    """Every trial with the name of its environment, which is the same for equal environments."""
+    rows = [(log, row) for log in logs for row in log.rows]
+    known = [row for _, row in rows if row.environment is not None]
+    if known and len(known) < len(rows):
+        raise ValueError("some of the files tell environments apart, and others do not")
+    if rows and not known and options.paired:
+        raise ValueError(
+            "--paired: no column numbers the trials, so that nothing tells which are pairs: add a "
+            "column such as episode"
+        )
+    numbered = any(log.numbered for log in logs)
+    paired = _is_paired(logs, options, unit) if numbered else options.paired is not False
+    placed = []
+    for number, (log, row) in enumerate(rows, 1):
+        name = f"trial {number}"
+        if row.environment is not None:
+            name = f"{unit} {row.environment}" if numbered else row.environment
+            name = name if paired else f"{row.policy} / {name}"
+        placed.append(Placed(log, row, f"{row.task} / {name}" if row.task is not None else name))
+    return placed
+
+
+def _is_paired(logs: Sequence[Log], options: LogOptions, unit: str) -> bool:
+    """Whether equal numbers are equal environments; an error if it matters and was not said."""
+    if options.paired is not None:
+        return options.paired
+    of: dict[tuple[str | None, str | None], str] = {}
+    for log in logs:
+        for row in log.rows:
+            number = row.environment
+            if number is None or of.setdefault((row.task, number), row.policy) == row.policy:
+                continue
+            raise ValueError(
+                f"{files_of(logs)}: several policies have the {unit} {quoted(number)}: say "
+                "--paired if trials of the same number were in the same environment for every "
+                "policy, else --unpaired"
+            )
+    return False
+
+
+# ---- the record ---------------------------------------------------------------------------------
+
+
+def _record(trials: Sequence[Trial], fixed: bool) -> Trials:
+    policies = {name: i for i, name in enumerate(dict.fromkeys(t.policy for t in trials))}
+    names = {name: i for i, name in enumerate(dict.fromkeys(t.environment for t in trials))}
+    tasks = {name: i for i, name in enumerate(dict.fromkeys(t.task or "" for t in trials))}
+    task_of = {trial.environment: tasks[trial.task or ""] for trial in trials}
+    environment = np.array([names[trial.environment] for trial in trials], np.intp)
+    links = tuple(trial.link for trial in trials)
+    return Trials(
+        policies=tuple(policies),
+        policy=np.array([policies[trial.policy] for trial in trials], np.intp),
+        environments=tuple(names),
+        environment=environment,
+        costs=np.array([trial.cost for trial in trials], float) + 0.0,
+        graded=False,
+        outcome="",
+        unit="",
+        shared=len({(t.policy, t.environment) for t in trials}) > len(names),
+        tasks=tuple(tasks) if fixed else (),
+        task=np.array([task_of[name] for name in names], np.intp) if fixed else None,
+        links=links if any(links) else (),
+    )
