@@ -41,7 +41,17 @@ def test_a_name_would_be_found(tmp_path: Path):
 
 def test_there_are_no_loose_modules_and_as_many_folders_as_layers():
     inside = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")}
-    core = ("bounds", "certify", "verify", "tasks", "rollouts", "learn", "deploy", "report")
+    core = (
+        "bounds",
+        "certify",
+        "verify",
+        "tasks",
+        "rollouts",
+        "learn",
+        "deploy",
+        "trials",
+        "report",
+    )
     assert inside == {"__init__.py", "__main__.py", "py.typed", *core, "robots", "cli"}
 
 

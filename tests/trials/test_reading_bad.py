@@ -20,8 +20,8 @@ from evaluation_logs import (
     write_workbook,
 )
 
-from pacbayes_control.trials.reading import read_trials
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.reading import read_trials
 
 HEAD = "policy,seed,success\n"
 DEEP = "[" * 100_000 + "]" * 100_000

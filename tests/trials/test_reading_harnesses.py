@@ -15,8 +15,8 @@ from evaluation_logs import (
     write_dataset,
 )
 
-from pacbayes_control.trials.reading import read_trials
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.reading import read_trials
 
 
 def test_lerobot_evaluations_pair_by_their_seeds(tmp_path: Path):

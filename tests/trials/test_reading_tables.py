@@ -15,8 +15,9 @@ from evaluation_logs import PLAIN, write, write_parquet, write_workbook
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacbayes_control.trials.reading import read_trials
-from pacbayes_control.trials.records import LogOptions, Trials
+from pacbayes_control.certify.trials import Trials
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.reading import read_trials
 
 
 def read(tmp_path: Path, text: str, name: str = "trials.csv", **options: object) -> Trials:
@@ -362,7 +363,7 @@ def test_a_missing_package_is_named_with_its_command(tmp_path: Path):
     script = (
         "import sys\n"
         "sys.modules['pyarrow'] = sys.modules['openpyxl'] = None\n"
-        "from pacbayes_control.trials.reading import read_trials\n"
+        "from pacbayes_control.trials.logs.reading import read_trials\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
         "        read_trials([name])\n"

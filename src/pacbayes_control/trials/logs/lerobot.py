@@ -8,13 +8,13 @@ from typing import Any
 
 from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.columns import kind_of
-from pacbayes_control.trials.jsons import parse_log
-from pacbayes_control.trials.logs import Log, Row, check_no_columns, shown_name, sources_of
-from pacbayes_control.trials.names import names_from_folders
-from pacbayes_control.trials.outcomes import Outcomes, read_outcomes
-from pacbayes_control.trials.records import LogOptions
-from pacbayes_control.trials.sheets import as_text, read_parquet_columns
+from pacbayes_control.trials.logs.columns import kind_of
+from pacbayes_control.trials.logs.jsons import parse_log
+from pacbayes_control.trials.logs.names import names_from_folders
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.outcomes import Outcomes, read_outcomes
+from pacbayes_control.trials.logs.rows import Log, Row, check_no_columns, shown_name, sources_of
+from pacbayes_control.trials.logs.sheets import as_text, read_parquet_columns
 
 METRICS = {"success": "successes", "sum_reward": "sum_rewards", "max_reward": "max_rewards"}
 ROUNDED = 0.051  # per cent: what a success rate may differ by because it is rounded

@@ -12,13 +12,20 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.columns import kind_of
-from pacbayes_control.trials.jsons import parse_log
-from pacbayes_control.trials.logs import Log, Row, check_no_columns, reason, shown_name, sources_of
-from pacbayes_control.trials.names import names_from_folders
-from pacbayes_control.trials.outcomes import Outcomes, read_outcomes
-from pacbayes_control.trials.records import LogOptions
-from pacbayes_control.trials.sheets import as_text
+from pacbayes_control.trials.logs.columns import kind_of
+from pacbayes_control.trials.logs.jsons import parse_log
+from pacbayes_control.trials.logs.names import names_from_folders
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.outcomes import Outcomes, read_outcomes
+from pacbayes_control.trials.logs.rows import (
+    Log,
+    Row,
+    check_no_columns,
+    reason,
+    shown_name,
+    sources_of,
+)
+from pacbayes_control.trials.logs.sheets import as_text
 
 # ---- vla-eval -----------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pacbayes_control.certify.tables.sheets import MISSING, TRUTHS, WORDS
 from pacbayes_control.certify.text import as_number, quoted
-from pacbayes_control.trials.logs import Scoring
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.rows import Scoring
 
 # Words that are clear in themselves, with their costs.
 CLEAR = {**WORDS, "succeeded": 0.0, "successful": 0.0, "unsuccessful": 1.0}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.text import printable, quoted
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.options import LogOptions
 
 
 class Row(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.logs import Log, Row
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.rows import Log, Row
 
 OPTIONAL_STOPPING = "to repeat until a success turns a failure rate of 0.50 into 0.33"
 

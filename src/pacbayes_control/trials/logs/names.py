@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pacbayes_control.certify.tables.costs import is_summary
 from pacbayes_control.certify.text import as_number, quoted
-from pacbayes_control.trials.logs import Log
+from pacbayes_control.trials.logs.rows import Log
 
 LONGEST = 300  # characters of a name
 STEPS = "checkpoints"  # the folder with the checkpoints of a training run

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.episodes import Trial
-from pacbayes_control.trials.logs import Log, Row, files_of
-from pacbayes_control.trials.records import LogOptions
+from pacbayes_control.trials.logs.episodes import Trial
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.rows import Log, Row, files_of
 
 MOST_SHOWN = 5  # names that an error lists
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pacbayes_control.trials.records import Trials
+from pacbayes_control.certify.trials import Trials
 
 
 def understood(trials: Trials, files: str, told_by: str, notes: Sequence[str]) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pacbayes_control.certify.files import LARGEST_JSON
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.harnesses import read_arrays
-from pacbayes_control.trials.jsons import kind_of_json, parse_log
-from pacbayes_control.trials.lerobot import is_dataset
-from pacbayes_control.trials.logs import shown_name
-from pacbayes_control.trials.sheets import TABLES
+from pacbayes_control.trials.logs.harnesses import read_arrays
+from pacbayes_control.trials.logs.jsons import kind_of_json, parse_log
+from pacbayes_control.trials.logs.lerobot import is_dataset
+from pacbayes_control.trials.logs.rows import shown_name
+from pacbayes_control.trials.logs.sheets import TABLES
 
 EVALUATION = "eval_info.json"
 READ = "CSV, TSV, Parquet, XLSX, JSON lines, eval_info.json, results of vla-eval, evaluations.npz"

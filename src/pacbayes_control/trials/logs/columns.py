@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.outcomes import is_missing
-from pacbayes_control.trials.records import LogOptions
-from pacbayes_control.trials.sheets import Sheet
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.outcomes import is_missing
+from pacbayes_control.trials.logs.sheets import Sheet
 
 POLICY = (
     *("policy", "policyname", "policyid", "policies", "model", "modelname", "modelid"),

@@ -12,11 +12,25 @@ from pacbayes_control.certify.files import read_npy
 from pacbayes_control.certify.tables.campaigns import ends_in_means, read_campaign
 from pacbayes_control.certify.tables.costs import LABEL_HEADERS
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.columns import Roles, find_roles, is_label, kind_of, unclear, words_of
-from pacbayes_control.trials.logs import Log, Row, Scoring, check_no_columns, shown_name, sources_of
-from pacbayes_control.trials.outcomes import CLEAR, Outcomes, is_missing, read_outcomes
-from pacbayes_control.trials.records import LogOptions
-from pacbayes_control.trials.sheets import Sheet, as_text, read_cells
+from pacbayes_control.trials.logs.columns import (
+    Roles,
+    find_roles,
+    is_label,
+    kind_of,
+    unclear,
+    words_of,
+)
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.outcomes import CLEAR, Outcomes, is_missing, read_outcomes
+from pacbayes_control.trials.logs.rows import (
+    Log,
+    Row,
+    Scoring,
+    check_no_columns,
+    shown_name,
+    sources_of,
+)
+from pacbayes_control.trials.logs.sheets import Sheet, as_text, read_cells
 
 
 def read_table_log(path: Path, options: LogOptions, growing: bool) -> Log:

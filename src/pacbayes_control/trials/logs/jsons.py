@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pacbayes_control.certify.files import LARGEST_JSON, existing_file, parse_json
-from pacbayes_control.trials.logs import shown_name
+from pacbayes_control.trials.logs.rows import shown_name
 
 
 def parse_log(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacbayes_control.certify.trials import Trials as Trials
 from pacbayes_control.tasks.options import option
 
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pacbayes_control.certify.trials import Trials
 from pacbayes_control.tasks.options import options_of
-from pacbayes_control.trials.assembling import assemble
-from pacbayes_control.trials.finding import find_logs
-from pacbayes_control.trials.harnesses import read_callbacks, read_vla_eval
-from pacbayes_control.trials.lerobot import read_datasets, read_evaluations
-from pacbayes_control.trials.logs import Log
-from pacbayes_control.trials.records import LogOptions, Trials
-from pacbayes_control.trials.tables import read_array_log, read_table_log
+from pacbayes_control.trials.logs.assembling import assemble
+from pacbayes_control.trials.logs.finding import find_logs
+from pacbayes_control.trials.logs.harnesses import read_callbacks, read_vla_eval
+from pacbayes_control.trials.logs.lerobot import read_datasets, read_evaluations
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.rows import Log
+from pacbayes_control.trials.logs.tables import read_array_log, read_table_log
 
 DEFAULTS = LogOptions()
 

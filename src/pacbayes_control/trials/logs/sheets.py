@@ -21,7 +21,7 @@ from pacbayes_control.certify.tables.sheets import (
     read_text,
 )
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.logs import reason, shown_name
+from pacbayes_control.trials.logs.rows import reason, shown_name
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".xlsm")
 INSTALL = 'pip install "pacbayes-control[tables]"'

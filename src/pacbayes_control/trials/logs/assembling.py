@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.trials.episodes import Placed, Trial, average_episodes
-from pacbayes_control.trials.logs import Log, files_of
-from pacbayes_control.trials.names import check_names
-from pacbayes_control.trials.records import LogOptions, Trials
-from pacbayes_control.trials.summaries import understood
-from pacbayes_control.trials.task_lists import check_balance, choose_tasks
+from pacbayes_control.certify.trials import Trials
+from pacbayes_control.trials.logs.episodes import Placed, Trial, average_episodes
+from pacbayes_control.trials.logs.names import check_names
+from pacbayes_control.trials.logs.options import LogOptions
+from pacbayes_control.trials.logs.rows import Log, files_of
+from pacbayes_control.trials.logs.summaries import understood
+from pacbayes_control.trials.logs.task_lists import check_balance, choose_tasks
 
 
 def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False) -> Trials:
