@@ -134,6 +134,29 @@ def log_e_of_difference(differences: ArrayLike, margin: float = 0.0) -> Floats:
     return log_e_path((1 + np.asarray(differences, float)) / 2, (1 + margin) / 2)
 
 
+def outcomes_needed(outcomes: ArrayLike, mean: float, delta: float) -> int | None:
+    """About how many outcomes like these reject "the mean is at most q"; None if ever more do not.
+
+    An estimate, and no promise: the same outcomes are repeated, whole or in part.
+
+    >>> outcomes_needed([1, 1, 0, 1], 0.5, 0.05)
+    35
+    """
+    values, counts = np.unique(in_unit_interval(outcomes, "an outcome"), return_counts=True)
+    n, goal = max(len(np.asarray(outcomes)), 1), MARGIN - np.log(float(delta))
+    with np.errstate(invalid="ignore"):
+        rates = counts @ _log_factors(values, mean) / n  # of growth, by stake
+    rising = rates > 0
+    if not rising.any():
+        return None
+    low, high = 0.0, float(np.min((goal - np.log(SHARES[rising])) / rates[rising]))
+    while high - low > 0.5:
+        middle = (low + high) / 2
+        enough = _log_sum(middle * rates[rising] + np.log(SHARES[rising])) >= goal
+        low, high = (low, middle) if enough else (middle, high)
+    return int(np.ceil(high))
+
+
 def _log_factors(outcomes: Floats, mean: float) -> Floats:
     """ln((1-u) + uY/q) by outcome and stake; (n, stakes)."""
     with np.errstate(divide="ignore"):
@@ -143,4 +166,9 @@ def _log_factors(outcomes: Floats, mean: float) -> Floats:
 def _log_e_of_counts(values: Floats, counts: ArrayLike, mean: float) -> float:
     """ln E(q) where each value occurred so often."""
     logs = np.asarray(counts, float) @ _log_factors(values, mean)
-    return float(logsumexp(logs + np.log(SHARES)))
+    return _log_sum(logs + np.log(SHARES))
+
+
+def _log_sum(logs: Floats) -> float:
+    """ln Σ e^x."""
+    return float(np.asarray(logsumexp(logs)))

@@ -244,8 +244,9 @@ class Certificate:
     def _trial_words(self) -> list[str]:
         """What trials from an evaluation log were, and how the policy was chosen by them."""
         words = []
-        if self.unit is not None and self.tasks is None:
-            words.append(f"a new environment is another {quoted(self.unit)}")
+        known = self.unit is None or self.unit.casefold() in ("environment", "env")
+        if not known and self.tasks is None:
+            words.append(f"a new environment is another {quoted(self.unit or '')}")
         elif self.tasks is not None:
             another = f"another {quoted(self.unit)} of " if self.unit is not None else ""
             words.append(f"a new episode is {another}one of these tasks, and not of others")

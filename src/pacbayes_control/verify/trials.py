@@ -22,24 +22,36 @@ UNIT = 2.0**-50  # eight times the rounding error of one operation
 
 
 def log_e_from_below(outcomes: NDArray, mean: float) -> float:
-    """A number that ln of the e-value against "the mean is at most this" is not below.
-
-    Every factor (1-u) + uY/q is a sum of terms that are not negative, so that it has a relative
-    error of few roundings, and its logarithm an absolute one.
-    """
+    """A number that ln of the e-value against "the mean is at most this" is not below."""
     values, counts = np.unique(np.asarray(outcomes, float), return_counts=True)
-    best = []
-    for stake, share in zip(STAKES, SHARES, strict=True):
-        factors = (1 - stake) + stake * (values / mean)
-        if factors.min() <= 0:
-            continue
-        logs = counts * np.log(factors)
-        error = UNIT * (np.sum(counts) + math.fsum(np.abs(logs)))
-        best.append(math.fsum(logs) - error + math.log(share) - UNIT)
-    top = max(best, default=-math.inf)
-    if top == -math.inf:
-        return top
-    return top + math.log(math.fsum(math.exp(each - top) for each in best)) - 64 * UNIT
+    logs, errors = _log_factors(values, mean)
+    return float(_mixed(counts @ logs, counts @ errors))
+
+
+def log_e_path_from_below(outcomes: NDArray, mean: float) -> NDArray[np.float64]:
+    """The same after each outcome, in their order; shape (outcomes,)."""
+    logs, errors = _log_factors(np.asarray(outcomes, float), mean)
+    return _mixed(np.cumsum(logs, axis=0), np.cumsum(errors, axis=0))
+
+
+def _log_factors(outcomes: NDArray, mean: float) -> tuple[NDArray, NDArray]:
+    """ln((1-u) + uY/q) by outcome and stake, and a bound on its rounding in a long sum.
+
+    A factor is a sum of terms that are not negative, so that its relative error is that of few
+    roundings. ln 0 is taken as -10²⁹⁰, which no gains make up for.
+    """
+    stakes = np.array(STAKES)
+    factors = (1 - stakes) + stakes * (outcomes[:, None] / mean)
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(factors), -1e290)
+    return logs, UNIT * max(8, len(outcomes)) * (1 + np.abs(logs))
+
+
+def _mixed(logs: NDArray, errors: NDArray) -> NDArray[np.float64]:
+    """ln of the mixture over stakes, which are the last axis, from below."""
+    below = logs - errors + np.log(SHARES) - UNIT
+    top = below.max(axis=-1)
+    return top + np.log(np.exp(below - top[..., None]).sum(axis=-1)) - 64 * UNIT
 
 
 def proves_at_any_time(costs: NDArray, bound: Interval, level: Interval) -> bool:

@@ -1,0 +1,165 @@
+"""The policy to ship, and its certificate, with the choice by the same trials paid for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes_control.certify.certificate import Budget
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import Categorical
+from pacbayes_control.certify.files import json_bytes
+from pacbayes_control.certify.issuing import ANYTIME, Basis, Provenance, issue
+from pacbayes_control.certify.priors import prior_for, with_costs_used
+from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.trials import FILE, Trials
+from pacbayes_control.trials.usual import usual_interval
+
+Stopping = Literal["fixed", "anytime"]
+OTHERS = "the other policies"  # the budget's name for their shares of δ
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One policy, as people report it and as it can be promised."""
+
+    name: str
+    trials: int
+    mean: float  # cost
+    usual_interval: tuple[float, float]  # which does not pay for the choice
+    bound: float  # on its expected cost; those of all policies hold at once
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Every policy, and the run of the one to ship."""
+
+    policies: tuple[Candidate, ...]
+    run: Run[Categorical]
+    trials: Trials
+
+    @property
+    def chosen(self) -> str:
+        """The name of the policy to ship."""
+        return str(self.run.certificate.policy_name)
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Write the run, with all trials, as a folder that can be verified."""
+        attached = {FILE: json_bytes(self.trials.to_record())}
+        return self.run.save(folder, overwrite, attached)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        c = self.run.certificate
+        rows = [
+            {
+                "name": each.name,
+                "trials": each.trials,
+                "mean": each.mean,
+                "usual_interval": list(each.usual_interval),
+                "bound": each.bound,
+            }
+            for each in self.policies
+        ]
+        return {"policies": rows, "chosen": self.chosen, "certificate": c.to_dict()}
+
+
+def choose(
+    trials: Trials,
+    delta: float = 0.05,
+    *,
+    stopping: Stopping | None = None,
+    candidates: int | None = None,
+) -> Choice:
+    """Choose the policy with the smallest certified cost, and certify it (Occam, weights 1/k).
+
+    Each policy is certified from its own trials at δ/k, so that the bounds of all hold at once and
+    any may be chosen. Trials in the same environments are not needed, nor equal numbers of them.
+
+    Args:
+        trials: of every policy
+        delta: probability that the certificate may be wrong
+        stopping: "fixed" if the numbers of trials were decided before any was seen (the default
+            where they are equal), or "anytime" if the trials might be stopped at any time
+        candidates: k, how many policies were ever tried in these environments; by default those
+            with trials. Policies that were given up after a look at their trials count too
+    """
+    count = len(trials.policies) if candidates is None else candidates
+    if count < len(trials.policies):
+        raise ValueError(
+            f"there are trials of {len(trials.policies)} policies, and only {count} candidates: "
+            "count every policy that was ever tried"
+        )
+    method = ANYTIME if checked_stopping(trials, stopping) == "anytime" else "occam"
+    runs = [_certified(trials, i, delta, method, count) for i in range(len(trials.policies))]
+    rows = []
+    for policy, run in enumerate(runs):
+        costs, bound = (
+            trials.costs[trials.of(policy)],
+            1.0 if run is None else run.certificate.bound,
+        )
+        interval = usual_interval(costs, graded=trials.graded)
+        name = trials.policies[policy]
+        rows.append(Candidate(name, len(costs), float(costs.mean()), interval, bound))
+    known = [(row.bound, row.mean, -row.trials, i) for i, row in enumerate(rows) if runs[i]]
+    if not known:
+        raise ValueError("no policy has two trials or more: nothing can be promised")
+    run = runs[min(known)[-1]]
+    assert run is not None
+    return Choice(tuple(rows), run, trials)
+
+
+def checked_stopping(trials: Trials, stopping: Stopping | None) -> Stopping:
+    """How trials were stopped; an error where that is not said and their numbers differ."""
+    counts = trials.counts
+    if stopping is not None or counts.min() == counts.max():
+        return stopping or "fixed"
+    least, most = int(counts.argmin()), int(counts.argmax())
+    raise ValueError(
+        f"{quoted(trials.policies[least])} has {counts[least]} trials and "
+        f"{quoted(trials.policies[most])} has {counts[most]}: say --stopping fixed if these "
+        "numbers were decided before any trial, or --stopping anytime if not"
+    )
+
+
+def _certified(
+    trials: Trials, policy: int, delta: float, method: str, candidates: int
+) -> Run[Categorical] | None:
+    """The run of one policy at its share of δ; None if it has one trial only."""
+    mine = trials.of(policy)
+    if len(mine) < 2:
+        return None
+    costs = costs_of(trials, policy, mine, candidates)
+    budget = Budget(delta)
+    budget.spend(method, delta / candidates)
+    if candidates > 1:
+        budget.spend(OTHERS)
+    prior, words = prior_for(costs)
+    posterior = with_costs_used(Categorical.one(0, 1), prior, costs)
+    basis = Basis(costs, prior, posterior, budget, Provenance(method, words))
+    return Run(issue(basis, method), costs, prior, posterior)
+
+
+def costs_of(trials: Trials, policy: int, mine: NDArray[np.intp], candidates: int) -> Costs:
+    """The costs of one policy's trials, with what a certificate has to tell of them."""
+    where = trials.environment[mine]
+    source = ", ".join(sorted({Path(file).name for file in trials.sources})) or "the trials"
+    origin: dict[str, Any] = {
+        "cost_rule": trials.outcome,
+        "distribution": f"as the environments of {source} were chosen",
+        "graded": trials.graded,
+        "unit": trials.unit,
+        "candidates": candidates,
+        "sources": dict(trials.sources),
+    }
+    if trials.task is not None:
+        origin["tasks"] = trials.task[where].tolist()
+    if trials.incidents:
+        origin["incidents"] = dict(trials.incidents)
+    sites = [trials.environments[i] for i in where]
+    return Costs(trials.costs[mine, None], [trials.policies[policy]], origin, sites=sites)
