@@ -18,6 +18,8 @@ from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import D, distribution_from_record
 from pacbayes_control.certify.text import round_up
+from pacbayes_control.certify.trials import FILE as TRIALS
+from pacbayes_control.certify.trials import Trials
 
 FORMAT = 3  # format 1 had no draws, and format 2 no sites and no date
 EARLIER = 2  # the last format of runs with certificates before format 4
@@ -49,6 +51,7 @@ class Run(Generic[D]):
     posterior: D
     created: str | None = None  # when it was saved, if known
     plan: Mapping[str, Any] | None = None  # how it was made, for `learn.Plan.from_dict`
+    trials: Trials | None = None  # of every policy, if it was made from an evaluation log
 
     def __repr__(self) -> str:
         c = self.certificate
@@ -104,6 +107,8 @@ class Run(Generic[D]):
         }
         if self.plan is not None:
             contents["plan.json"] = files.json_bytes(dict(self.plan))
+        if self.trials is not None:
+            contents[TRIALS] = files.json_bytes(self.trials.to_record())
         contents |= attachments
         for name, content in contents.items():
             (folder / name).write_bytes(content)
@@ -148,8 +153,12 @@ class Run(Generic[D]):
             cast(Any, distribution_from_record(files.read_json(folder / f"{name}.json"), name))
             for name in ("prior", "posterior")
         )
-        plan = files.read_json(folder / "plan.json") if "plan.json" in manifest["files"] else None
-        return Run(certificate, costs, prior, posterior, manifest.get("created"), plan)
+        plan, trials = (
+            files.read_json(folder / name) if name in manifest["files"] else None
+            for name in ("plan.json", TRIALS)
+        )
+        trials = None if trials is None else Trials.from_record(trials)
+        return Run(certificate, costs, prior, posterior, manifest.get("created"), plan, trials)
 
 
 def run_files(folder: Path) -> list[str]:

@@ -272,9 +272,22 @@ def takes_record(function: Callable[[Any], None]) -> Callable[..., None]:
 
 
 def parameters_of(record: type) -> list[Parameter]:
-    """A parameter for each field of a dataclass, annotated for Typer or made with `option`."""
-    hints = get_type_hints(record, include_extras=True)
-    return [parameter(f.name, hints[f.name], f.default, f.metadata) for f in fields(record)]
+    """A parameter for each field of a dataclass, annotated for Typer or made with `option`.
+
+    Its own come first, and then those of the record it extends, under that record's title.
+    """
+    hints, own = get_type_hints(record, include_extras=True), inspect.get_annotations(record)
+    found = sorted(fields(record), key=lambda field: field.name not in own)
+    return [
+        parameter(
+            f.name,
+            hints[f.name],
+            f.default,
+            f.metadata,
+            None if f.name in own else getattr(record, "TITLE", None),
+        )
+        for f in found
+    ]
 
 
 def parameter(

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
-from pacbayes_control.certify.files import json_bytes
 from pacbayes_control.certify.issuing import ANYTIME, Basis, Provenance, issue
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.certify.trials import FILE, Trials
+from pacbayes_control.certify.trials import Trials
 from pacbayes_control.trials.usual import usual_interval
 
 Stopping = Literal["fixed", "anytime"]
@@ -50,8 +49,7 @@ class Choice:
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the run, with all trials, as a folder that can be verified."""
-        attached = {FILE: json_bytes(self.trials.to_record())}
-        return self.run.save(folder, overwrite, attached)
+        return self.run.save(folder, overwrite)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -142,7 +140,7 @@ def _certified(
     prior, words = prior_for(costs)
     posterior = with_costs_used(Categorical.one(0, 1), prior, costs)
     basis = Basis(costs, prior, posterior, budget, Provenance(method, words))
-    return Run(issue(basis, method), costs, prior, posterior)
+    return Run(issue(basis, method), costs, prior, posterior, trials=trials)
 
 
 def costs_of(trials: Trials, policy: int, mine: NDArray[np.intp], candidates: int) -> Costs:

@@ -58,7 +58,7 @@ def verify(folder: str | Path) -> Verification:
     run = Run.load(folder)
     c = run.certificate
     _check_record(run, read_json(folder / "certificate.json").get("sentence"))
-    check_trials(run, folder)
+    check_trials(run)
     intervals.set_precision()
     means = intervals.exact_means(run.costs.values)
     kind = _finite if isinstance(run.posterior, Categorical) else _gaussian

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.trials import FILE, Trials
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, require
@@ -61,7 +59,7 @@ def proves_at_any_time(costs: NDArray, bound: Interval, level: Interval) -> bool
     return largest <= 0 or log_e_from_below(1 - np.asarray(costs, float), largest) >= needed
 
 
-def check_trials(run: Run, folder: Path) -> None:
+def check_trials(run: Run) -> None:
     """Raise unless a certificate says of its trials what the files say."""
     c = run.certificate
     try:
@@ -73,17 +71,15 @@ def check_trials(run: Run, folder: Path) -> None:
     require(same, "the certificate is wrong about the unit, the tasks or the number of candidates")
     if c.candidates is None:
         require(c.tasks is None and c.unit is None, "tasks and units belong to trials")
-        require(not (folder / FILE).exists(), f"{FILE} is in a run that was not made from trials")
+        require(run.trials is None, f"{FILE} is in a run that was not made from trials")
         return
     alone = c.policies == 1 and c.method in ("occam", "anytime") and c.of == "mean"
     require(alone, "a policy is chosen by its trials with occam or anytime, by its mean cost")
     paid = c.budget[c.method] * c.candidates <= c.delta * (1 + 1e-12)
     require(paid, f"the budget does not pay for the choice among {c.candidates} policies")
-    try:
-        trials = Trials.from_record(read_json(folder / FILE))
-    except (ValueError, OSError) as error:
-        raise InvalidCertificate(f"{FILE}: {error}") from None
-    _check_same(run, trials)
+    if run.trials is None:
+        raise InvalidCertificate(f"{FILE} is missing: the trials of all policies")
+    _check_same(run, run.trials)
 
 
 def _check_same(run: Run, trials: Trials) -> None:

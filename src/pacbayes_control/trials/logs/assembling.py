@@ -23,8 +23,10 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     Args:
         logs: one of each file.
         options: the answers to questions that the logs leave open.
-        growing: whether more trials will be written: fewer than two are enough then.
+        growing: whether more trials will be written: fewer than two are enough then, rows without
+            an outcome at the end are still to come, and tasks need not have equal numbers yet.
     """
+    logs = [_without_coming(log) for log in logs] if growing else logs
     filled = [log for log in logs if log.rows] or list(logs)
     first = filled[0]
     _check_alike(filled)
@@ -36,7 +38,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     trials, episodes = average_episodes(placed, options, notes)
     if len(trials) < 2 and not growing:
         raise ValueError(f"{files_of(logs)}: one trial is not a sample: at least two are needed")
-    if fixed:
+    if fixed and not growing:
         check_balance(trials)
     record = _record(trials, fixed)
     told = first.told_by if unit == first.unit else "tasks"
@@ -67,6 +69,14 @@ def _check_alike(logs: Sequence[Log]) -> None:
                 f"environments are told by {first.told_by or 'nothing'} in {first.file} and by "
                 f"{log.told_by or 'nothing'} in {log.file}: say --environment COLUMN"
             )
+
+
+def _without_coming(log: Log) -> Log:
+    """The log without the rows at its end that have no outcome yet, as in a schedule."""
+    rows = list(log.rows)
+    while rows and rows[-1].cost is None:
+        rows.pop()
+    return replace(log, rows=rows)
 
 
 def _without_missing(

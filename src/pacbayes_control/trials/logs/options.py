@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pacbayes_control.tasks.options import option
 
@@ -11,6 +11,8 @@ from pacbayes_control.tasks.options import option
 @dataclass(frozen=True)
 class LogOptions:
     """What an evaluation log does not say itself."""
+
+    TITLE: ClassVar[str] = "What the logs do not say"
 
     policy: str | None = option(None, "Column with the policy.", metavar="COLUMN")
     environment: str | None = option(
