@@ -2,6 +2,7 @@
 
 from pacbayes_control.cli import (  # noqa: F401 - each adds its commands to the application
     certifying,
+    deciding,
     deploying,
     learning,
     reporting,

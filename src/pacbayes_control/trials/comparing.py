@@ -210,17 +210,24 @@ def save_comparison(
 ) -> Path:
     """Write a comparison and its trials as a folder that can be verified, and read by a page."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, and a comparison is a folder: choose another name")
-    inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if inside and not (overwrite and inside <= {FILE, TRIALS}):
-        raise ValueError(f"{folder} is not empty: choose another folder, or --force a comparison's")
+    check_place(folder, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     content = json_bytes(trials.to_record())
     record = comparison.to_dict() | {"format": FORMAT, "trials": sha256(content)}
     write_atomic(folder / TRIALS, content)
     write_atomic(folder / FILE, json_bytes(record))
     return folder
+
+
+def check_place(folder: Path, overwrite: bool) -> None:
+    """Raise ValueError unless a comparison may be written to a folder, and replaces no other."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a comparison is a folder: choose another name")
+    inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if inside and not overwrite:
+        raise ValueError(f"{folder} is not empty: choose another folder, or allow --force")
+    if not inside <= {FILE, TRIALS}:
+        raise ValueError(f"{folder} holds other things than a comparison: choose another folder")
 
 
 def load_comparison(folder: str | Path) -> tuple[Comparison, Trials]:
