@@ -7,6 +7,8 @@ check_task                      whether your task meets the requirements of a ce
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained,
 compare_methods
+read_trials, LogOptions         trials from an evaluation log
+choose, compare, rank           which policy to ship, whether it is better than another, and all
 pilot_prior                     a prior over them, from their costs in other environments
 learn_gaussian, learn_family    the same over continuous policies
 learn_task, load_task           the same for a task by its name
@@ -83,6 +85,11 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.rollouts import sample_costs as sample_costs
     from pacbayes_control.rollouts.conformance import check_task as check_task
     from pacbayes_control.tasks.registry import load_task as load_task
+    from pacbayes_control.trials.choosing import choose as choose
+    from pacbayes_control.trials.comparing import compare as compare
+    from pacbayes_control.trials.logs.options import LogOptions as LogOptions
+    from pacbayes_control.trials.logs.reading import read_trials as read_trials
+    from pacbayes_control.trials.ranking import rank as rank
     from pacbayes_control.verify import InvalidCertificate as InvalidCertificate
     from pacbayes_control.verify import verify as verify
     from pacbayes_control.verify.signing import InvalidSignature as InvalidSignature
@@ -108,6 +115,11 @@ _PUBLIC = {
     "rollouts": "Execution RolloutError evaluate mean_costs sample_costs",
     "rollouts.conformance": "check_task",
     "tasks.registry": "load_task",
+    "trials.choosing": "choose",
+    "trials.comparing": "compare",
+    "trials.logs.options": "LogOptions",
+    "trials.logs.reading": "read_trials",
+    "trials.ranking": "rank",
     "verify": "InvalidCertificate verify",
     "verify.signing": "InvalidSignature check_signature sign",
 }

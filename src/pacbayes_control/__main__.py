@@ -3,14 +3,20 @@
 The handler of Ctrl-C is installed before the commands are imported, which takes a moment.
 """
 
-from pacbayes_control.cli.interrupting import interruption
+import sys
+from traceback import print_exc
+
+from pacbayes_control.cli.interrupting import BUG, interruption
 
 
 def main() -> None:
     """Run `pbc`."""
     interruption.install()
-    from pacbayes_control.cli.commands import main as run
-
+    try:
+        from pacbayes_control.cli.commands import main as run
+    except Exception:  # as of a broken installation: Python would exit with 1, which is a verdict
+        print_exc()
+        sys.exit(BUG)
     try:
         interruption.working = True
         run()

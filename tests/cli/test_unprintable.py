@@ -274,7 +274,7 @@ def test_warnings_and_tracebacks(quick: Quick, original: Path, monkeypatch: pyte
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         result = quick("verify", original)
-    assert result.returncode == 1
+    assert result.returncode == 70
     assert result.stderr.count(SHOWN) == 2
     assert "Traceback" in result.stderr
     assert is_clean(result.stderr)

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 import pacbayes_control
 from pacbayes_control.certify.text import printable
-from pacbayes_control.cli.interrupting import INTERRUPTED, interruption
+from pacbayes_control.cli.interrupting import BUG, INTERRUPTED, interruption
 
 ROBOTS = "pacbayes_control.commands"  # entry points: a robot's name, and its Typer application
 
@@ -115,7 +115,7 @@ def main() -> None:
             code = complain(str(error) or type(error).__name__)
         else:  # a bug
             show_traceback(traceback.format_exception(error))
-            code = 1
+            code = BUG
     if code == INTERRUPTED:
         complain("interrupted")
         interruption.told = True

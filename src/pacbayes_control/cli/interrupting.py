@@ -10,6 +10,7 @@ import signal
 import sys
 
 INTERRUPTED = 130  # the exit code
+BUG = 70  # of an error of the program itself: 1 is a verdict
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 
 
