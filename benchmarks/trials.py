@@ -3,7 +3,7 @@
 The 2×2 e-process of Turner, Ly and Grünwald (2024) is for pairs of independent Bernoulli outcomes:
 in each pair, the likelihood of θ_A and θ_B, which are posterior means under Beta(0.18, 0.18)
 priors, over that of their average for both. Fisher's and McNemar's exact tests are for one look, at
-a number of trials that is fixed beforehand: here the smallest at which they decide in 90 % of cases.
+a number of trials fixed beforehand: here the smallest at which they decide in 90 % of cases.
 """
 
 from __future__ import annotations
