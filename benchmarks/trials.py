@@ -185,7 +185,7 @@ def command_seconds(rng: np.random.Generator, environments: int = 599) -> dict[s
             "rank": ["rank", file],
             "verify": ["verify", f"{folder}/run"],
             "report": ["report", f"{folder}/comparison"],
-            "plan": ["plan", "--so-far", file, "--bound", "0.9"],
+            "plan": ["plan", file, "--bound", "0.9"],
         }
         return {name: _seconds(words) for name, words in commands.items()}
 

@@ -28,9 +28,9 @@ from sizes import FULL, sized
 ROOT = Path(__file__).parents[1]
 SITE = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
-DATA = ("csv", "json", "toml")  # blocks that are no code
+DATA = ("csv", "json", "toml", "yaml")  # blocks that are no code
 SNIPPET = re.compile(r'^--8<-- "(.*)"$', re.M)
-LAYERS = "bounds certify verify tasks rollouts learn deploy report robots"
+LAYERS = "bounds certify verify tasks rollouts learn deploy trials report robots"
 NAMES = re.compile(rf"`((?:{LAYERS.replace(' ', '|')})(?:\.\w+)+)`")
 
 

@@ -5,6 +5,7 @@ from pacbayes_control.cli import (  # noqa: F401 - each adds its commands to the
     deciding,
     deploying,
     learning,
+    planning,
     reporting,
     reproducing,
     verifying,

@@ -1,0 +1,209 @@
+"""`pbc plan`: how many trials a promise or a comparison needs, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacbayes_control.certify.files import write_output
+from pacbayes_control.cli import options
+from pacbayes_control.cli.app import app
+from pacbayes_control.cli.deciding import Logs, read_logs
+from pacbayes_control.report.console import print_table, say
+from pacbayes_control.tasks.options import option
+from pacbayes_control.trials.logs.options import LogOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(LogOptions):
+    """A promise or a comparison that is wanted."""
+
+    logs: Logs = None
+    bound: float | None = option(None, "The failure rate, or cost, to be promised.")
+    failure_rate: float | None = option(None, "The true one, as assumed.")
+    tell_apart: str | None = option(
+        None, "Or the failure rates of two policies to be compared, as assumed.", metavar="P:Q"
+    )
+    both_fail: float | None = option(
+        None, "With --tell-apart: how often both fail; default: independently of each other."
+    )
+    delta: float = option(0.05, "Probability that the promise or the verdict may be wrong.")
+    candidates: int = option(
+        1, "Policies to choose from by the same trials.", least=1, most=options.MOST
+    )
+    power: float = option(0.9, "Probability that the promise or a verdict is reached.")
+    schedule: Path | None = option(
+        None, "Write a schedule of trials in random order, to be filled in: .csv.", metavar="FILE"
+    )
+    policies: str | None = option(None, "With --schedule: their names.", metavar="A,B,…")
+    environments: str | None = option(
+        None, "With --schedule: how many, or their names.", metavar="N|A,B,…"
+    )
+    seed: int | None = option(
+        None, "With --schedule: of its order; default another one each time.", least=0
+    )
+    picture: Path | None = option(
+        None, "Draw the power against the number of environments.", metavar="FILE"
+    )
+    json_file: options.JsonFile = None
+
+
+@app.command()
+@options.takes_record
+def plan(asked: PlanOptions) -> None:
+    """How many environments or trials are needed, exactly; and a schedule to carry them out.
+
+    Before any trial: --bound with --failure-rate. After some: LOGS with --bound. To compare two
+    policies: --tell-apart. To carry trials out by hand, in random order: --schedule.
+
+    Example: pbc plan --bound 0.1 --failure-rate 0.05 --candidates 5
+    """
+    options.check_outputs(asked.json_file, asked.picture, *map(Path, asked.logs or []))
+    options.check_writable(asked.schedule, *map(Path, asked.logs or []))
+    _check_parts(asked)
+    record: dict[str, Any] = {}
+    if asked.logs:
+        record |= _more(asked)
+    elif asked.bound is not None:
+        record |= _needed(asked)
+    if asked.tell_apart is not None:
+        record |= _apart(asked)
+    if asked.schedule is not None:
+        record |= _write_schedule(asked)
+    options.write_json(asked.json_file, record)
+
+
+def _check_parts(asked: PlanOptions) -> None:
+    """Raise ValueError unless the options ask for something, with all that it needs."""
+    if not (asked.bound or asked.tell_apart or asked.schedule):
+        raise ValueError(
+            "give --bound with --failure-rate or with logs, --tell-apart P:Q, or --schedule FILE"
+        )
+    if asked.logs and asked.bound is None:
+        raise ValueError("to plan more trials than those in the logs, give --bound")
+    if asked.logs and asked.failure_rate is not None:
+        raise ValueError("--failure-rate is for a plan without trials: leave it out, or the logs")
+    if asked.bound is not None and not asked.logs and asked.failure_rate is None:
+        raise ValueError("--bound needs --failure-rate, as assumed, or logs with trials so far")
+    if asked.failure_rate is not None and asked.bound is None:
+        raise ValueError("--failure-rate is for --bound: give both")
+    if asked.both_fail is not None and asked.tell_apart is None:
+        raise ValueError("--both-fail is for --tell-apart")
+    if asked.picture and (asked.logs or asked.bound is None):
+        raise ValueError("--picture is for --bound with --failure-rate")
+    parts = {"policies": asked.policies, "environments": asked.environments}
+    for name, value in parts.items():
+        if (value is not None) != (asked.schedule is not None):
+            raise ValueError(f"--schedule and --{name} go together")
+    if asked.seed is not None and asked.schedule is None:
+        raise ValueError("--seed is for --schedule")
+
+
+def _needed(asked: PlanOptions) -> dict[str, Any]:
+    """The number of environments before any trial."""
+    from pacbayes_control.trials.planning import environments_needed, power_curve
+
+    assert asked.bound is not None
+    assert asked.failure_rate is not None
+    known = {"delta": asked.delta, "candidates": asked.candidates}
+    found = environments_needed(asked.bound, asked.failure_rate, power=asked.power, **known)
+    n = found.environments
+    among = f", chosen among {asked.candidates}" if asked.candidates > 1 else ""
+    say(
+        f"{n:,} environments: a policy that fails in {asked.failure_rate:g} of them{among} is then "
+        f"certified at most {asked.bound:g} with probability {found.power:.3f}, at δ = "
+        f"{asked.delta:g}: with {found.failures:,} failures or fewer.",
+        style="bold",
+    )
+    shares = np.array([0.25, 0.5, 0.75, 1, 1.5, 2])
+    numbers = np.unique(np.maximum(np.rint(n * shares).astype(int), 2))
+    powers = power_curve(asked.bound, asked.failure_rate, environments=numbers, **known)
+    rows = [(f"{i:,}", f"{p:.3f}") for i, p in zip(numbers, powers, strict=True)]
+    print_table("", ("environments", "probability of the promise"), rows)
+    say("The numbers are to be decided on before the trials: adding more until it works voids it.")
+    if asked.picture:
+        from pacbayes_control.report.trial_plots import plot_power
+
+        plot_power(asked.picture, asked.bound, asked.failure_rate, found, known)
+        say(f"Picture: {asked.picture}")
+    curve = [
+        {"environments": int(i), "power": float(p)} for i, p in zip(numbers, powers, strict=True)
+    ]
+    return {**asdict(found), "curve": curve}
+
+
+def _more(asked: PlanOptions) -> dict[str, Any]:
+    """How many more trials of each policy in the logs."""
+    from pacbayes_control.trials.further import more_environments
+
+    trials = read_logs(asked, asked.logs)
+    count, records, rows = max(asked.candidates, len(trials.policies)), [], []
+    for number, name in enumerate(trials.policies):
+        found = more_environments(
+            trials.costs[trials.of(number)],
+            asked.bound or 0.0,
+            delta=asked.delta,
+            candidates=count,
+            power=asked.power,
+        )
+        ways = (found.anytime, found.second_look, found.new_alone)
+        numbers = ["never" if way is None else f"{way:,}" for way in ways]
+        rows.append((name, f"{found.trials:,}", f"{found.mean:.4f}", *numbers))
+        total = None if found.anytime is None else found.trials + found.anytime
+        records.append({"name": name, **asdict(found), "environments": total})
+    headings = ("policy", "trials", "mean cost", "at any time", "second look", "new alone")
+    print_table(f"More trials for a promise of {asked.bound:g}", headings, rows, left=("policy",))
+    delta = f"{asked.delta:g}"
+    say(f"at any time: by the bound that may be looked at after every trial, δ = {delta}")
+    say("(pbc choose --stopping anytime), if trials go on as they did.")
+    say(f"second look: all trials again, at another δ of {delta} that is added to the first.")
+    say(f"new alone: only the new ones count, at a δ of {delta} of their own.")
+    say("Adding trials until pbc choose --stopping fixed looks good voids its promise.")
+    known = [each["environments"] for each in records if each["environments"] is not None]
+    return {"policies": records, "environments": min(known, default=None)}
+
+
+def _apart(asked: PlanOptions) -> dict[str, Any]:
+    """Trials until two policies can be told apart."""
+    from pacbayes_control.trials.telling_apart import trials_to_tell_apart
+
+    try:
+        first, second = map(float, (asked.tell_apart or "").split(":"))
+    except ValueError:
+        raise ValueError(f"--tell-apart {asked.tell_apart}: give two rates as 0.1:0.2") from None
+    found = trials_to_tell_apart(
+        first, second, alpha=asked.delta, power=asked.power, both_fail=asked.both_fail
+    )
+    mean = "" if found.mean is None else f", {found.mean:,.0f} on average"
+    say(
+        f"{found.trials:,} trials of each policy, in the same environments: pbc compare has then "
+        f"told them apart with probability {found.decided:.3f}{mean}; it is wrong with probability "
+        f"{found.wrong:.2g}.",
+        style="bold",
+    )
+    return {"tell_apart": asdict(found)} | (
+        {} if asked.bound is not None else {"environments": found.trials}
+    )
+
+
+def _write_schedule(asked: PlanOptions) -> dict[str, Any]:
+    """A schedule of trials as a table to be filled in."""
+    from pacbayes_control.trials.schedules import schedule, schedule_csv
+
+    assert asked.schedule is not None
+    if asked.schedule.suffix.lower() != ".csv":
+        raise ValueError(f"{asked.schedule}: a schedule is a .csv file")
+    if asked.schedule.exists():
+        raise ValueError(f"{asked.schedule} exists, and may have outcomes: choose another name")
+    policies = [name.strip() for name in (asked.policies or "").split(",")]
+    named = asked.environments or ""
+    environments = int(named) if named.isdecimal() else [name.strip() for name in named.split(",")]
+    planned = schedule(policies, environments, seed=asked.seed)
+    write_output(asked.schedule, schedule_csv(planned).encode())
+    say(f"{asked.schedule}: {len(planned.trials):,} trials in random order, seed {planned.seed}.")
+    say("Fill in success, 1 or 0, in this order; pbc compare A B --follow FILE tells when to stop.")
+    written = {"schedule": str(asked.schedule), "trials": len(planned.trials)}
+    return written | {"seed": planned.seed}
