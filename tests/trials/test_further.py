@@ -11,8 +11,8 @@ from scipy.stats import binom
 
 from pacbayes_control.bounds.anytime import highest_cost
 from pacbayes_control.bounds.theorems import clopper_pearson
-from pacbayes_control.trials.further import more_environments
-from pacbayes_control.trials.planning import environments_needed, failures_allowed
+from pacbayes_control.trials.plans.environments import environments_needed, failures_allowed
+from pacbayes_control.trials.plans.further import more_environments
 
 
 def costs(failures: int, trials: int) -> np.ndarray:

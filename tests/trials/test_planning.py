@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from pacbayes_control.bounds.theorems import clopper_pearson, occam_exact_tail
-from pacbayes_control.trials.planning import (
+from pacbayes_control.trials.plans.environments import (
     at_most,
     bound_curve,
     environments_needed,

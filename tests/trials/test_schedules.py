@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pacbayes_control.trials.schedules import schedule, schedule_csv
+from pacbayes_control.trials.plans.schedules import schedule, schedule_csv
 from sizes import sized
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pacbayes_control.bounds.anytime import log_e_of_difference
-from pacbayes_control.trials.telling_apart import trials_to_tell_apart
+from pacbayes_control.trials.plans.telling_apart import trials_to_tell_apart
 from sizes import sized
 
 

@@ -13,13 +13,12 @@ from scipy.stats import binom, binomtest, norm
 
 from pacbayes_control.bounds.theorems import clopper_pearson
 from pacbayes_control.cli.winners_curse import reproduce_winners_curse
+from pacbayes_control.trials.usual import usual_interval, wilson
 from pacbayes_control.trials.winners_curse import (
     CHECKPOINTS,
     DELTA,
     TRIALS,
     simulated,
-    usual_interval,
-    wilson,
     winners_curse,
 )
 from sizes import sized

@@ -67,6 +67,9 @@ class ChooseOptions(LogOptions):
         least=1,
         most=options.MOST,
     )
+    spent: float = option(
+        0.0, "δ of other looks at these trials, earlier or planned ones, which is added."
+    )
     follow: Path | None = option(None, FOLLOW, metavar="FILE")
     until: float | None = option(
         None, "With --follow: end when a bound is at most this.", metavar="BOUND"
@@ -104,7 +107,8 @@ def choose(asked: ChooseOptions) -> None:
         trials, stopping = _follow_choice(asked, asked.follow), "anytime"
     else:
         trials, stopping = read_logs(asked, asked.logs), asked.stopping
-    found = choose_policy(trials, asked.delta, stopping=stopping, candidates=asked.candidates)
+    known: dict[str, Any] = {"candidates": asked.candidates, "spent": asked.spent}
+    found = choose_policy(trials, asked.delta, stopping=stopping, **known)
     show_choice(found)
     if asked.out_folder:
         found.save(asked.out_folder, overwrite=asked.force)

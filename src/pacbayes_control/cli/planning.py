@@ -104,7 +104,7 @@ def _check_parts(asked: PlanOptions) -> None:
 
 def _needed(asked: PlanOptions) -> dict[str, Any]:
     """The number of environments before any trial."""
-    from pacbayes_control.trials.planning import environments_needed, power_curve
+    from pacbayes_control.trials.plans.environments import environments_needed, power_curve
 
     assert asked.bound is not None
     assert asked.failure_rate is not None
@@ -137,7 +137,7 @@ def _needed(asked: PlanOptions) -> dict[str, Any]:
 
 def _more(asked: PlanOptions) -> dict[str, Any]:
     """How many more trials of each policy in the logs."""
-    from pacbayes_control.trials.further import more_environments
+    from pacbayes_control.trials.plans.further import more_environments
 
     trials = read_logs(asked, asked.logs)
     count, records, rows = max(asked.candidates, len(trials.policies)), [], []
@@ -159,7 +159,11 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
     delta = f"{asked.delta:g}"
     say(f"at any time: by the bound that may be looked at after every trial, δ = {delta}")
     say("(pbc choose --stopping anytime), if trials go on as they did.")
-    say(f"second look: all trials again, at another δ of {delta} that is added to the first.")
+    say("second look: all trials again, when there are 2, 4, 8, … times as many, each by")
+    say(
+        f"pbc choose at δ = {asked.delta / 2:g}, {asked.delta / 4:g}, …, with --spent for the rest of"
+    )
+    say(f"{2 * asked.delta:g}: the first look and all that might follow.")
     say(f"new alone: only the new ones count, at a δ of {delta} of their own.")
     say("Adding trials until pbc choose --stopping fixed looks good voids its promise.")
     known = [each["environments"] for each in records if each["environments"] is not None]
@@ -168,7 +172,7 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
 
 def _apart(asked: PlanOptions) -> dict[str, Any]:
     """Trials until two policies can be told apart."""
-    from pacbayes_control.trials.telling_apart import trials_to_tell_apart
+    from pacbayes_control.trials.plans.telling_apart import trials_to_tell_apart
 
     try:
         first, second = map(float, (asked.tell_apart or "").split(":"))
@@ -191,7 +195,7 @@ def _apart(asked: PlanOptions) -> dict[str, Any]:
 
 def _write_schedule(asked: PlanOptions) -> dict[str, Any]:
     """A schedule of trials as a table to be filled in."""
-    from pacbayes_control.trials.schedules import schedule, schedule_csv
+    from pacbayes_control.trials.plans.schedules import schedule, schedule_csv
 
     assert asked.schedule is not None
     if asked.schedule.suffix.lower() != ".csv":

@@ -104,6 +104,9 @@ def verify(asked: VerifyOptions) -> None:
 
     folder, json_file, costs_file = options.run_folder(asked.run), asked.json_file, asked.costs_file
     options.check_json(json_file, folder, *([costs_file] if costs_file else []))
+    if (folder / "comparison.json").exists():
+        _verify_comparison(asked, folder)
+        return
     if asked.task is not None and asked.again is None:
         raise ValueError("--task is for rollouts to run again: give --again K too")
     repeated: Again | None = None
@@ -137,6 +140,34 @@ def verify(asked: VerifyOptions) -> None:
         if line:
             say(line)
     options.write_json(json_file, record)
+
+
+def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
+    """Recompute a comparison from its trials."""
+    from pacbayes_control.trials.comparing import load_comparison
+    from pacbayes_control.verify import InvalidCertificate
+
+    runs_alone = ("again", "task", "costs_file", "key", "signer")
+    options.refuse_set(asked, dict.fromkeys(runs_alone, "is for a run, and this is a comparison"))
+    try:
+        comparison, _ = load_comparison(folder)
+    except (AlteredRun, InvalidCertificate) as error:
+        raise options.not_verified(asked.json_file, error) from None
+    say(f"verified: {comparison.verdict}, recomputed from its trials")
+    say(comparison.sentence)
+    say("Taken as told, since no file can prove it:")
+    told = [
+        "that the outcomes in trials.json are those of the trials",
+        "that the environments are independent of each other, and like new ones",
+        *(["that the trials were carried out in random order"] if comparison.in_order else []),
+        *(
+            ["that trials were left out for reasons that do not depend on their outcomes"]
+            * bool(comparison.pairs.left_out)
+        ),
+    ]
+    for words in told:
+        say(f"- {words}")
+    options.write_json(asked.json_file, comparison.to_dict() | {"verified": True, "told": told})
 
 
 def _signature(

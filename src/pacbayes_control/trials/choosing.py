@@ -21,6 +21,7 @@ from pacbayes_control.trials.usual import usual_interval
 
 Stopping = Literal["fixed", "anytime"]
 OTHERS = "the other policies"  # the budget's name for their shares of δ
+LOOKS = "other looks at these trials"  # the budget's name for what they have spent
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def choose(
     *,
     stopping: Stopping | None = None,
     candidates: int | None = None,
+    spent: float = 0.0,
 ) -> Choice:
     """Choose the policy with the smallest certified cost, and certify it (Occam, weights 1/k).
 
@@ -86,7 +88,10 @@ def choose(
             where they are equal), or "anytime" if the trials might be stopped at any time
         candidates: k, how many policies were ever tried in these environments; by default those
             with trials. Policies that were given up after a look at their trials count too
+        spent: δ of other looks at some of these trials, earlier ones or planned ones; it is added
     """
+    if not 0 <= spent < 1:
+        raise ValueError(f"spent = {spent:g}: what other looks have spent of δ is from 0 to 1")
     count = len(trials.policies) if candidates is None else candidates
     if count < len(trials.policies):
         raise ValueError(
@@ -94,7 +99,8 @@ def choose(
             "count every policy that was ever tried"
         )
     method = ANYTIME if checked_stopping(trials, stopping) == "anytime" else "occam"
-    runs = [_certified(trials, i, delta, method, count) for i in range(len(trials.policies))]
+    policies = range(len(trials.policies))
+    runs = [_certified(trials, i, (delta, spent), method, count) for i in policies]
     rows = []
     for policy, run in enumerate(runs):
         costs, bound = (
@@ -126,14 +132,20 @@ def checked_stopping(trials: Trials, stopping: Stopping | None) -> Stopping:
 
 
 def _certified(
-    trials: Trials, policy: int, delta: float, method: str, candidates: int
+    trials: Trials, policy: int, deltas: tuple[float, float], method: str, candidates: int
 ) -> Run[Categorical] | None:
-    """The run of one policy at its share of δ; None if it has one trial only."""
+    """The run of one policy at its share of δ; None if it has one trial only.
+
+    deltas: of this look, and of other ones
+    """
+    delta, spent = deltas
     mine = trials.of(policy)
     if len(mine) < 2:
         return None
     costs = costs_of(trials, policy, mine, candidates)
-    budget = Budget(delta)
+    budget = Budget(delta + spent)
+    if spent:
+        budget.spend(LOOKS, spent)
     budget.spend(method, delta / candidates)
     if candidates > 1:
         budget.spend(OTHERS)

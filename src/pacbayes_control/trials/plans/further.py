@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from pacbayes_control.bounds.anytime import MARGIN, SHARES, STAKES
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
-from pacbayes_control.trials.planning import (
+from pacbayes_control.trials.plans.environments import (
     MOST,
     at_most,
     checked_level,

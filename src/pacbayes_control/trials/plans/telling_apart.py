@@ -18,7 +18,7 @@ import numpy as np
 from pacbayes_control.bounds.anytime import MARGIN, SHARES, STAKES
 from pacbayes_control.bounds.kl import Floats
 from pacbayes_control.bounds.theorems import check_delta
-from pacbayes_control.trials.planning import at_most
+from pacbayes_control.trials.plans.environments import at_most
 
 MOST_DISCORDANT = 100_000  # pairs that are followed: two seconds
 UNDECIDED = 1e-12  # probability that is not followed further
