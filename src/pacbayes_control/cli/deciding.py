@@ -63,7 +63,8 @@ class ChooseOptions(LogOptions):
     )
     candidates: int | None = option(
         None,
-        "How many policies were ever tried in these environments, if more than in the logs.",
+        "How many policies were ever tried in these environments, or might be, decided beforehand; "
+        "default: those in the logs.",
         least=1,
         most=options.MOST,
     )
@@ -99,6 +100,10 @@ def choose(asked: ChooseOptions) -> None:
         raise ValueError(f"--stopping is fixed or anytime, not {asked.stopping!r}")
     if asked.follow and asked.stopping == "fixed":
         raise ValueError("--follow may end at any trial: leave out --stopping fixed")
+    if asked.follow and asked.candidates is None:
+        raise ValueError(
+            "--follow needs --candidates: how many policies may be tried, decided beforehand"
+        )
     if asked.until is not None and not (asked.follow and 0 < asked.until < 1):
         raise ValueError("--until is a bound from 0 to 1 at which --follow ends")
     if asked.out_folder:
@@ -316,8 +321,7 @@ def _follow_choice(asked: ChooseOptions, file: Path) -> Trials:
                 trials, asked.delta, stopping="anytime", candidates=asked.candidates
             )
             best = found.run.certificate.bound
-            aim = f", to be at most {asked.until:g}" if asked.until is not None else ""
-            name = quoted(found.chosen)
+            name, aim = quoted(found.chosen), _still_needed(asked, found)
             say(f"after {told:,} trials: {name} is certified at most {round_up(best)}{aim}")
             if asked.until is not None and best <= asked.until:
                 break
@@ -325,3 +329,15 @@ def _follow_choice(asked: ChooseOptions, file: Path) -> Trials:
         raise ValueError(f"there were no trials in {file}")
     say(f"{trials.understood}.")
     return trials
+
+
+def _still_needed(asked: ChooseOptions, found: Any) -> str:
+    """About how many more trials of the best policy reach the promise, if they go on like these."""
+    from pacbayes_control.trials.plans.further import more_environments
+
+    if asked.until is None:
+        return ""
+    costs, known = found.run.costs.values[:, 0], {"candidates": asked.candidates or 1}
+    more = more_environments(costs, asked.until, delta=asked.delta, **known).anytime
+    about = "" if more is None else f", about {more:,} more of its trials" if more else ""
+    return f", to be at most {asked.until:g}{about}"

@@ -159,11 +159,9 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
     delta = f"{asked.delta:g}"
     say(f"at any time: by the bound that may be looked at after every trial, δ = {delta}")
     say("(pbc choose --stopping anytime), if trials go on as they did.")
-    say("second look: all trials again, when there are 2, 4, 8, … times as many, each by")
-    say(
-        f"pbc choose at δ = {asked.delta / 2:g}, {asked.delta / 4:g}, …, with --spent for the rest of"
-    )
-    say(f"{2 * asked.delta:g}: the first look and all that might follow.")
+    halves = f"{asked.delta / 2:g}, {asked.delta / 4:g}, …"
+    say("second look: all trials again, when there are 2, 4, 8, … times as many, by pbc choose")
+    say(f"at δ = {halves}, with --spent for the rest of {2 * asked.delta:g}.")
     say(f"new alone: only the new ones count, at a δ of {delta} of their own.")
     say("Adding trials until pbc choose --stopping fixed looks good voids its promise.")
     known = [each["environments"] for each in records if each["environments"] is not None]

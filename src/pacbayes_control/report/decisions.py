@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = (
     "Every policy counts that was ever tried in these environments, also those left out of the "
-    "log: the more there were, the better the best one looks by chance (--candidates)."
+    "log, and those that would have been tried if these had done worse: the more there are, the "
+    "better the best one looks by chance (--candidates)."
 )
 
 

@@ -70,7 +70,8 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         *_claims_about_looks(c),
         (
             c.candidates is not None,
-            f"that no other policies than {c.candidates} were ever tried in these environments",
+            f"that at most {c.candidates} policies were ever to be tried in these environments, "
+            "however they did",
         ),
         (
             c.candidates is not None and c.method != "anytime",
