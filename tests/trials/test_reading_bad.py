@@ -162,9 +162,9 @@ TABLES: dict[str, tuple[str, dict, str]] = {
     ),
     "one column for two roles": (PLAIN, {"environment": "policy"}, "one column cannot be two of"),
     "no policy": (
-        "seed,steps,success\n1,30,1\n2,40,0\n",
+        "seed,robot,success\n1,left,1\n2,right,0\n",
         {},
-        "no column is recognised as the policy .columns: “seed”, “steps”, “success”.: say --policy",
+        "no column is recognised as the policy .columns: “seed”, “robot”, “success”.: say --policy",
     ),
     "no outcome": ("policy,seed\nact,1\nact,2\n", {}, "no column is recognised as the outcome"),
     "no table of trials": ("name,colour\nx,red\ny,blue\n", {}, "no column for the policy .*name"),

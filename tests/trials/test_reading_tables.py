@@ -284,12 +284,8 @@ def test_a_matrix_of_progress_may_have_empty_cells(tmp_path: Path):
     assert trials.table[0, 0] == 0.5
     assert trials.graded
     assert trials.counts.tolist() == [2, 3, 2]
-    assert (
-        read(
-            tmp_path, text.replace("0.5", "1").replace("0.25", "1"), scale="1:0", missing="failure"
-        ).graded
-        is False
-    )
+    whole = text.replace("0.5", "1").replace("0.25", "1")
+    assert read(tmp_path, whole, scale="1:0", missing="failure").graded is None
 
 
 def test_an_array_of_costs_is_clear(tmp_path: Path):
@@ -378,3 +374,12 @@ def test_a_missing_package_is_named_with_its_command(tmp_path: Path):
         't.parquet needs pyarrow to be read: pip install "pacbayes-control[tables]"',
         't.xlsx needs openpyxl to be read: pip install "pacbayes-control[tables]"',
     ]
+
+
+def test_a_table_without_policies_is_of_the_policy_that_its_file_names(tmp_path: Path):
+    for name, text in (("act", "seed,success\n1,1\n2,0\n"), ("pi0", "seed,success\n1,1\n2,1\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    trials = read_trials([tmp_path / "*.csv"])
+    assert trials.policies == ("act", "pi0")
+    assert trials.table.tolist() == [[0, 0], [1, 0]]
+    assert "the file is the policy" in trials.understood

@@ -29,7 +29,7 @@ class Trials:
     environments: tuple[str, ...]  # names, in the order of their first trials
     environment: NDArray[np.intp]  # (trials,): where it was
     costs: NDArray[np.float64]  # (trials,): from 0, the best outcome, to 1
-    graded: bool  # whether costs between 0 and 1 may occur
+    graded: bool | None  # whether costs between 0 and 1 may occur; None if it is not said
     outcome: str  # how a trial is scored, in words
     unit: str  # the kind of environment, in a word or two: seed, site, episode
     shared: bool  # whether policies were tried in the same environments
@@ -76,7 +76,12 @@ class Trials:
         texts, numbers = list[str], list[int]
         kinds = {"policies": texts, "environments": texts, "tasks": texts, "links": texts}
         kinds |= {"policy": numbers, "environment": numbers, "task": numbers | None}
-        kinds |= {"costs": list[float], "graded": bool, "shared": bool, "episodes": int | None}
+        kinds |= {
+            "costs": list[float],
+            "graded": bool | None,
+            "shared": bool,
+            "episodes": int | None,
+        }
         kinds |= {"outcome": str, "unit": str, "understood": str, "format": int}
         kinds |= {"incidents": dict[str, int], "sources": dict[str, str]}
         check_record(record, kinds, "trials")
@@ -116,7 +121,7 @@ class Trials:
         if not np.all((self.costs >= 0) & (self.costs <= 1)):
             raise ValueError("trials.json has costs outside [0, 1]")
         if not self.graded and not np.all((self.costs == 0) | (self.costs == 1)):
-            raise ValueError("trials.json has graded costs, and says that it has none")
+            raise ValueError("trials.json has graded costs, and does not say so")
         words = [self.outcome, self.unit, self.understood, *self.links, *self.sources]
         if not all(text.isprintable() for text in [*words, *self.sources.values()]):
             raise ValueError("trials.json holds characters that cannot be shown")

@@ -20,7 +20,7 @@ CANDIDATES = (
 )
 
 
-def mean_words(graded: bool) -> str:
+def mean_words(graded: bool | None) -> str:
     """The mean of a policy's costs, in words."""
     return "mean cost" if graded else "failure rate"
 

@@ -107,7 +107,7 @@ def choose(
             trials.costs[trials.of(policy)],
             1.0 if run is None else run.certificate.bound,
         )
-        interval = usual_interval(costs, graded=trials.graded)
+        interval = usual_interval(costs, graded=bool(trials.graded))
         name = trials.policies[policy]
         rows.append(Candidate(name, len(costs), float(costs.mean()), interval, bound))
     known = [(row.bound, row.mean, -row.trials, i) for i, row in enumerate(rows) if runs[i]]
@@ -162,11 +162,12 @@ def costs_of(trials: Trials, policy: int, mine: NDArray[np.intp], candidates: in
     origin: dict[str, Any] = {
         "cost_rule": trials.outcome,
         "distribution": f"as the environments of {source} were chosen",
-        "graded": trials.graded,
         "unit": trials.unit,
         "candidates": candidates,
         "sources": dict(trials.sources),
     }
+    if trials.graded is not None:
+        origin["graded"] = trials.graded
     if trials.task is not None:
         origin["tasks"] = trials.task[where].tolist()
     if trials.incidents:

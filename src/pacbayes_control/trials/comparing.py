@@ -170,7 +170,7 @@ def compare(
         difference=limits,
         more=None if verdict != "undecided" else _more(d, alpha, margin),
         tasks=trials.tasks,
-        graded=trials.graded,
+        graded=bool(trials.graded),
         unit=trials.unit,
     )
 

@@ -121,7 +121,7 @@ def rank(
         log_e=log_e,
         better=holm(log_e, alpha),
         alpha=alpha,
-        graded=trials.graded,
+        graded=bool(trials.graded),
     )
 
 

@@ -44,7 +44,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     told = first.told_by if unit == first.unit else "tasks"
     record = replace(
         record,
-        graded=first.scoring.graded or episodes != 1,
+        graded=_graded(filled, episodes),
         outcome=first.scoring.words,
         unit=unit,
         episodes=episodes,
@@ -54,12 +54,20 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     return replace(record, understood=understood(record, files_of(logs), told, notes))
 
 
+def _graded(logs: Sequence[Log], episodes: int | None) -> bool | None:
+    """Whether costs between 0 and 1 may occur; None if no log says it, and none did."""
+    said = {log.scoring.graded for log in logs}
+    if episodes != 1 or True in said:
+        return True
+    return None if None in said else False
+
+
 def _check_alike(logs: Sequence[Log]) -> None:
     """An error if logs are scored in different ways, or have different kinds of environments."""
     first = logs[0]
     for log in logs[1:]:
         one, other = first.scoring, log.scoring
-        if (one.rule, one.graded) != (other.rule, other.graded):
+        if one.rule != other.rule or {one.graded, other.graded} == {True, False}:
             raise ValueError(
                 f"{first.file} is read as {one.words}, and {log.file} as {other.words}: score all "
                 "files in one way (--outcome)"

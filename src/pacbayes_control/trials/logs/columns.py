@@ -55,7 +55,7 @@ GRADED = ("score", "cost", "reward", "loss")
 class Roles:
     """The columns of a table with one row a trial, by their positions."""
 
-    policy: int
+    policy: int | None  # None if the file is the policy
     outcome: int
     environment: int | None  # None if no column tells
     numbered: bool  # whether that is a mere number of an episode or a trial
@@ -117,16 +117,18 @@ def find_roles(sheet: Sheet, options: LogOptions) -> Roles | None:
     policy = _policy(sheet, policies) if policy is None else policy
     outcome = _named(sheet, options.outcome)
     outcome = _outcome(sheet, outcomes, notes) if outcome is None else outcome
-    if policy is None or outcome is None:
-        missing = "policy" if policy is None else "outcome"
+    if outcome is None or (policy is None and _may_name_policies(sheet, outcome)):
+        missing = "outcome" if outcome is None else "policy"
         raise unclear(sheet, f"no column is recognised as the {missing}")
+    if policy is None:
+        notes.append("the file is the policy")
     tasks = _matches(sheet, TASK)
     environment, numbered = _environment(sheet, options, tasks, notes)
     tasks = _tasks(sheet, [at for at in tasks if at not in (policy, environment, outcome)])
     links = _matches(sheet, LINK)
-    used = (policy, outcome, environment, *tasks)
+    used = tuple(at for at in (policy, outcome, environment, *tasks) if at is not None)
     for at in used:
-        if at is not None and sheet.header[at] in sheet.nested:
+        if sheet.header[at] in sheet.nested:
             raise ValueError(
                 f"{sheet.file}: column {quoted(sheet.header[at])} holds lists or records: give a "
                 "table with one value in each cell"
@@ -135,6 +137,15 @@ def find_roles(sheet: Sheet, options: LogOptions) -> Roles | None:
         raise ValueError(f"{sheet.file}: one column cannot be two of policy, environment, outcome")
     link = links[0] if links else None
     return Roles(policy, outcome, environment, numbered, tasks, link, tuple(notes))
+
+
+def _may_name_policies(sheet: Sheet, outcome: int) -> bool:
+    """Whether a column of unknown meaning holds words, so that it may be the policy."""
+    for at, name in enumerate(sheet.header):
+        words = any(sheet.table.number(cell) is None for cell in sheet.column(at))
+        if at != outcome and words and not is_label(name) and kind_of(name) is None:
+            return True
+    return False
 
 
 def unclear(sheet: Sheet, problem: str) -> ValueError:

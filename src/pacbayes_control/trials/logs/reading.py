@@ -13,6 +13,7 @@ from pacbayes_control.trials.logs.assembling import assemble
 from pacbayes_control.trials.logs.finding import find_logs
 from pacbayes_control.trials.logs.harnesses import read_callbacks, read_vla_eval
 from pacbayes_control.trials.logs.lerobot import read_datasets, read_evaluations
+from pacbayes_control.trials.logs.names import names_from_folders
 from pacbayes_control.trials.logs.options import LogOptions
 from pacbayes_control.trials.logs.rows import Log
 from pacbayes_control.trials.logs.tables import read_array_log, read_table_log
@@ -50,13 +51,15 @@ def read_trials(
     found = find_logs(logs)
     paths = [*found.tables, *found.arrays]
     names = Counter(path.name for path in paths)
+    policies = names_from_folders([path.with_suffix("") / path.name for path in found.tables])
+    of = dict(zip(found.tables, policies, strict=True))  # where no column names a policy
     read: list[Log] = []
     for path in paths:
         try:
             if path in found.arrays:
                 read.append(read_array_log(path, options))
             else:
-                read.append(read_table_log(path, options, growing))
+                read.append(read_table_log(path, options, growing, of[path]))
         except ValueError as error:
             if names[path.name] > 1:  # files of one name in several folders
                 raise ValueError(f"in {path.parent}: {error}") from None

@@ -29,7 +29,7 @@ class Scoring:
     """How outcomes were read as costs."""
 
     words: str  # such as: “success” = 1 is a success
-    graded: bool  # whether costs between 0 and 1 may occur
+    graded: bool | None  # whether costs between 0 and 1 may occur; None if it is not said
     rule: tuple[object, ...] = ()  # the same for files that are scored in the same way
 
 

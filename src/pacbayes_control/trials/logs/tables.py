@@ -33,8 +33,11 @@ from pacbayes_control.trials.logs.rows import (
 from pacbayes_control.trials.logs.sheets import Sheet, as_text, read_cells
 
 
-def read_table_log(path: Path, options: LogOptions, growing: bool) -> Log:
-    """Read a CSV, TSV, JSON lines, Parquet or XLSX file."""
+def read_table_log(path: Path, options: LogOptions, growing: bool, name: str = "") -> Log:
+    """Read a CSV, TSV, JSON lines, Parquet or XLSX file.
+
+    name: of the policy, if no column has one
+    """
     sheet = read_cells(path, growing=growing)
     sources = sources_of([path])
     if not sheet.header:
@@ -43,15 +46,19 @@ def read_table_log(path: Path, options: LogOptions, growing: bool) -> Log:
     if roles is None:
         log = _matrix_log(sheet, options, growing)
     else:
-        log = _trial_log(sheet, roles, options, growing)
+        names = [name or path.stem] * len(sheet.table.rows)
+        if roles.policy is not None:
+            names = _names(sheet, roles.policy, "policy")
+        log = _trial_log(sheet, roles, names, options, growing)
     return replace(log, sources=sources)
 
 
 # ---- one row a trial ----------------------------------------------------------------------------
 
 
-def _trial_log(sheet: Sheet, roles: Roles, options: LogOptions, growing: bool) -> Log:
-    policies = _names(sheet, roles.policy, "policy")
+def _trial_log(
+    sheet: Sheet, roles: Roles, policies: Sequence[str], options: LogOptions, growing: bool
+) -> Log:
     environments: Sequence[str | None] = [None] * len(policies)
     unit, told_by = "trial", ""
     if roles.environment is not None:
@@ -132,7 +139,7 @@ def _matrix_log(sheet: Sheet, options: LogOptions, growing: bool) -> Log:
     costs, scoring = read_outcomes(_outcomes(sheet, "", cells, lines, growing), options)
     labels = _labels(sheet) if labelled else [f"row {i}" for i in range(1, len(rows) + 1)]
     if scoring.graded:
-        scoring = replace(scoring, graded=any(cost not in (None, 0, 1) for cost in costs))
+        scoring = replace(scoring, graded=any(cost not in (None, 0, 1) for cost in costs) or None)
         _check_means(sheet, np.array(costs, float).reshape(len(rows), len(names)))
     trials = [
         Row(names[i % len(names)], labels[i // len(names)], None, cost, line, cells=(cell,))
@@ -196,7 +203,9 @@ def read_array_log(path: Path, options: LogOptions) -> Log:
         lines = np.repeat(np.arange(len(values)), len(names)).tolist()
         costs, scoring = read_outcomes(Outcomes(file, "", "", cells, lines, "row"), options)
         if scoring.graded:
-            scoring = replace(scoring, graded=any(cost not in (None, 0, 1) for cost in costs))
+            scoring = replace(
+                scoring, graded=any(cost not in (None, 0, 1) for cost in costs) or None
+            )
     labels = labels or [f"row {i}" for i in range(len(values))]
     rows = [
         Row(names[i % len(names)], labels[i // len(names)], None, cost, i // len(names))
