@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,13 @@ from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.report import rendering
 from pacbayes_control.report.links import LISTED, linked_trials
-from pacbayes_control.report.running import running_limits, usual_difference
+from pacbayes_control.report.running import (
+    interval,
+    power_of_ten,
+    running_limits,
+    signed,
+    usual_difference,
+)
 from pacbayes_control.report.trial_plots import draw_difference, draw_evidence, draw_scatter
 from pacbayes_control.report.trials import TASKS, rate, repeated_words, task_rows
 from pacbayes_control.trials.comparing import Comparison
@@ -160,31 +165,6 @@ def _mean(trials: Trials, policy: int) -> float:
 
 
 # ---- words --------------------------------------------------------------------------------------
-
-
-def signed(value: float) -> str:
-    """A difference with its sign."""
-    return f"{value:+.4f}".replace("-", "−")
-
-
-def interval(limits: tuple[float, float]) -> str:
-    """Limits on a difference with four decimals, rounded outwards."""
-    low, high = (math.floor(limits[0] * 1e4) / 1e4, math.ceil(limits[1] * 1e4) / 1e4)
-    return f"{signed(low)} to {signed(high)}"
-
-
-def power_of_ten(log_value: float) -> str:
-    """A number from its natural logarithm, with three digits, rounded downwards.
-
-    >>> power_of_ten(math.log(40.07)), power_of_ten(2000.0)
-    ('40.0', '3.88e+868')
-    """
-    if abs(log_value) < 13:
-        value = math.exp(log_value)
-        digits = max(0, 2 - math.floor(math.log10(value)))
-        return f"{math.floor(value * 10**digits) / 10**digits:,.{digits}f}"
-    exponent, part = divmod(log_value / math.log(10), 1)
-    return f"{math.floor(10**part * 100) / 100:.2f}e{int(exponent):+d}"
 
 
 def cannot_say(comparison: Comparison, trials: Trials) -> Iterator[str]:

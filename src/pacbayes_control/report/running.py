@@ -1,4 +1,4 @@
-"""The evidence and the limits of a comparison after each number of pairs, for plots."""
+"""The evidence and the limits of a comparison after each number of pairs, and how they are shown."""
 
 from __future__ import annotations
 
@@ -84,3 +84,31 @@ def usual_difference(differences: Floats) -> tuple[float, float] | None:
         return None
     mean, half = float(differences.mean()), NORMAL * float(differences.std(ddof=1)) / math.sqrt(n)
     return max(mean - half, -1.0), min(mean + half, 1.0)
+
+
+# ---- as they are shown ---------------------------------------------------------------------------
+
+
+def signed(value: float) -> str:
+    """A difference with its sign."""
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def interval(limits: tuple[float, float]) -> str:
+    """Limits on a difference with four decimals, rounded outwards."""
+    low, high = (math.floor(limits[0] * 1e4) / 1e4, math.ceil(limits[1] * 1e4) / 1e4)
+    return f"{signed(low)} to {signed(high)}"
+
+
+def power_of_ten(log_value: float) -> str:
+    """A number from its natural logarithm, with three digits, rounded downwards.
+
+    >>> power_of_ten(math.log(40.07)), power_of_ten(2000.0)
+    ('40.0', '3.88e+868')
+    """
+    if abs(log_value) < 13:
+        value = math.exp(log_value)
+        digits = max(0, 2 - math.floor(math.log10(value)))
+        return f"{math.floor(value * 10**digits) / 10**digits:,.{digits}f}"
+    exponent, part = divmod(log_value / math.log(10), 1)
+    return f"{math.floor(10**part * 100) / 100:.2f}e{int(exponent):+d}"
