@@ -69,6 +69,8 @@ def made(
         tasks=tuple(f"task {i}" for i in range(tasks)),
         task=task,
         links=tuple(links[i % len(links)] for i in range(len(cells))) if links else (),
+        sources={"folder/trials.csv": "0" * 64},
+        understood="trials.csv: one row a trial",
     )
 
 

@@ -1,4 +1,4 @@
-"""The evidence and the limits of a comparison after each number of pairs, and how they are shown."""
+"""The evidence and the limits of a comparison by the number of pairs, and how they are shown."""
 
 from __future__ import annotations
 
