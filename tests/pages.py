@@ -17,6 +17,22 @@ from pacbayes_control.report.plots import PLOTS
 
 Write = Callable[..., str]
 BLANK = b'<svg viewBox="0 0 1 1"></svg>'
+# The contrast of letters with what is behind them, for each of some elements.
+CONTRAST = """all => all.map(one => {
+  const style = getComputedStyle(one), svg = one.namespaceURI.endsWith("svg");
+  let behind = one;
+  const clear = (it) => getComputedStyle(it).backgroundColor === "rgba(0, 0, 0, 0)";
+  while (clear(behind)) behind = behind.parentElement;
+  const shade = (colour) => {
+    const size = colour.startsWith("color(srgb") ? 1 : 255;
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map((c) => c / size)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [dark, light] = [shade(svg ? style.fill : style.color),
+    shade(getComputedStyle(behind).backgroundColor)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+})"""
 
 
 class Outline(HTMLParser):

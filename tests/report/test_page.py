@@ -35,15 +35,12 @@ from pacbayes_control.learn import (
 )
 from pacbayes_control.learn.relative_entropy import limit_on
 from pacbayes_control.report import pictures
-from pacbayes_control.report.page import is_page, render, write_page
+from pacbayes_control.report.page import render, write_page
 from pacbayes_control.report.plots import PLOTS, write_plots
+from pacbayes_control.report.projection import project, projected_bound
+from pacbayes_control.report.rendering import is_page
 from pacbayes_control.report.replay import Replay, pack, pack_within, roll_out
-from pacbayes_control.report.sections import (
-    posterior_values,
-    project,
-    projected_bound,
-    side_by_side,
-)
+from pacbayes_control.report.sections import posterior_values, side_by_side
 from pacbayes_control.report.summary import environment_costs
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.vehicle import Linear, paper_prior

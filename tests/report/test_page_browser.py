@@ -25,6 +25,7 @@ from pacbayes_control.report.page import write_page
 from pacbayes_control.report.pictures import BLUE, GREY, ORANGE
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
+from pages import CONTRAST
 from sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -414,21 +415,6 @@ def test_names_of_environments_stand_in_the_list_and_in_words(visit: Open):
 
 
 # ---- light and dark -----------------------------------------------------------------------------
-
-CONTRAST = """all => all.map(one => {
-  const style = getComputedStyle(one), svg = one.namespaceURI.endsWith("svg");
-  let behind = one;
-  const clear = (it) => getComputedStyle(it).backgroundColor === "rgba(0, 0, 0, 0)";
-  while (clear(behind)) behind = behind.parentElement;
-  const shade = (colour) => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map((c) => c / 255)
-      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const [dark, light] = [shade(svg ? style.fill : style.color),
-    shade(getComputedStyle(behind).backgroundColor)].sort((a, b) => a - b);
-  return (light + 0.05) / (dark + 0.05);
-})"""
 
 
 def test_letters_can_be_read_on_every_screen(page: Page):

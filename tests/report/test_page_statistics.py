@@ -19,7 +19,8 @@ from pacbayes_control.certify.statistics import Statistic
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.learn import learn_best, learn_finite
 from pacbayes_control.report.plots import PLOTS, UNTIL, draw_distribution, write_plots
-from pacbayes_control.report.sections import project, projected_bound, record_rows, side_by_side
+from pacbayes_control.report.projection import project, projected_bound
+from pacbayes_control.report.sections import record_rows, side_by_side
 from pacbayes_control.report.summary import (
     distribution_function,
     exceeded_words,

@@ -11,7 +11,7 @@ import pytest
 from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, learn_finite, learn_task
 from pacbayes_control.report.plots import PLOTS, UNTIL, write_plots
-from pacbayes_control.report.sections import project
+from pacbayes_control.report.projection import project
 from pacbayes_control.tasks.demo import Stopping
 from pages import Write, words
 

@@ -21,7 +21,7 @@ from pacbayes_control.certify.text import round_down
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.plots import PLOTS
-from pacbayes_control.report.sections import project
+from pacbayes_control.report.projection import project
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.tasks import Environments
@@ -112,14 +112,14 @@ def hostile(value: Any) -> Any:
 
 
 TEXTS = ("policy_name", "noise", "prior", "objective", "hashes", "versions", "cost_rule",
-         "distribution")  # fmt: skip
+         "distribution", "unit")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "ball", "constraints", "names", "sites", "created"])
 def test_nothing_unprintable_reaches_a_page(page: Write, name: str):
     sites = [f"hall {i}" for i in range(40)]
     run = learn_finite(costs(origin=ORIGIN, sites=sites), method="occam")
-    c = replace(run.certificate, policy_name="slow", noise="gusts")
+    c = replace(run.certificate, policy_name="slow", noise="gusts", unit="hall")
     if name in TEXTS:
         c = replace(c, **{name: hostile(getattr(c, name))})
     elif name == "ball":
@@ -214,7 +214,8 @@ def test_the_list_of_texts_is_complete():
     numbers = {"bound", "delta", "environments", "set_aside", "policies", "parameters", "draws",
                "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
                "bound_without_shift", "tilt", "format", "declared_looks", "graded", "grid", "stake",
-               "threshold", "margin", "exceeded", "until", "at_most"}  # fmt: skip
+               "threshold", "margin", "exceeded", "until", "at_most", "candidates",
+               "tasks"}  # fmt: skip
     elsewhere = {"ball", "constraints"}
     checked = {
         "method",

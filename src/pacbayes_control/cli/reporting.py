@@ -6,13 +6,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from pacbayes_control.certify.run import read_manifest
+from pacbayes_control.certify.files import read_json
+from pacbayes_control.certify.run import AlteredRun, read_manifest
+from pacbayes_control.certify.trials import FILE as TRIALS
+from pacbayes_control.certify.trials import Trials
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.report.console import say, working
 from pacbayes_control.report.summary import hardest_records, not_reproduced
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task, recorded_environments
+
+COMPARISON = "comparison.json"  # in the folder of a comparison
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,12 @@ class ReportOptions:
 def report(asked: ReportOptions) -> None:
     """Write a page about a run, with its rollouts to watch: one HTML file, for any browser.
 
-    The run is verified first. Exit code 1 if it does not hold, as for `pbc verify`.
+    Or about a comparison of two policies. The run or the comparison is verified first. Exit code 1
+    if it does not hold, as for `pbc verify`.
 
     Example: pbc report runs/braking --out braking.html
     """
-    folder, json_file, plots = options.run_folder(asked.run), asked.json_file, asked.plots
+    folder, json_file, plots = _folder(asked.run), asked.json_file, asked.plots
     options.check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
     page = asked.out_file or options.beside(folder, ".html")
@@ -51,23 +57,41 @@ def report(asked: ReportOptions) -> None:
     _check_plots(plots, asked.plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
+    if (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists():
+        _report_comparison(asked, folder, page, name)
+        return
     loaded = options.verified(folder, json_file)
 
     from pacbayes_control.report.page import write_page
-    from pacbayes_control.report.plots import PlotFormat, write_plots
+    from pacbayes_control.report.plots import PlotFormat, write_all, write_plots
+    from pacbayes_control.report.trial_plots import choice_plots
+    from pacbayes_control.report.trials import choice_of
 
     own = load_task(asked.task) if asked.task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None
+    trials = None
+    if loaded.certificate.candidates is not None:
+        trials = Trials.from_record(read_json(folder / TRIALS))
     with working("rolling out what the page shows"):
         written = write_page(
-            loaded, page, task=own, environments=environments, name=name, pictures=_pictures(folder)
+            loaded,
+            page,
+            task=own,
+            environments=environments,
+            name=name,
+            pictures=_pictures(folder),
+            trials=trials,
         )
     replays = f", {written.replays:,} rollouts to watch" if written.replays else ""
     say(f"{page}: {written.size / 1e6:.1f} MB{replays}. Open it in a browser.")
     if warning := not_reproduced(written.again):
         say(f"NOT REPRODUCED: {warning}", style="bold red")
     if plots:
-        for file in write_plots(loaded, plots, cast(PlotFormat, asked.plot_format or "svg")):
+        kind = cast(PlotFormat, asked.plot_format or "svg")
+        files = write_plots(loaded, plots, kind)
+        if trials is not None:
+            files += write_all(choice_plots(choice_of(loaded, trials)), plots, kind)
+        for file in files:
             say(f"Plot: {file}")
     options.write_json(
         json_file,
@@ -81,6 +105,38 @@ def report(asked: ReportOptions) -> None:
             "again": asdict(written.again),
         },
     )
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a run or a comparison, from its path or that of its main file."""
+    if path.name == COMPARISON and path.is_file():
+        return path.parent
+    return options.run_folder(path)
+
+
+def _report_comparison(asked: ReportOptions, folder: Path, page: Path, name: str) -> None:
+    """Write the page and the plots of a comparison, after it was verified."""
+    from pacbayes_control.report.comparison import plots_of, write_comparison_page
+    from pacbayes_control.report.plots import PlotFormat, write_all
+    from pacbayes_control.trials.comparing import load_comparison
+    from pacbayes_control.verify import InvalidCertificate
+
+    if asked.task:
+        raise ValueError("--task is for the rollouts of a run, and this is a comparison of trials")
+    try:
+        with working("verifying"):
+            comparison, trials = load_comparison(folder)
+    except (AlteredRun, InvalidCertificate) as error:
+        raise options.not_verified(asked.json_file, error) from None
+    with working("drawing"):
+        written = write_comparison_page(comparison, trials, page, name=name)
+    say(f"{page}: {written.size / 1e3:.0f} kB. Open it in a browser.")
+    if asked.plots:
+        kind = cast(PlotFormat, asked.plot_format or "svg")
+        for file in write_all(plots_of(comparison, trials), asked.plots, kind):
+            say(f"Plot: {file}")
+    record = {"page": str(page), "bytes": written.size, "comparison": comparison.to_dict()}
+    options.write_json(asked.json_file, record)
 
 
 def _pictures(folder: Path) -> dict[str, bytes]:
@@ -102,7 +158,7 @@ def _check_page(page: Path, folder: Path, force: bool) -> None:
     if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{page}: a page is an .html file")
     if page.exists() and not force:
-        from pacbayes_control.report.page import is_page
+        from pacbayes_control.report.rendering import is_page
 
         if not is_page(page):
             raise ValueError(

@@ -1,44 +1,35 @@
-"""A page about a run: one HTML file that holds all it shows, and loads nothing.
-
-Everything that its templates show is escaped, except markup of our own.
-"""
+"""A page about a run: one HTML file that holds all it shows, and loads nothing."""
 
 from __future__ import annotations
 
 import base64
-import re
 import shlex
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 import pacbayes_control
-from pacbayes_control.certify import text
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.statistics import percent, rest_percent
-from pacbayes_control.report import pictures as colours
-from pacbayes_control.report import summary
+from pacbayes_control.certify.trials import Trials
+from pacbayes_control.report import rendering, summary
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import pack_within, replay_values, roll_out
 from pacbayes_control.report.sections import MEANING, section_values
+from pacbayes_control.report.trial_plots import choice_plots
+from pacbayes_control.report.trials import trial_values
 from pacbayes_control.rollouts.again import Again, roll_out_again
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.registry import recorded_class, recorded_environments, recorded_task
 
-MARK = '<meta name="generator" content="pbc report'  # of pages that may be overwritten
 REPEATED = 24  # rollouts that are run again to compare their costs; or a few seconds' worth
 SECTIONS = (  # the name of its template, its link at the top of the page, and its heading
     ("promise", "Promise", "What is promised"),
+    ("trials", "Trials", "Every policy and its trials"),
     ("budget", "Confidence", "How δ was spent"),
     ("methods", "Methods", "Bounds side by side"),
     ("posterior", "Policies", "The policies"),
@@ -51,16 +42,6 @@ SECTIONS = (  # the name of its template, its link at the top of the page, and i
 )
 LARGEST_PICTURE = 4 << 20  # bytes
 MOST_PICTURES = 12
-COLOURS = {  # of the plots, by their names in page.css, where a dark screen has others
-    "#000000": "ink",
-    "#ffffff": "paper",
-    "#b0b0b0": "grid",
-    colours.DARK: "dark",
-    colours.GREY: "grey",
-    colours.BLUE: "blue",
-    colours.ORANGE: "orange",
-    colours.GREEN: "green",
-}
 
 
 @dataclass(frozen=True)
@@ -81,6 +62,7 @@ def write_page(
     environments: Environments | None = None,
     name: str = "run",
     pictures: Mapping[str, bytes] | None = None,
+    trials: Trials | None = None,
 ) -> Page:
     """Write a page about a run; the same run gives the same bytes.
 
@@ -92,6 +74,7 @@ def write_page(
         environments: those that the run counts, drawn from the task
         name: of the run's folder
         pictures: files of the run's folder; those that are PNG and have a caption are shown
+        trials: of all policies, if the run is of one that was chosen by them
     """
     if (task is None) != (environments is None):
         raise ValueError("replays need both, the task and its environments: give the other too")
@@ -116,12 +99,19 @@ def write_page(
         except ValueError as error:
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
     embedded = embedded_pictures(pictures or {}, known.captions if known else {})
-    no_function = run.certificate.margin is None
-    absent = {"pictures": not embedded, "replay": not replay, "distribution": no_function}
+    absent = {
+        "trials": trials is None,
+        "posterior": run.certificate.candidates is not None,  # the section on trials has them
+        "pictures": not embedded,
+        "replay": not replay,
+        "distribution": run.certificate.margin is None,
+    }
     content = render(
         "page.html",
         run,
         **section_values(run),
+        **(trial_section(run, trials) if trials is not None else {}),
+        parts="",
         version=pacbayes_control.__version__,
         title=Path(name).name,
         shell_name=shlex.quote(name),
@@ -136,6 +126,12 @@ def write_page(
     ).encode()
     write_output(Path(file), content)
     return Page(Path(file), len(content), replay.costs.size if replay else 0, again)
+
+
+def trial_section(run: Run[Any], trials: Trials) -> dict[str, Any]:
+    """The values and plots of the section on trials."""
+    values = trial_values(run, trials)
+    return {**values, "trial_plots": choice_plots(values["choice"])}
 
 
 def why_no_replay(run: Run[Any], task: Task | None, known: type[Task] | None) -> str | None:
@@ -156,12 +152,6 @@ def why_no_replay(run: Run[Any], task: Task | None, known: type[Task] | None) ->
             "page shows the rollouts of a task that can show itself."
         )
     return f"The task {task.name} cannot show itself: it has no scenes and paths."
-
-
-def is_page(file: Path) -> bool:
-    """Whether a file was written by `write_page`, and may be overwritten."""
-    with file.open("rb") as stream:
-        return MARK.encode() in stream.read(2000)
 
 
 # ---- pictures of the run's folder: a stranger's run may hold anything --------------------------
@@ -189,72 +179,9 @@ def embedded_pictures(
     return embedded
 
 
-# ---- templates ----------------------------------------------------------------------------------
-
-
 def render(template: str, run: Run[Any], **values: Any) -> str:
     """A page, or a part of it, about a run; every value is text unless it is `Markup`."""
-    values |= {"run": run, "c": run.certificate, "plot": partial(plot, run)}
-    return _ENVIRONMENT.get_template(template).render(values)
-
-
-def _visible(value: Any) -> Any:
-    r"""Text in which every character can be seen; Jinja then escapes it.
-
-    >>> _ENVIRONMENT.from_string("{{ name }}").render(name="<b>\u202e")
-    '&lt;b&gt;\\u202e'
-    """
-    return value if isinstance(value, Markup) else text.printable(str(value))
-
-
-def asset(name: str) -> Markup:
-    """A style sheet or a script of the page, as it is."""
-    folder = files("pacbayes_control.report") / "assets"
-    return Markup(folder.joinpath(name).read_text(encoding="utf-8"))
-
-
-def plot(run: Run[Any], name: str, label: str) -> Markup:
-    """A plot as SVG within the page."""
-    stream = BytesIO()
-    PLOTS[name](run, stream)
-    svg = stream.getvalue().decode()
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    box = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>', svg)
-    assert box is not None
-    inner = re.sub("<[^>]*>", partial(_in_page, name), svg[box.end() :])
-    return Markup(
-        '<figure class="plot"><svg {box} role="img" aria-label="{label}" '
-        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-        "<title>{label}</title>{inner}</figure>"
-    ).format(box=Markup(box[1]), label=label, inner=Markup(inner.strip()))
-
-
-def _in_page(plot_name: str, tag: re.Match[str]) -> str:
-    """A tag of a plot in the colours of the page; text between tags, such as names, stays."""
-    found = tag[0]
-    for colour, its_name in COLOURS.items():
-        found = re.sub(rf"(?<=: ){colour}\b", f"var(--{its_name})", found)
-    # Each plot numbers its parts alike: their ids must not meet in one page.
-    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{plot_name}-", found)
-
-
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("pacbayes_control.report", "assets"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    finalize=_visible,
-)
-_ENVIRONMENT.policies.update(
-    {"json.dumps_function": text.json_text, "json.dumps_kwargs": {"indent": None}}
-)
-_ENVIRONMENT.globals.update(
-    MEANING=MEANING,
-    asset=asset,
-    format=format,
-    percent=percent,
-    rest_percent=rest_percent,
-    summary=summary,
-    text=text,
-)
+    trial_plots = values.pop("trial_plots", {})
+    plots = {name: partial(draw, run) for name, draw in PLOTS.items()} | trial_plots
+    values |= {"run": run, "c": run.certificate, "MEANING": MEANING}
+    return rendering.render(template, values, plots)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -22,7 +23,8 @@ from pacbayes_control.certify.text import printable, round_down, shown
 from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn.until import bounds_on_the_way
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
-from pacbayes_control.report.sections import gaussian_moves, project, side_by_side
+from pacbayes_control.report.projection import project
+from pacbayes_control.report.sections import gaussian_moves, side_by_side
 from pacbayes_control.report.summary import distribution_function, environment_costs, likeliest
 
 WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
@@ -38,7 +40,7 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     methods, why_not = side_by_side(run)
     if not methods:
         raise ValueError(f"there is nothing to compare: {why_not}")
-    figure, axis = _figure(0.9 + 0.34 * len(methods))
+    figure, axis = new_figure(0.9 + 0.34 * len(methods))
     for place, c in enumerate(methods):
         colour = BLUE if c is run.certificate else GREY
         axis.plot([c.empirical_cost, c.bound], [place, place], color=colour, lw=2.5, zorder=2)
@@ -60,7 +62,7 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     shares, prior = run.posterior.probabilities, run.prior.probabilities
     top = likeliest(run)[:SHOWN]
     height = 1.0 + 0.27 * len(top)
-    figure, (left, right) = _figure(height, 1, 2, sharey=True, width_ratios=(3, 2))
+    figure, (left, right) = new_figure(height, 1, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(top))
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
@@ -80,7 +82,7 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
 
 def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
     moved, widths = gaussian_moves(run)
-    figure, axis = _figure(3.0)
+    figure, axis = new_figure(3.0)
     axis.axvline(0, color=DARK, ls=":", lw=1)
     axis.axhline(1, color=DARK, ls=":", lw=1)
     alpha = 0.8 if len(moved) <= 50 else 0.3
@@ -97,7 +99,7 @@ def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
 
 def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
     """A histogram of the mean cost of environments under the posterior."""
-    figure, axis = _figure(2.7)
+    figure, axis = new_figure(2.7)
     values, c = environment_costs(run), run.certificate
     counts, edges = np.histogram(values, bins=20, range=(0, 1))
     axis.bar(edges[:-1], counts, width=0.05, align="edge", color=BLUE, ec="white", lw=0.8)
@@ -120,7 +122,7 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     if c.of != "mean":
         raise ValueError(f"there is no projection of a bound on {c.of}")
     projection = project(run)
-    figure, axis = _figure(3.0)
+    figure, axis = new_figure(3.0)
     axis.plot(projection.environments, projection.bounds, color=BLUE, ls="--", label="projection")
     axis.axhline(projection.limit, color=DARK, ls=":", lw=1.2, label="never below this")
     axis.plot(c.environments, c.bound, "o", color=ORANGE, ms=7, label="this certificate")
@@ -140,7 +142,7 @@ def draw_bound_as_environments_were_added(run: Run[Any], file: Path | BinaryIO) 
     if c.until is None:
         raise ValueError("environments were not added until a bound was reached")
     numbers, bounds = bounds_on_the_way(run)
-    figure, axis = _figure(3.0)
+    figure, axis = new_figure(3.0)
     axis.plot(numbers, bounds, "o-", color=BLUE, ms=3.5, lw=1.2, label="bound")
     axis.axhline(c.until, color=DARK, ls=":", lw=1.2, label=f"asked for, {c.until:.12g}")
     axis.plot(numbers[-1], bounds[-1], "o", color=ORANGE, ms=7, label="this certificate")
@@ -230,7 +232,7 @@ def draw_distribution(run: Run[Any], file: Path | BinaryIO) -> None:
     function = distribution_function(run)
     if function is None:
         raise ValueError("the certificate has no distribution function: no share of δ pays for it")
-    figure, axis = _figure(3.0)
+    figure, axis = new_figure(3.0)
     # From no environment at a cost of 0 to all of them at a cost of 1.
     costs = np.concatenate([[0.0], function.costs, [1.0]])
     for values, colour, label in (
@@ -260,24 +262,32 @@ PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
 
 def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list[Path]:
     """Every plot of a run as a file; without those that have nothing to show."""
-    if suffix not in get_args(PlotFormat):
-        raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
-    folder.mkdir(parents=True, exist_ok=True)
     c = run.certificate
     absent = {
         "methods": not side_by_side(run)[0],
+        "posterior": c.candidates is not None,
         "distribution": c.margin is None,
         "bound-against-environments": c.of != "mean",
         UNTIL: c.until is None,
         "shift": c.statistic.kind == "cvar",
     }
     names = [name for name in PLOTS if not absent.get(name)]
-    for name in names:
-        PLOTS[name](run, folder / f"{name}.{suffix}")
-    return [folder / f"{name}.{suffix}" for name in names]
+    return write_all({name: partial(PLOTS[name], run) for name in names}, folder, suffix)
 
 
-def _figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]:
+def write_all(
+    plots: Mapping[str, Callable[[Path], None]], folder: Path, suffix: PlotFormat
+) -> list[Path]:
+    """Plots as files of their names; each is a function of its file."""
+    if suffix not in get_args(PlotFormat):
+        raise ValueError(f"plots are written as svg, pdf or png, not as {suffix!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in plots.items():
+        draw(folder / f"{name}.{suffix}")
+    return [folder / f"{name}.{suffix}" for name in plots]
+
+
+def new_figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]:
     """A figure and its axes, or its one axis, without lines above and on the right."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.subplots(*subplots, **options)

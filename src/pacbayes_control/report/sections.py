@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pacbayes_control.bounds import chernoff_kl_holdout, clopper_pearson, single_draw
-from pacbayes_control.bounds.betting import log_regret
-from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
 from pacbayes_control.certify.certificate import Budget, Certificate
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.issuing import (
-    BETTING,
+    ANYTIME,
     PAC_BAYES,
     SAMPLING,
     Basis,
     Provenance,
     issue_sampled,
-    policy_weights,
 )
 from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.certify.statistics import FUNCTION
 from pacbayes_control.learn import compare_methods
+from pacbayes_control.report.projection import project
 from pacbayes_control.report.summary import (
     distribution_function,
     environment_costs,
     hardest,
     likeliest,
 )
+from pacbayes_control.trials.choosing import OTHERS
 
 LISTED = 100  # policies in the table of shares
 MEANING = {
@@ -43,6 +41,7 @@ MEANING = {
     "occam": "one policy: a union bound over all of them",
     "single-draw": "one policy, drawn once from the posterior and kept",
     "tilted": "for graded costs in a KL ball, by the mean of e^λC",
+    ANYTIME: "one policy, by e-values: for every number of trials at once",
 }
 SPENT_ON = MEANING | {
     FUNCTION: "the whole distribution of the policy's cost",
@@ -50,10 +49,8 @@ SPENT_ON = MEANING | {
     "shift": "the estimate of how far the world has shifted",
     EARLIER: "earlier looks at this campaign, when it was smaller",
     OTHER: "the other looks at this campaign that were declared beforehand",
+    OTHERS: "the policies that it was chosen among: all have equal shares",
 }
-POINTS = 61  # of the curve of bounds against environments
-FEWEST, MOST = 0.1, 100  # times N, where that curve begins and ends
-ENDLESS = 10**12  # environments, at which a bound is its limit to every shown digit
 
 
 def section_values(run: Run[Any]) -> dict[str, Any]:
@@ -143,6 +140,8 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     posterior: the same one, at the same shares of δ, since another would need draws of its own.
     """
     c = run.certificate
+    if c.candidates is not None:
+        return (), _why_chosen_alone(c)
     if c.of != "mean":
         return (), f"{c.of} is certified by {c.method} alone: there is nothing to compare it with."
     if c.until is not None:
@@ -174,6 +173,16 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     return tuple(methods if any(own) else [c, *methods]), ""
 
 
+def _why_chosen_alone(c: Certificate) -> str:
+    """Why the bound of a policy that was chosen by its trials is not shown beside others."""
+    if c.candidates == 1:
+        return f"Trials of one policy are certified by {c.method} alone: nothing is compared."
+    return (
+        f"The policy was chosen by its trials among {c.candidates:,} policies, for which its bound "
+        "pays with a share of δ. Bounds of other methods at the whole of δ would not."
+    )
+
+
 def _sampled(run: Run[Any], method: str, delta: float) -> Certificate:
     """The same posterior by another theorem, which takes over the share of the run's own."""
     c = run.certificate
@@ -182,103 +191,6 @@ def _sampled(run: Run[Any], method: str, delta: float) -> Certificate:
     basis = Basis(run.costs, run.prior, run.posterior, Budget(delta, shares), provenance)
     other = replace(run, certificate=issue_sampled(basis, method))
     return (under_shift(other, c.ball) if c.ball else other).certificate
-
-
-# ---- the bound with other numbers of environments: an outlook, not a certificate ---------------
-
-
-@dataclass(frozen=True)
-class Projection:
-    """The bound against the number of environments, all else being as in a run."""
-
-    environments: tuple[int, ...]
-    bounds: tuple[float, ...]
-    limit: float  # of the bound, which always stays above it
-    half_way: tuple[int, float] | None  # environments that would halve the way there, and the bound
-
-
-def project(run: Run[Any]) -> Projection:
-    """The bound for a tenth to a hundred times as many environments.
-
-    >>> from pacbayes_control.learn import learn_finite
-    >>> projection = project(learn_finite([[0, 1], [0, 0], [0, 1], [1, 1]] * 250))
-    >>> projection.environments[0], projection.environments[-1]
-    (100, 100000)
-    """
-    n = run.certificate.environments
-    counts = np.unique(np.rint(n * np.geomspace(FEWEST, MOST, POINTS)).astype(int))
-    counts = np.union1d(counts[counts >= 2], [n])
-    bounds = [projected_bound(run, int(count)) for count in counts]
-    limit = projected_bound(run, ENDLESS)
-    return Projection(tuple(counts.tolist()), tuple(bounds), limit, _half_way(run, limit))
-
-
-def projected_bound(run: Run[Any], environments: int) -> float:
-    """The run's own bound if so many environments had given the same mean cost and the same KL.
-
-    Occam's bound by bets depends on every cost, so that its excess over the mean is taken to shrink
-    like 1/√N.
-    """
-    c = run.certificate
-    share = float(c.budget[c.method])
-    cost = c.empirical_cost if c.training_cost_bound is None else c.training_cost_bound
-    if c.tilt is not None and c.ball is not None:
-        tilted = float(run.posterior.probabilities @ run.costs.tilted_means(c.tilt))
-        return float(
-            tilted_maurer(tilted, c.kl, environments, share, radius=c.ball.radius, tilt=c.tilt)
-        )
-    if c.method == BETTING:
-        bound = _projected_by_bets(run, environments)
-    elif c.method == "occam":
-        level = share * float(policy_weights(run.costs, run.prior)[c.policy])
-        if c.success_or_failure:  # failures at the same rate, rounded up to a whole number
-            failures = min(environments, math.ceil(cost * environments - 1e-6))
-            bound = clopper_pearson(failures, environments, level)
-        elif c.grid is None:
-            bound = chernoff_kl_holdout(cost, environments, level)
-        else:  # bets
-            excess = (c.bound_on_training - cost) * math.sqrt(c.environments / environments)
-            bound = min(cost + excess, 1.0)
-    else:
-        theorem = single_draw if c.method == "single-draw" else PAC_BAYES[c.method]
-        bound = theorem(cost, c.kl, environments, share)
-    if c.ball is not None:
-        bound = shift_inverse(bound, c.ball.radius, c.ball.divergence)
-    return float(bound)
-
-
-def _projected_by_bets(run: Run[Any], environments: int) -> float:
-    """The bound by bets with other numbers of environments, about: it has the form of Bernstein's.
-
-    r̂ + √(2Vx) + kx, where x is (KL + ln(√π Γ(N+1)/Γ(N+½)) + ln(1/δ))/N, V the variance of the
-    costs, and k such that it is the run's own bound for its N.
-    """
-    c, p = run.certificate, run.posterior.probabilities
-    counted = p > 1e-4
-    values = np.asarray(run.costs.values[:, counted], float)
-    variance = float(p[counted] @ values.var(axis=0))
-    here, there = (
-        (c.kl + log_regret(n) - math.log(c.budget[BETTING])) / n
-        for n in (c.environments, environments)
-    )
-    above = c.bound_on_training - c.empirical_cost
-    rest = above - math.sqrt(2 * variance * here)
-    if rest < 0:
-        return min(1.0, c.empirical_cost + above * math.sqrt(there / here))
-    return min(1.0, c.empirical_cost + math.sqrt(2 * variance * there) + rest * there / here)
-
-
-def _half_way(run: Run[Any], limit: float) -> tuple[int, float] | None:
-    """How many environments would bring the bound half of the way to its limit, by bisection."""
-    n, bound = run.certificate.environments, run.certificate.bound
-    target = (bound + limit) / 2
-    low, high = n, MOST * n
-    if bound - limit < 1e-4 or projected_bound(run, high) > target:
-        return None
-    while high - low > max(1, n // 1000):
-        middle = (low + high) // 2
-        low, high = (middle, high) if projected_bound(run, middle) > target else (low, middle)
-    return high, projected_bound(run, high)
 
 
 def _rounded(count: int) -> int:

@@ -39,6 +39,7 @@ WHEN = {  # to use which method
     "pinsker": "as in the paper",
     "betting": "a mixture, graded",
     "tilted": "graded, a kl ball",
+    "anytime": "one policy, stopped at any time",
     "best": "undecided",
 }
 PROMISED = {  # heading of the column with the policy that a promise is about
