@@ -149,7 +149,7 @@ def outcomes_needed(outcomes: ArrayLike, mean: float, delta: float) -> int | Non
     if not rising.any():
         return None
     low, high = 0.0, float(np.min((goal - np.log(SHARES[rising])) / rates[rising]))
-    while high - low > 0.5:
+    while high - low > 0.01:
         middle = (low + high) / 2
         enough = _log_sum(middle * rates[rising] + np.log(SHARES[rising])) >= goal
         low, high = (low, middle) if enough else (middle, high)
