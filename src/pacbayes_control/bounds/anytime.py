@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import check_delta
@@ -54,7 +53,7 @@ def log_e_path(outcomes: ArrayLike, mean: float) -> Floats:
     for start in range(0, len(outcomes), ROWS):
         part = outcomes[start : start + ROWS]
         logs = before + np.cumsum(_log_factors(part, mean), axis=0)
-        path[start : start + ROWS] = logsumexp(logs, axis=1)
+        path[start : start + ROWS] = np.logaddexp.reduce(logs, axis=1)
         before = logs[-1]
     return path
 
@@ -150,7 +149,7 @@ def outcomes_needed(outcomes: ArrayLike, mean: float, delta: float) -> int | Non
     if not rising.any():
         return None
     low, high = 0.0, float(np.min((goal - np.log(SHARES[rising])) / rates[rising]))
-    while high - low > 0.5:
+    while high - low > 0.01:
         middle = (low + high) / 2
         enough = _log_sum(middle * rates[rising] + np.log(SHARES[rising])) >= goal
         low, high = (low, middle) if enough else (middle, high)
@@ -171,4 +170,4 @@ def _log_e_of_counts(values: Floats, counts: ArrayLike, mean: float) -> float:
 
 def _log_sum(logs: Floats) -> float:
     """ln Σ e^x."""
-    return float(np.asarray(logsumexp(logs)))
+    return float(np.logaddexp.reduce(logs))

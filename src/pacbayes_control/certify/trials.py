@@ -92,6 +92,8 @@ class Trials:
         record["costs"] = np.array(record["costs"], float)
         for name in ("policy", "environment", "task"):
             if record[name] is not None:
+                if not all(0 <= number < MOST for number in record[name]):
+                    raise ValueError("trials.json has trials without names")
                 record[name] = np.array(record[name], dtype=np.intp)
         found = cls(**record)
         found.check()
@@ -101,7 +103,7 @@ class Trials:
         """Raise ValueError unless the record is consistent, and its text can be shown."""
         from pacbayes_control.certify.costs import check_names
 
-        trials, pairs = len(self.costs), self.environment * len(self.policies) + self.policy
+        trials = len(self.costs)
         sizes = {len(self.policy), len(self.environment), len(self.links) or trials}
         if sizes != {trials} or not 0 < trials <= MOST:
             raise ValueError("trials.json does not have one entry of each kind for each trial")
@@ -116,8 +118,11 @@ class Trials:
         for numbers, names in whose:
             if sorted(set(numbers.tolist())) != list(range(len(names))):
                 raise ValueError("trials.json has names without trials, or trials without names")
+        pairs = self.environment * len(self.policies) + self.policy
         if bool(self.tasks) != (self.task is not None) or len(np.unique(pairs)) != trials:
             raise ValueError("trials.json has a trial twice, or tasks without trials")
+        if self.shared != (trials > len(self.environments)):
+            raise ValueError("trials.json is wrong about whether environments are shared")
         if not np.all((self.costs >= 0) & (self.costs <= 1)):
             raise ValueError("trials.json has costs outside [0, 1]")
         if not self.graded and not np.all((self.costs == 0) | (self.costs == 1)):
@@ -147,8 +152,8 @@ class TrialFacts:
         if not has_type(tasks, list[int]):
             raise ValueError("the costs' origin does not have the tasks of its trials")
         if len(tasks):
-            counts = np.bincount(tasks) if min(tasks) >= 0 and max(tasks) < rows else [0]
-            if len(tasks) != rows or min(counts) != max(counts):
+            possible = len(tasks) == rows and min(tasks) >= 0 and max(tasks) < rows
+            if not possible or len(set(np.bincount(tasks))) > 1:
                 raise ValueError("the costs' origin does not have as many trials of each task")
         return cls(unit, candidates, tuple(tasks))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +120,9 @@ def choose(
 
 def checked_stopping(trials: Trials, stopping: Stopping | None) -> Stopping:
     """How trials were stopped; an error where that is not said and their numbers differ."""
-    counts = trials.counts
+    counts, known = trials.counts, get_args(Stopping)
+    if stopping is not None and stopping not in known:
+        raise ValueError(f"trials are stopped {' or '.join(known)}, not {stopping!r}")
     if stopping is not None or counts.min() == counts.max():
         return stopping or "fixed"
     least, most = int(counts.argmin()), int(counts.argmax())
@@ -142,6 +144,7 @@ def _certified(
     mine = trials.of(policy)
     if len(mine) < 2:
         return None
+    _check_balance(trials, policy, mine)
     costs = costs_of(trials, policy, mine, candidates)
     budget = Budget(delta + spent)
     if spent:
@@ -153,6 +156,19 @@ def _certified(
     posterior = with_costs_used(Categorical.one(0, 1), prior, costs)
     basis = Basis(costs, prior, posterior, budget, Provenance(method, words))
     return Run(issue(basis, method), costs, prior, posterior, trials=trials)
+
+
+def _check_balance(trials: Trials, policy: int, mine: NDArray[np.intp]) -> None:
+    """An error unless a policy has as many trials in every task of a fixed list."""
+    if trials.task is None:
+        return
+    counts = np.bincount(trials.task[trials.environment[mine]], minlength=len(trials.tasks))
+    if counts.min() < counts.max():
+        least, most = (quoted(trials.tasks[i]) for i in (counts.argmin(), counts.argmax()))
+        raise ValueError(
+            f"{quoted(trials.policies[policy])} has {counts.min()} trials in the task {least} and "
+            f"{counts.max()} in {most}: a mean over tasks needs as many in each"
+        )
 
 
 def costs_of(trials: Trials, policy: int, mine: NDArray[np.intp], candidates: int) -> Costs:

@@ -17,7 +17,7 @@ from pacbayes_control.bounds.anytime import (
     outcomes_needed,
 )
 from pacbayes_control.bounds.theorems import check_delta
-from pacbayes_control.certify.files import json_bytes, read_json, sha256, write_atomic
+from pacbayes_control.certify.files import has_type, json_bytes, read_json, sha256, write_atomic
 from pacbayes_control.certify.run import AlteredRun
 from pacbayes_control.certify.text import confidence_percent, quoted
 from pacbayes_control.certify.trials import FILE as TRIALS
@@ -253,7 +253,10 @@ def load_comparison(folder: str | Path) -> tuple[Comparison, Trials]:
         in_order=record["in_order"],
         untried=record["untried"],
     )
-    for name, value in again.to_dict().items():
+    expected = again.to_dict()
+    if record.keys() != {*expected, "format", "trials"}:
+        raise AlteredRun(f"{FILE} has other fields than a comparison of format {FORMAT}")
+    for name, value in expected.items():
         if record.get(name) != value and not _near(record.get(name), value):
             raise AlteredRun(f"{FILE} has another {name} than its trials give: {value}")
     return again, trials
@@ -264,7 +267,7 @@ def _near(stated: Any, value: Any) -> bool:
     if isinstance(value, list):
         same = isinstance(stated, list) and len(stated) == len(value)
         return same and all(map(_near, stated, value))
-    numbers = isinstance(stated, int | float) and isinstance(value, float)
+    numbers = has_type(stated, float) and isinstance(value, float)
     return numbers and math.isclose(stated, value, rel_tol=1e-9, abs_tol=1e-9)
 
 

@@ -96,7 +96,8 @@ def _check_same(run: Run, trials: Trials) -> None:
     names = tuple(trials.environments[i] for i in trials.environment[mine])
     require(same and names == costs.sites, f"the costs are not those of the trials in {FILE}")
     tasks = () if trials.task is None else tuple(trials.task[trials.environment[mine]].tolist())
-    same = tasks == costs.trial_facts.tasks and trials.graded == costs.graded
+    same = tasks == costs.trial_facts.tasks and len(trials.tasks) == (c.tasks or 0)
+    same = same and trials.graded == costs.graded
     require(same and trials.unit == c.unit, f"{FILE} has other tasks, units or kinds of costs")
-    same = dict(trials.incidents) == costs.incidents
-    require(same, f"{FILE} has other incidents")
+    same = dict(trials.incidents) == costs.incidents and trials.outcome == c.cost_rule
+    require(same, f"{FILE} has other incidents, or scores trials in another way")
