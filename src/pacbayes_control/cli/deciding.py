@@ -206,9 +206,9 @@ def rank(asked: RankOptions) -> None:
     found = rank_policies(trials, alpha=asked.alpha, in_order=asked.in_order, untried=untried)
     show_ranking(found)
     if asked.picture:
-        from pacbayes_control.report.trial_plots import plot_ranking
+        from pacbayes_control.report.trial_plots import draw_ranking
 
-        plot_ranking(found, asked.picture)
+        draw_ranking(found, asked.picture)
         say(f"Picture: {asked.picture}")
     write_summary(asked.summary, "ranking", found)
     options.write_json(asked.json_file, {"understood": trials.understood, **found.to_dict()})

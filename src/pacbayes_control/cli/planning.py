@@ -125,9 +125,10 @@ def _needed(asked: PlanOptions) -> dict[str, Any]:
     print_table("", ("environments", "probability of the promise"), rows)
     say("The numbers are to be decided on before the trials: adding more until it works voids it.")
     if asked.picture:
-        from pacbayes_control.report.trial_plots import plot_power
+        from pacbayes_control.report.trial_plots import draw_power
 
-        plot_power(asked.picture, asked.bound, asked.failure_rate, found, known)
+        rates = (asked.bound, asked.failure_rate)
+        draw_power(lambda n: power_curve(*rates, environments=n, **known), found, asked.picture)
         say(f"Picture: {asked.picture}")
     curve = [
         {"environments": int(i), "power": float(p)} for i, p in zip(numbers, powers, strict=True)

@@ -16,6 +16,7 @@ from pacbayes_control.report.running import interval, power_of_ten, signed, usua
 from pacbayes_control.report.trials import ordered, rate
 from pacbayes_control.trials.choosing import Choice
 from pacbayes_control.trials.comparing import Comparison
+from pacbayes_control.trials.ranking import Ranking
 
 ROWS = 20  # policies in a table
 # Marks of Markdown and HTML; underscores at the edge of a word; dots and colons of addresses.
@@ -44,6 +45,25 @@ def choice_markdown(choice: Choice) -> str:
     if len(rows) > ROWS:
         meaning = f"{len(rows) - ROWS:,} more policies have larger bounds. {meaning}"
     return "\n\n".join((f"**{escaped(c.sentence)}**", _table(head, cells), meaning)) + "\n"
+
+
+def ranking_markdown(ranking: Ranking) -> str:
+    """Which policies are better than which, and what it means."""
+    what = "mean cost" if ranking.graded else "failure rate"
+    cells = [
+        (
+            escaped(ranking.policies[i], LONGEST_NAME),
+            f"{ranking.trials[i]:,}",
+            f"{ranking.means[i]:.4f}" if ranking.graded else f"{100 * ranking.means[i]:.1f} %",
+            f"{best}" if best == worst else f"{best} to {worst}",
+        )
+        for i, (best, worst) in enumerate(ranking.ranks[:ROWS])
+    ]
+    meaning = "All of it holds at once, and at any time: trials may be added and looked at again."
+    if len(ranking.policies) > ROWS:
+        meaning = f"{len(ranking.policies) - ROWS:,} more policies have higher means. {meaning}"
+    table = _table(("policy", "trials", what, "rank"), cells)
+    return "\n\n".join((f"**{escaped(ranking.sentence)}**", table, meaning)) + "\n"
 
 
 def comparison_markdown(comparison: Comparison) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pacbayes_control.bounds.anytime import lowest_mean
 from pacbayes_control.trials.comparing import Comparison
-from pacbayes_control.trials.usual import NORMAL
+from pacbayes_control.trials.usual import usual_interval
 
 Floats = NDArray[np.float64]
 
@@ -79,11 +79,10 @@ def usual_difference(differences: Floats) -> tuple[float, float] | None:
 
     For one look, at a number of pairs fixed beforehand. None for fewer than two pairs.
     """
-    n = len(differences)
-    if n < 2:
+    if len(differences) < 2:
         return None
-    mean, half = float(differences.mean()), NORMAL * float(differences.std(ddof=1)) / math.sqrt(n)
-    return max(mean - half, -1.0), min(mean + half, 1.0)
+    low, high = usual_interval((1 + differences) / 2, graded=True)
+    return 2 * low - 1, 2 * high - 1
 
 
 # ---- as they are shown ---------------------------------------------------------------------------

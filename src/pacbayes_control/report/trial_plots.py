@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
 from pacbayes_control.certify.text import printable
 from pacbayes_control.certify.trials import Trials
@@ -18,6 +21,8 @@ from pacbayes_control.report.running import Running, evidence
 from pacbayes_control.report.trials import ordered
 from pacbayes_control.trials.choosing import Choice
 from pacbayes_control.trials.comparing import Comparison
+from pacbayes_control.trials.plans.environments import EnvironmentsNeeded
+from pacbayes_control.trials.ranking import Ranking
 
 POINTS = 1500  # of a scatter
 LOWEST = -6.0  # log₁₀ of an e-value: those below are not drawn
@@ -142,3 +147,51 @@ def draw_scatter(comparison: Comparison, trials: Trials, file: Path | BinaryIO) 
 def choice_plots(choice: Choice) -> dict[str, Callable[[Path | BinaryIO], None]]:
     """The plots of a choice by name, each a function of the file to write."""
     return {"policies": partial(draw_policies, choice)}
+
+
+# ---- rankings and plans -------------------------------------------------------------------------
+
+
+def draw_ranking(ranking: Ranking, file: Path | BinaryIO) -> None:
+    """Which policy, by row, is certified to be better or worse than which, by column."""
+    names = [short(name) for name in ranking.policies]
+    size = len(names)
+    figure, axis = new_figure(1.6 + 0.32 * size)
+    better = ranking.better.astype(int)
+    colours = ListedColormap([ORANGE, "#e4e4e4", BLUE])
+    shown = np.ma.masked_array(better - better.T, np.eye(size, dtype=bool))
+    axis.imshow(shown, cmap=colours, vmin=-1, vmax=1, aspect="auto")
+    mean = "mean cost" if ranking.graded else "failure rate"
+    labels = [f"{name}  {cost:.3f}" for name, cost in zip(names, ranking.means, strict=True)]
+    axis.set_yticks(range(size), labels, parse_math=False)
+    axis.set_xticks(range(size), names, rotation=45, ha="right", parse_math=False)
+    axis.set_xticks(np.arange(size - 1) + 0.5, minor=True)
+    axis.set_yticks(np.arange(size - 1) + 0.5, minor=True)
+    axis.grid(which="minor", color="white", lw=2)
+    axis.tick_params(which="both", length=0)
+    axis.set_ylabel(f"policy, {mean}")
+    legend = {"better than the column": BLUE, "worse": ORANGE, "not told apart": "#e4e4e4"}
+    patches = [Patch(color=colour, label=words) for words, colour in legend.items()]
+    axis.legend(handles=patches, **(ABOVE | {"ncols": 3}))
+    save_figure(figure, file)
+
+
+def draw_power(
+    curve: Callable[[NDArray[np.intp]], NDArray[np.float64]],
+    needed: EnvironmentsNeeded,
+    file: Path | BinaryIO,
+) -> None:
+    """The probability of a promise against the number of environments.
+
+    curve: the probability for each of these numbers
+    """
+    numbers = np.unique(np.rint(np.linspace(2, 2 * needed.environments, 400)).astype(np.intp))
+    figure, axis = new_figure(3.1)
+    axis.plot(numbers, curve(numbers), color=BLUE, lw=1.4)
+    mark = f"{needed.environments:,} environments"
+    axis.plot(needed.environments, needed.power, "o", color=GREEN, ms=8, label=mark)
+    axis.set(xlabel="environments", ylabel="probability of the promise", ylim=(0, 1.03))
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, loc="lower right")
+    save_figure(figure, file)
