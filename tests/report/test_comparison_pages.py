@@ -207,6 +207,7 @@ def test_the_evidence_is_that_of_the_ends_of_rounds_and_keeps_the_decision():
     assert pairs[-1] == 3000
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_graded_pairs_take_seconds():
     comparison = compared(random([0.3, 0.32], 100_000, graded=True))
     start = time.process_time()

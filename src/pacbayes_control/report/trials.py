@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,8 @@ def choice_of(run: Run[Any], trials: Trials) -> Choice:
     c = run.certificate
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
     stopping = "anytime" if c.method == ANYTIME else "fixed"
-    return choose(trials, delta, stopping=stopping, candidates=c.candidates)
+    again = choose(trials, delta, stopping=stopping, candidates=c.candidates)
+    return replace(again, run=run)  # which may be of another policy than the smallest bound's
 
 
 def ordered(choice: Choice) -> list[Candidate]:
