@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pacbayes_control.bounds import clopper_pearson
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
@@ -245,6 +246,17 @@ def test_a_forged_certificate_of_a_choice_is_refused(
     folder = copied(name)
     forge(folder, changes, origin)
     with pytest.raises(ValueError, match=message):
+        verify(folder)
+
+
+def test_the_tail_for_equal_tasks_is_refused_for_a_list_of_different_ones(tmp_path: Path):
+    """With 23 failures in 24 trials, of which tasks that always fail are bounded by 1 only."""
+    table = np.ones((24, 1))
+    table[0] = 0
+    folder = choose(paired(table, tasks=[0, 1, 2] * 8), 0.5).save(tmp_path / "run")
+    assert verify(folder).certificate.bound == 1
+    forge(folder, {"bound": float(clopper_pearson(23, 24, 0.5)) + 1e-6})
+    with pytest.raises(InvalidCertificate, match=LOW):
         verify(folder)
 
 

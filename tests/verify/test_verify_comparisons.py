@@ -265,6 +265,28 @@ def test_looks_on_the_way_may_not_be_added_to_a_log_in_which_the_order_does_not_
         load_comparison(folder)
 
 
+def test_looks_in_the_middle_of_a_round_of_tasks_prove_nothing():
+    """Act is better in the first eight tasks, and as much worse in the others."""
+    table = [[0, 1]] * 8 + [[1, 0]] * 8
+    record = compare(paired(table), "act", "pi0", in_order=True).to_dict()
+    assert record["verdict"] == "better"
+    check_comparison(record, paired(table))
+    with pytest.raises(InvalidCertificate, match=r"the lower limit .* is not proven"):
+        check_comparison(record, paired(table, tasks=list(range(16))))
+
+
+def test_pairs_are_verified_in_the_order_of_their_completion():
+    """Pi0 was tried in the environments backwards: where act wins, both were tried at first."""
+    trials = paired([[1, 0]] * 12 + [[0, 1]] * 12, by_policy=True)
+    backwards = [*range(24), *range(47, 23, -1)]
+    fields = {name: getattr(trials, name)[backwards] for name in ("environment", "costs")}
+    answer = compare(Trials(**{**vars(trials), **fields}), "act", "pi0", in_order=True)
+    assert answer.verdict == "better"
+    check_comparison(answer.to_dict(), Trials(**{**vars(trials), **fields}))
+    with pytest.raises(InvalidCertificate, match=r"the lower limit .* is not proven"):
+        check_comparison(answer.to_dict(), trials)
+
+
 def test_trials_that_are_left_out_have_to_be_declared(tmp_path: Path):
     trials = paired([[0, 1]] * 8 + [[0, math.nan]] + [[0, 1]] * 4)
     answer = compare(trials, "act", "pi0", untried=True)
