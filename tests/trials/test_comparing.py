@@ -279,11 +279,11 @@ def test_evidence_beyond_all_numbers_is_a_number_in_json(tmp_path: Path):
 
 def test_a_folder_that_holds_other_things_is_not_overwritten(tmp_path: Path):
     answer, folder = saved(tmp_path, wins(3))
-    with pytest.raises(ValueError, match="is not empty: choose another folder, or --force"):
+    with pytest.raises(ValueError, match="is not empty: choose another folder, or allow --force"):
         save_comparison(answer, wins(3), folder)
     assert save_comparison(answer, wins(3), folder, overwrite=True) == folder
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is not empty"):
+    with pytest.raises(ValueError, match="holds other things than a comparison"):
         save_comparison(answer, wins(3), folder, overwrite=True)
     with pytest.raises(ValueError, match="is a file, and a comparison is a folder"):
         save_comparison(answer, wins(3), folder / "notes.txt")
@@ -293,3 +293,26 @@ def test_names_that_look_like_another_verdict_are_quoted():
     trials = Trials(**{**vars(wins(12)), "policies": ("act” is worse. “", "pi0")})
     sentence = compare(trials, "act” is worse. “", "pi0").sentence
     assert "“act' is worse. '” is better than “pi0”" in sentence
+
+
+def test_limits_that_contradict_each_other_say_that_the_order_was_not_random():
+    d = np.concatenate([np.ones(20), -np.ones(60)])
+    trials = paired(np.column_stack((d < 0, d > 0)).astype(float))
+    answer = compare(trials, *trials.policies, in_order=True)
+    assert answer.difference[0] > answer.difference[1]
+    assert answer.verdict == "undecided"
+    assert "contradict each other: the order was not random" in answer.sentence
+
+
+def test_unpaired_trials_that_are_sorted_by_outcome_are_refused():
+    costs = np.repeat([0.0, 1.0], 10)
+    trials = unpaired(costs, costs)
+    with pytest.raises(ValueError, match=r"“.*” are sorted by outcome: give them in the order"):
+        compare(trials, *trials.policies)
+    mixed = np.tile([0.0, 1.0], 10)
+    assert compare(unpaired(mixed, costs), *trials.policies).verdict == "undecided"
+
+
+def test_an_alpha_that_no_number_can_hold_is_refused():
+    with pytest.raises(ValueError, match="alpha = 1e-310 is too small"):
+        compare(wins(3), *wins(3).policies, alpha=1e-310)

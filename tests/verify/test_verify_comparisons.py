@@ -230,7 +230,7 @@ def one_trial_less(record: dict[str, Any]) -> None:
         (lambda r: r["environment"].__setitem__(0, -1), "trials without names"),
         (lambda r: r["environment"].__setitem__(0, 1), "a trial twice|names without trials"),
         (lambda r: r["costs"].__setitem__(0, 1.5), r"costs outside \[0, 1\]"),
-        (lambda r: r["costs"].__setitem__(0, 0.5), "graded costs, and says that it has none"),
+        (lambda r: r["costs"].__setitem__(0, 0.5), "graded costs, and does not say so"),
         (lambda r: r["costs"].append(0), "one entry of each kind for each trial"),
         (lambda r: r.update(links=["a"]), "one entry of each kind for each trial"),
         (lambda r: r.update(policy=[0]), "one entry of each kind for each trial"),

@@ -156,15 +156,15 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
     say(f"verified: {comparison.verdict}, recomputed from its trials")
     say(comparison.sentence)
     say("Taken as told, since no file can prove it:")
-    told = [
-        "that the outcomes in trials.json are those of the trials",
-        "that the environments are independent of each other, and like new ones",
-        *(["that the trials were carried out in random order"] if comparison.in_order else []),
-        *(
-            ["that trials were left out for reasons that do not depend on their outcomes"]
-            * bool(comparison.pairs.left_out)
-        ),
+    pairs = comparison.pairs
+    claims = [
+        (True, "that the outcomes in trials.json are those of the trials"),
+        (True, "that the environments are independent of each other, and like new ones"),
+        (comparison.in_order, "that the trials were carried out in random order"),
+        (not pairs.in_same_environment, "that the order of recording does not depend on outcomes"),
+        (pairs.left_out, "that trials without a partner are not missing because of their outcomes"),
     ]
+    told = [words for applies, words in claims if applies]
     for words in told:
         say(f"- {words}")
     options.write_json(asked.json_file, comparison.to_dict() | {"verified": True, "told": told})

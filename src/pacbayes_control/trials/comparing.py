@@ -27,6 +27,7 @@ from pacbayes_control.verify.comparisons import check_comparison
 
 FILE = "comparison.json"
 FORMAT = 1
+SMALLEST = 1e-100  # alpha
 
 Verdict = Literal["better", "worse", "undecided"]
 Floats = NDArray[np.float64]
@@ -84,6 +85,8 @@ class Comparison:
         by = f" by more than {self.margin:g}" if self.margin else ""
         shown = f"the {cost} of {b} less that of {a} lies between {_down(low)} and {_up(high)}"
         confidence = f"With confidence {confidence_percent(self.alpha)}"
+        if low > high:
+            return "Undecided: looks on the way contradict each other: the order was not random."
         if self.verdict == "undecided":
             return f"Undecided: {confidence[0].lower()}{confidence[1:]}, {shown} {where}."
         return f"{confidence}, {a} is {self.verdict} than {b}{by} {where}: {shown}."
@@ -126,8 +129,10 @@ def compare(
 
     A is better if a confidence interval for the difference of their expected costs lies above the
     margin. The interval holds at any time: trials may be added and looked at again. It depends on
-    the trials so far and not on their order, so that a log that is sorted, say by task, is no
+    the pairs so far and not on their order, so that a log that is sorted, say by task, is no
     problem. What was decided on the way to the last trial counts only if the order was random.
+    Trials in different environments are paired in the order of recording, which must not depend on
+    their outcomes.
 
     Args:
         trials: of both policies; paired where they were tried in the same environments
@@ -140,6 +145,8 @@ def compare(
         untried: whether environments in which one of both was not tried may be left out
     """
     check_delta(alpha, "alpha")
+    if alpha < SMALLEST:
+        raise ValueError(f"alpha = {alpha:g} is too small: at least {SMALLEST:g}")
     if not 0 <= margin < 1:
         raise ValueError(f"a margin of {margin:g} is not possible: give one from 0 to below 1")
     first, second = (policy_number(trials, name) for name in (a, b))

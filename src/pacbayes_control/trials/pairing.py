@@ -13,6 +13,8 @@ from pacbayes_control.certify.trials import Trials
 
 Numbers = NDArray[np.intp]
 
+FEW = 7  # trials that are sorted by chance now and then
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -52,6 +54,7 @@ def pairs_of(trials: Trials, a: int, b: int, untried: bool = False) -> Pairs:
         matched = np.column_stack((first[of_a], second[of_b]))
         _check_untried(trials, (first, second), matched, untried)
     else:
+        _check_unsorted(trials, (first, second))
         matched = _by_recording(trials, first, second)
     matched = matched[np.argsort(matched.max(axis=1), kind="stable")]
     together = 1
@@ -60,6 +63,19 @@ def pairs_of(trials: Trials, a: int, b: int, untried: bool = False) -> Pairs:
     d = trials.costs[matched[:, 1]] - trials.costs[matched[:, 0]]
     left_out = len(first) + len(second) - matched.size
     return Pairs(matched, d, same, together, left_out)
+
+
+def _check_unsorted(trials: Trials, both: tuple[Numbers, Numbers]) -> None:
+    """An error if the trials of both policies are sorted by outcome: such pairs prove nothing."""
+    for mine in both:
+        steps = np.diff(trials.costs[mine])
+        if len(steps) < FEW or not steps.any() or ((steps > 0).any() and (steps < 0).any()):
+            return
+    whose = " and ".join(quoted(trials.policies[trials.policy[mine[0]]]) for mine in both)
+    raise ValueError(
+        f"the trials of {whose} are sorted by outcome: give them in the order of recording, since "
+        "they are paired in it"
+    )
 
 
 def _by_recording(trials: Trials, first: Numbers, second: Numbers) -> Numbers:
