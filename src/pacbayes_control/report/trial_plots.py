@@ -170,7 +170,7 @@ def draw_ranking(ranking: Ranking, file: Path | BinaryIO) -> None:
     axis.grid(which="minor", color="white", lw=2)
     axis.tick_params(which="both", length=0)
     axis.set_ylabel(f"policy, {mean}")
-    legend = {"better than the column": BLUE, "worse": ORANGE, "not told apart": "#e4e4e4"}
+    legend = {"better": BLUE, "worse": ORANGE, "not told apart": "#e4e4e4"}
     patches = [Patch(color=colour, label=words) for words, colour in legend.items()]
     axis.legend(handles=patches, **(ABOVE | {"ncols": 3}))
     save_figure(figure, file)
