@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,9 +81,8 @@ def conclude(name: str, result: Any, json_file: Path | None) -> None:
 def show_bench(name: str, record: dict[str, Any]) -> None:
     """Measured figures, and how they grow."""
     table = Table("measure", "value", title=f"benchmarks/{name}.py", title_justify="left")
-    for key, value in record.items():
-        if key not in ("scaling", "power", "methods"):
-            table.add_row(key.replace("_", " "), _figure(value))
+    for words, value in _figures(record):
+        table.add_row(words, _figure(value))
     show(table)
     if "scaling" in record:
         scaling = Table("environments", "policies", "µs a rollout", "peak MiB")
@@ -96,6 +95,11 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
             )
         show(scaling)
 
+    if "pairs" in record:
+        pairs = Table(*(name.replace("_", " ") for name in record["pairs"][0]))
+        for row in record["pairs"]:
+            pairs.add_row(*(f"{value:,.4g}" for value in row.values()))
+        show(pairs)
     if "methods" in record:
         names = [*record["methods"][0]][2:]
         methods = Table("costs", "N", *names)
@@ -113,6 +117,16 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
             "How often each test finds the promise of 0.114 broken at level 0.05; in the first rows"
         )
         say("wrongly. The monitor looks after every outcome, the other two once, at the end.")
+
+
+def _figures(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every single figure, with its name in words."""
+    for key, value in record.items():
+        words = key.replace("_", " ")
+        if isinstance(value, dict):
+            yield from ((f"{words}, {name}", each) for name, each in value.items())
+        elif key not in ("scaling", "power", "methods", "pairs"):
+            yield words, value
 
 
 def _figure(value: Any) -> str:

@@ -30,6 +30,8 @@ RECORD: dict[str, Any] = {
     "scaling": [{"environments": 12_345, "policies": 50, "microseconds": 1.2345, "peak_mib": 123}],
     "power": [{"rate": 0.123, "trials": 1000, "monitor": 0.1234, "fixed_sample": 0.2345,
                "hoeffding": 0.3456}],
+    "pairs": [{"a": 0.02, "b": 0.06, "ours": 413.9, "ratio": 0.8996}],
+    "seconds": {"choose": 1.2345},
 }  # fmt: skip
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom, hypergeom
 
 from loading import load
 from pacbayes_control.learn.search import SearchSettings
 
-bets, continuous, rollouts, scale, swing, vector = map(
-    load, ("bets", "continuous", "rollouts", "scale", "swing", "vector")
+bets, continuous, rollouts, scale, swing, trials, vector = map(
+    load, ("bets", "continuous", "rollouts", "scale", "swing", "trials", "vector")
 )
 
 
@@ -47,6 +48,36 @@ def test_bets_are_measured_beside_chernoffs_inequality_and_the_other_methods():
         assert row.observed < row.occam < row.kl < row.pinsker
         assert row.occam < row.chernoff
         assert (row.betting < row.kl) == (not binary)
+
+
+def test_comparisons_are_measured_beside_other_tests_on_the_same_outcomes():
+    pair = trials.compared(np.random.default_rng(0), 0.1, 0.6, 200, draws=40)
+    assert pair.ratio == pair.ours / pair.turner
+    assert 0.5 < pair.ratio < 1.15
+    assert pair.ours <= pair.ours_90
+    assert pair.fisher <= pair.mcnemar <= pair.ours_90 * 2
+    assert trials.false_alarms(np.random.default_rng(1), 0.3, nulls=100, pairs=50) <= 0.12
+
+
+def test_the_tests_of_a_fixed_number_have_the_power_at_their_number():
+    rng = np.random.default_rng(2)
+    n = trials.mcnemar_needed(0.1, 0.4)
+    a, b = (rng.random((4000, n)) < rate for rate in (0.1, 0.4))
+    only_b, only_a = (b & ~a).sum(axis=1), (a & ~b).sum(axis=1)
+    significant = binom.sf(only_b - 1, only_a + only_b, 0.5) <= 0.025
+    assert significant.mean() == pytest.approx(0.9, abs=0.03)
+    n = trials.fisher_needed(0.1, 0.4)
+    k_a, k_b = rng.binomial(n, 0.1, 4000), rng.binomial(n, 0.4, 4000)
+    significant = hypergeom.sf(k_b - 1, 2 * n, k_a + k_b, n) <= 0.025
+    assert significant.mean() == pytest.approx(0.9, abs=0.03)
+
+
+def test_the_e_process_of_turner_ly_and_gruenwald_is_one():
+    rng, last = np.random.default_rng(3), []
+    for _ in range(400):
+        outcomes = (rng.random((2, 30)) < 0.3).astype(bool)
+        last.append(np.exp(trials.turner_path(*outcomes)[-1]))
+    assert np.mean(last) < 1 + 3 * np.std(last) / 20
 
 
 def test_a_search_is_measured_with_more_environments_and_more_policies():
