@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.certify.checks import check_names
 from pacbayes_control.certify.files import check_record, has_type
 
 FILE = "trials.json"  # in a run or a comparison that was made from trials
@@ -101,8 +102,6 @@ class Trials:
 
     def check(self) -> None:
         """Raise ValueError unless the record is consistent, and its text can be shown."""
-        from pacbayes_control.certify.costs import check_names
-
         trials = len(self.costs)
         sizes = {len(self.policy), len(self.environment), len(self.links) or trials}
         if sizes != {trials} or not 0 < trials <= MOST:

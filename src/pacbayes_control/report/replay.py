@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.costs import checked_costs
+from pacbayes_control.certify.checks import checked_costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.costs import Costs, check_names
+from pacbayes_control.certify.checks import check_names
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.dispatch import roll_out

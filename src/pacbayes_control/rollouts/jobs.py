@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.costs import checked_costs
+from pacbayes_control.certify.checks import checked_costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator

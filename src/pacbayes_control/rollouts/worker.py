@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
-from pacbayes_control.certify.costs import checked_costs
+from pacbayes_control.certify.checks import checked_costs
 from pacbayes_control.rollouts.failures import Failure, RolloutError
 from pacbayes_control.rollouts.jobs import Job, Piece, Table, WrongCost, WrongCosts
 from pacbayes_control.rollouts.pools import limited_threads

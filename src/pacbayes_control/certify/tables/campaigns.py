@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.costs import Costs, check_names
+from pacbayes_control.certify.checks import check_names
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.files import existing_file, has_type, hash_file, read_json, read_npy
 from pacbayes_control.certify.priors import prior_for, prior_over

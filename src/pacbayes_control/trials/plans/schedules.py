@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pacbayes_control.certify.costs import check_names
+from pacbayes_control.certify.checks import check_names
 from pacbayes_control.tasks.environments import generator
 
 COLUMNS = ("trial", "policy", "environment", "success")
