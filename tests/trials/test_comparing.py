@@ -137,8 +137,9 @@ def test_the_verdict_is_where_the_limits_are(differences: list[float], margin: f
     table = [[d < 0, d > 0] for d in differences]
     answer = compare(paired(table), "act", "pi0", alpha=0.3, margin=margin, in_order=in_order)
     low, high = answer.difference
-    assert (answer.verdict == "better") == (low > margin)
-    assert (answer.verdict == "worse") == (high < -margin)
+    assert (answer.verdict == "better") == (margin < low <= high)
+    assert (answer.verdict == "worse") == (low <= high < -margin)
+    assert answer.sentence.startswith("Undecided") == (answer.verdict == "undecided")
     if answer.verdict == "undecided":
         assert answer.decided_after is None
     else:
@@ -191,6 +192,17 @@ def test_contradicting_looks_on_the_way_decide_nothing():
     assert answer.verdict == "undecided"
     low, high = answer.difference
     assert low > 0 > high
+
+
+def test_limits_on_the_way_that_leave_no_difference_decide_nothing(tmp_path: Path):
+    """Act wins twenty times and never again: by more than 0.6 at first, by less than 0.1 in all."""
+    trials = paired([[0, 1]] * 20 + [[0, 0]] * 600)
+    answer = compare(trials, "act", "pi0", in_order=True)
+    low, high = answer.difference
+    assert low > high > 0
+    assert (answer.verdict, answer.decided_after, answer.more) == ("undecided", None, None)
+    assert answer.sentence.startswith("Undecided: looks on the way contradict each other")
+    load_comparison(save_comparison(answer, trials, tmp_path / "kept"))
 
 
 # ---- pairs --------------------------------------------------------------------------------------

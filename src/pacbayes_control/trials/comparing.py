@@ -175,7 +175,7 @@ def compare(
         log_e_better=better,
         log_e_worse=worse,
         difference=limits,
-        more=None if verdict != "undecided" else _more(d, alpha, margin),
+        more=_more(d, alpha, margin) if verdict == "undecided" and limits[0] <= limits[1] else None,
         tasks=trials.tasks,
         graded=bool(trials.graded),
         unit=trials.unit,
@@ -187,11 +187,11 @@ def _verdict(
 ) -> tuple[Verdict, Floats]:
     """The verdict, and the e-process that is for it."""
     low, high = limits
-    if low > margin and not high < -margin:
+    if low > margin and low <= high:
         return "better", better
-    if high < -margin and not low > margin:
+    if high < -margin and low <= high:
         return "worse", worse
-    return "undecided", better
+    return "undecided", better  # also where looks on the way contradict each other
 
 
 def _first(path: Floats, goal: float) -> int:
