@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,6 +136,19 @@ def test_no_error_of_compare_exits_with_1(quick: Pbc, log: Path, monkeypatch: py
     result = quick("compare", "new", "old", log)
     assert result.returncode == 70
     assert "a bug" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_no_full_disk_or_closed_pipe_exits_with_1(log: Path, stream: str):
+    """Neither for a verdict that cannot be printed, nor for an error that cannot."""
+    command = [sys.executable, "-m", "pacbayes_control", "compare", "new", "old"]
+    for name in (log, "nothing.csv"):
+        with Path("/dev/full").open("w") as full:
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            result = subprocess.run([*command, str(name)], **streams | {stream: full}, check=False)
+        expected = (0, 2, 120) if name == log else (2, 120)  # 120: Python could not flush
+        assert result.returncode in expected
 
 
 BAD = {
