@@ -42,6 +42,11 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         r"every trial is recorded twice \(trials.csv\): remove the copies",
     ),
+    "two tables put together": (
+        "seed,success\n1,1\n2,1\nSeed,Success\n3,1\n",
+        {},
+        "trials.csv, line 4: the header again, as of tables that were put together: remove",
+    ),
     "one duplicated trial": (PLAIN + "act,a,1\n", {}, "line 6: the same as line 2 .*remove"),
     "score on another scale": (
         "policy,seed,score\nact,1,0.5\nact,2,85\n",

@@ -80,6 +80,13 @@ def _check_header(sheet: Sheet) -> None:
         if name and name.casefold() in seen:
             raise ValueError(f"{sheet.file} has two columns {quoted(name)}: rename one of them")
         seen.add(name.casefold())
+    names = [name.casefold() for name in sheet.header]
+    for at, row in enumerate(sheet.table.rows):
+        if any(row) and [cell.casefold() for cell in row] == names:
+            raise ValueError(
+                f"{sheet.where(at)}: the header again, as of tables that were put together: remove "
+                "the line"
+            )
 
 
 def _sheet(path: Path, rows: list[list[str]], lines: Sequence[int], **more: Any) -> Sheet:
