@@ -47,6 +47,21 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         "trials.csv, line 4: the header again, as of tables that were put together: remove",
     ),
+    "one row a step": (
+        "policy,seed,step,crash\nact,1,0,0\nact,1,1,1\nact,2,0,0\nact,2,1,0\n",
+        {},
+        "trials.csv, line 3: the same trial as in line 2, at another “step”: give one row a trial",
+    ),
+    "one row a step, without environments": (
+        "policy,frame_index,success\nact,0,0\nact,1,0\nact,2,1\n",
+        {},
+        "line 3: the same trial as in line 2, at another “frame_index”",
+    ),
+    "several checkpoints of a policy": (
+        "policy,seed,Step,success\nact,1,1000,0\nact,2,1000,0\nact,1,2000,1\nact,2,2000,1\n",
+        {},
+        r"line 4: the same trial .* “Step”.*checkpoints are policies of their own \(--policy\)",
+    ),
     "one duplicated trial": (PLAIN + "act,a,1\n", {}, "line 6: the same as line 2 .*remove"),
     "score on another scale": (
         "policy,seed,score\nact,1,0.5\nact,2,85\n",

@@ -383,3 +383,11 @@ def test_a_table_without_policies_is_of_the_policy_that_its_file_names(tmp_path:
     assert trials.policies == ("act", "pi0")
     assert trials.table.tolist() == [[0, 0], [1, 0]]
     assert "the file is the policy" in trials.understood
+
+
+def test_the_length_of_a_trial_is_not_a_step_of_it(tmp_path: Path):
+    """One row a trial, with the step at which it ended."""
+    lines = ("act,1,1,50,1", "act,1,2,70,0", "act,2,1,9,1", "act,2,2,8,1")
+    file = tmp_path / "trials.csv"
+    file.write_text("\n".join(["policy,seed,episode,step,success", *lines]) + "\n")
+    assert read_trials([file]).costs.tolist() == [0.5, 0.0]
