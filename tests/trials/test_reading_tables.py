@@ -175,7 +175,7 @@ def test_missing_outcomes_are_failures_or_not_tried(tmp_path: Path):
     assert failed.incidents == {"missing": 1}
     untried = read(tmp_path, text, missing="untried")
     assert untried.counts.tolist() == [1, 2]
-    assert untried.incidents == {}
+    assert untried.incidents == {"untried": 1}
     assert "1 without an outcome left out as not tried" in untried.understood
 
 

@@ -88,6 +88,22 @@ def test_every_kind_of_choice_is_verified_at_the_last_digits(runs: dict[str, Pat
     assert (fixed in verification.told) == (c.method == "occam")
 
 
+def test_declarations_about_a_log_are_told(tmp_path: Path):
+    """Nobody can prove them: numbers of episodes, trials that were left out, other looks."""
+    more = {"episodes": None, "incidents": {"untried": 3}, "understood": "only the task “lift”"}
+    trials = paired(np.random.default_rng(0).random((20, 2)), **more)
+    verification = verify(choose(trials, 0.05, spent=0.05).save(tmp_path / "run"))
+    told = "\n".join(verification.told)
+    assert "the numbers of episodes in an environment do not depend on how they went" in told
+    assert "how the log was read: “only the task 'lift'”" in told
+    assert "all other looks at these trials had 0.05 of δ" in told
+    left_out = "3 trials without an outcome were left out as not tried"
+    assert left_out in verification.certificate.sentence
+    plain = "\n".join(verify(choose(outcomes("binary")).save(tmp_path / "plain")).told)
+    assert "episodes" not in plain
+    assert "other looks" not in plain
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_any_small_choice_is_verified(
