@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 from evaluation_logs import PLAIN, write, write_parquet, write_workbook
 from hypothesis import HealthCheck, given, settings
@@ -391,3 +392,15 @@ def test_the_length_of_a_trial_is_not_a_step_of_it(tmp_path: Path):
     file = tmp_path / "trials.csv"
     file.write_text("\n".join(["policy,seed,episode,step,success", *lines]) + "\n")
     assert read_trials([file]).costs.tolist() == [0.5, 0.0]
+
+
+def test_a_workbook_with_a_format_far_away_is_read_at_once(tmp_path: Path):
+    rows = [["policy", "seed", "success"], *(["act", i, 1] for i in range(5))]
+    path = write_workbook(tmp_path / "t.xlsx", {"Sheet1": rows})
+    book = openpyxl.load_workbook(path)
+    for place in ((900_000, 1), (5, 16_384)):
+        book.worksheets[0].cell(*place).font = openpyxl.styles.Font(bold=True)
+    book.save(path)
+    started = time.monotonic()
+    assert len(read_trials([path])) == 5
+    assert time.monotonic() - started < 20

@@ -231,8 +231,12 @@ def _read_workbook(path: Path) -> Sheet:
 
 def _filled(sheet: Any) -> dict[int, list[str]]:
     """The rows of a worksheet that are not blank, by their numbers."""
-    rows = {}
+    sheet.reset_dimensions()  # else every row is as wide as the sheet, whose last column may be far
+    rows, cells = {}, 0
     for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        cells += len(row)
+        if cells > MOST_CELLS:
+            raise ValueError(f"it has more than {MOST_CELLS:,} cells")
         texts = [as_text(cell) for cell in row]
         if any(texts):
             rows[number] = texts
