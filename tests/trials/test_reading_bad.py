@@ -328,6 +328,15 @@ LOGS: dict[str, tuple[Callable[[Path], object], dict, str]] = {
         {},
         "states 50 % successes, and its 1 episodes have 100 %: it was cut off or edited",
     ),
+    "evaluation that states another success rate, with successes as numbers": (
+        lambda f: write(
+            f / "act" / "eval_info.json",
+            '{"per_episode": [{"success": 1, "seed": 1}, {"success": 0, "seed": 2}],'
+            ' "aggregated": {"pc_success": 90.0}}',
+        ),
+        {},
+        "it states 90 % successes, and its 2 episodes have 50 %: it was cut off or edited",
+    ),
     "evaluation with fewer episodes than it states": (
         lambda t: two(t, GOOD, {**GOOD, "aggregated": {"n_episodes": 50}}),
         {},
