@@ -99,6 +99,8 @@ def test_declarations_about_a_log_are_told(tmp_path: Path):
     assert "all other looks at these trials had 0.05 of δ" in told
     left_out = "3 trials without an outcome were left out as not tried"
     assert left_out in verification.certificate.sentence
+    anytime = choose(outcomes("binary"), stopping="anytime").save(tmp_path / "anytime")
+    assert "no trial that had begun is left out" in "\n".join(verify(anytime).told)
     plain = "\n".join(verify(choose(outcomes("binary")).save(tmp_path / "plain")).told)
     assert "episodes" not in plain
     assert "other looks" not in plain

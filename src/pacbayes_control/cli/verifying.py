@@ -147,7 +147,7 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
     """Recompute a comparison from its trials."""
     from pacbayes_control.trials.comparing import load_comparison
     from pacbayes_control.verify import InvalidCertificate
-    from pacbayes_control.verify.words import EPISODES
+    from pacbayes_control.verify.words import EPISODES, UNFINISHED
 
     runs_alone = ("again", "task", "costs_file", "key", "signer")
     options.refuse_set(asked, dict.fromkeys(runs_alone, "is for a run, and this is a comparison"))
@@ -166,6 +166,7 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
         (not pairs.in_same_environment, "that the order of recording does not depend on outcomes"),
         (pairs.left_out, "that trials without a partner are not missing because of their outcomes"),
         (trials.episodes != 1, EPISODES),
+        (True, UNFINISHED),
         (trials.understood, f"how the log was read: {quoted(trials.understood, 1000)}"),
     ]
     told = [words for applies, words in claims if applies]

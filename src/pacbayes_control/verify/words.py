@@ -18,6 +18,7 @@ from pacbayes_control.verify.intervals import InvalidCertificate, require
 NOT_OWN = (looks.EARLIER, looks.OTHER)  # shares of the budget that are not the present look's
 FEASIBLE = 1e-5  # the tolerance of constraints, as of a solver
 EPISODES = "that the numbers of episodes in an environment do not depend on how they went"
+UNFINISHED = "that no trial that had begun is left out, such as a long one that was still running"
 OBJECTIVES = ("kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker")
 
 
@@ -98,6 +99,7 @@ def _claims_about_trials(run: Run) -> list[tuple[object, str]]:
     return [
         (spent, f"that all other looks at these trials had {spent or 0:g} of δ, planned ones too"),
         (trials.episodes != 1, EPISODES),
+        (run.certificate.method == "anytime", UNFINISHED),
         (trials.understood, f"how the log was read: {quoted(trials.understood, 1000)}"),
     ]
 
