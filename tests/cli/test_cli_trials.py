@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,6 +136,19 @@ def test_no_error_of_compare_exits_with_1(quick: Pbc, log: Path, monkeypatch: py
     result = quick("compare", "new", "old", log)
     assert result.returncode == 70
     assert "a bug" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_no_full_disk_or_closed_pipe_exits_with_1(log: Path, stream: str):
+    """Neither for a verdict that cannot be printed, nor for an error that cannot."""
+    command = [sys.executable, "-m", "pacbayes_control", "compare", "new", "old"]
+    for name in (log, "nothing.csv"):
+        with Path("/dev/full").open("w") as full:
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            result = subprocess.run([*command, str(name)], **streams | {stream: full}, check=False)
+        expected = (0, 2, 120) if name == log else (2, 120)  # 120: Python could not flush
+        assert result.returncode in expected
 
 
 BAD = {
@@ -269,3 +283,25 @@ def test_an_interruption_ends_the_trials_and_the_result_is_kept(tmp_path: Path):
         _, err = process.communicate(timeout=60)
         assert process.returncode == code, err
         assert json.loads((tmp_path / "result.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_growing_list_of_tasks_is_looked_at_after_whole_rounds(tmp_path: Path):
+    """A round that has begun does not end the command, and does not count yet."""
+    lines = [f"new,{task},s{i},1" for i in range(20) for task in ("lift", "pour")]
+    header = "policy,task,environment,success"
+    table = write(tmp_path / "today.csv", lines, header)
+    arguments = ("--tasks", "fixed", "--candidates", 1, "--json", "c.json")
+    process = start(tmp_path, "choose", "--follow", "today.csv", *arguments)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("after"):
+            break
+    with table.open("a") as stream:
+        stream.write("new,lift,s20,0\n")
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    certificate = json.loads((tmp_path / "c.json").read_text())["certificate"]
+    assert (certificate["environments"], certificate["tasks"]) == (40, 2)

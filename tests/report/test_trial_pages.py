@@ -83,7 +83,7 @@ def test_every_policy_is_shown_with_its_interval_and_its_bound(chosen: Any):
 
 
 def test_the_bound_of_the_chosen_one_is_the_certificates(chosen: Any):
-    for options in ({}, {"stopping": "anytime"}, {"candidates": 9}):
+    for options in ({}, {"stopping": "anytime"}, {"candidates": 9}, {"delta": 0.01, "spent": 0.2}):
         text, c = chosen(random(FOUR, 40), **options)
         assert f"★ chosen 40 {100 * c.empirical_cost:.1f} %" in section(text, "trials")
         row = section(text, "trials").split("★ chosen")[1].split("%")[3]

@@ -37,7 +37,7 @@ def wins(better: int, worse: int = 0, ties: int = 0) -> Trials:
 def test_one_policy_that_wins_again_and_again_is_better():
     answer = compare(wins(12), "act", "pi0")
     assert answer.verdict == "better"
-    assert answer.decided_after == 6  # half of the shares, on u = 1, make 2⁵: the others the rest
+    assert answer.decided_after == 12
     assert answer.difference == difference_limits([1] * 12, 0.05)
     assert (answer.more, answer.needed, answer.mean_difference) == (None, 40, 1)
     assert answer.log_e > math.log(40)
@@ -89,10 +89,11 @@ def test_graded_costs_are_compared_by_their_expected_cost():
     assert "the expected cost of “pi0” less that of “act”" in answer.sentence
 
 
-def test_what_was_decided_stays_decided_whether_or_not_looks_on_the_way_count():
-    for in_order in (False, True):
+def test_all_pairs_together_decide_unless_looks_on_the_way_count():
+    """Half of the shares, on u = 1, make 2⁵ after six pairs, and the others the rest."""
+    for in_order, after in ((False, 14), (True, 6)):
         answer = compare(wins(14), "act", "pi0", in_order=in_order)
-        assert (answer.verdict, answer.decided_after) == ("better", 6)
+        assert (answer.verdict, answer.decided_after) == ("better", after)
 
 
 # ---- margins ------------------------------------------------------------------------------------
@@ -137,8 +138,9 @@ def test_the_verdict_is_where_the_limits_are(differences: list[float], margin: f
     table = [[d < 0, d > 0] for d in differences]
     answer = compare(paired(table), "act", "pi0", alpha=0.3, margin=margin, in_order=in_order)
     low, high = answer.difference
-    assert (answer.verdict == "better") == (low > margin)
-    assert (answer.verdict == "worse") == (high < -margin)
+    assert (answer.verdict == "better") == (margin < low <= high)
+    assert (answer.verdict == "worse") == (low <= high < -margin)
+    assert answer.sentence.startswith("Undecided") == (answer.verdict == "undecided")
     if answer.verdict == "undecided":
         assert answer.decided_after is None
     else:
@@ -191,6 +193,17 @@ def test_contradicting_looks_on_the_way_decide_nothing():
     assert answer.verdict == "undecided"
     low, high = answer.difference
     assert low > 0 > high
+
+
+def test_limits_on_the_way_that_leave_no_difference_decide_nothing(tmp_path: Path):
+    """Act wins twenty times and never again: by more than 0.6 at first, by less than 0.1 in all."""
+    trials = paired([[0, 1]] * 20 + [[0, 0]] * 600)
+    answer = compare(trials, "act", "pi0", in_order=True)
+    low, high = answer.difference
+    assert low > high > 0
+    assert (answer.verdict, answer.decided_after, answer.more) == ("undecided", None, None)
+    assert answer.sentence.startswith("Undecided: looks on the way contradict each other")
+    load_comparison(save_comparison(answer, trials, tmp_path / "kept"))
 
 
 # ---- pairs --------------------------------------------------------------------------------------

@@ -81,3 +81,24 @@ def test_a_skipped_trial_is_missing_and_not_to_come(tmp_path: Path):
 def test_a_folder_cannot_be_followed(tmp_path: Path):
     with pytest.raises(ValueError, match="is a folder: give the table"):
         next(follow(tmp_path, LogOptions()))
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        ("a,s1,1\nb,s1,0\na,s2,1\n", False),
+        ("a,s1,1\nb,s1,1\na,s2,1\n", True),  # another outcome
+        ("a,s1,1\na,s2,1\nb,s2,1\n", True),  # one trial was removed
+        ("a,s1,1\n", True),
+    ],
+)
+def test_earlier_trials_that_are_changed_or_removed_are_told(
+    tmp_path: Path, later: str, told: bool
+):
+    file = tmp_path / "today.csv"
+    file.write_text(HEADER + "a,s1,1\nb,s1,0\n")
+    day, lines = Day(file, HEADER + later, HEADER + later + "b,s3,1\n"), []
+    with suppress(RuntimeError):
+        for trials in follow(file, LogOptions(), sleep=day.sleep):
+            lines.append("earlier trials were changed or removed" in trials.understood)
+    assert lines == [False, told, told]

@@ -66,6 +66,25 @@ def test_policies_that_share_environments_with_others_only_are_unpaired():
     assert pairs_of(trials, 0, 2).in_same_environment
 
 
+def test_the_first_trials_of_a_sorted_log_are_no_pairs():
+    """Act succeeds as often as pi0, and its successes come first: they would be all that counts."""
+    mixed = np.random.default_rng(0).permutation([0, 1] * 15)
+    with pytest.raises(ValueError, match="the trials of “act” are sorted by outcome"):
+        pairs_of(unpaired([0] * 50 + [1] * 50, mixed), 0, 1)
+    with pytest.raises(ValueError, match="the trials of “pi0” are sorted by outcome"):
+        pairs_of(unpaired(mixed, np.linspace(1, 0, 40)), 0, 1)
+
+
+def test_a_sorted_log_of_which_every_trial_has_a_partner_is_no_harm():
+    mixed = np.random.default_rng(0).permutation([0, 1] * 15)
+    assert len(pairs_of(unpaired([0] * 15 + [1] * 15, mixed), 0, 1).differences) == 30
+
+
+def test_one_failure_at_the_end_is_a_matter_of_chance():
+    mixed = np.random.default_rng(0).permutation([0, 1] * 10)
+    assert len(pairs_of(unpaired([0] * 29 + [1], mixed), 0, 1).differences) == 20
+
+
 # ---- trials without a partner -------------------------------------------------------------------
 
 

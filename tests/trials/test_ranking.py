@@ -10,6 +10,7 @@ import pytest
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.trials.comparing import compare
 from pacbayes_control.trials.ranking import _cliques, holm, rank
+from recorded_trials import paired
 from sizes import sized
 
 
@@ -133,3 +134,10 @@ def test_groups_are_all_largest_sets_of_neighbours():
         ]
         largest = {s for s in subsets if not any(set(s) < set(other) for other in subsets)}
         assert found == largest
+
+
+def test_contradicting_looks_on_the_way_tell_nothing_apart():
+    """Act is better at first, and worse in the end: the order was not random."""
+    ranking = rank(paired([[0, 1]] * 8 + [[1, 0]] * 80), in_order=True)
+    assert not ranking.better.any()
+    assert "0 of 1 pairs" in ranking.sentence

@@ -42,6 +42,26 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         r"every trial is recorded twice \(trials.csv\): remove the copies",
     ),
+    "two tables put together": (
+        "seed,success\n1,1\n2,1\nSeed,Success\n3,1\n",
+        {},
+        "trials.csv, line 4: the header again, as of tables that were put together: remove",
+    ),
+    "one row a step": (
+        "policy,seed,step,crash\nact,1,0,0\nact,1,1,1\nact,2,0,0\nact,2,1,0\n",
+        {},
+        "trials.csv, line 3: the same trial as in line 2, at another “step”: give one row a trial",
+    ),
+    "one row a step, without environments": (
+        "policy,frame_index,success\nact,0,0\nact,1,0\nact,2,1\n",
+        {},
+        "line 3: the same trial as in line 2, at another “frame_index”",
+    ),
+    "several checkpoints of a policy": (
+        "policy,seed,Step,success\nact,1,1000,0\nact,2,1000,0\nact,1,2000,1\nact,2,2000,1\n",
+        {},
+        r"line 4: the same trial .* “Step”.*checkpoints are policies of their own \(--policy\)",
+    ),
     "one duplicated trial": (PLAIN + "act,a,1\n", {}, "line 6: the same as line 2 .*remove"),
     "score on another scale": (
         "policy,seed,score\nact,1,0.5\nact,2,85\n",
@@ -307,6 +327,15 @@ LOGS: dict[str, tuple[Callable[[Path], object], dict, str]] = {
         lambda t: two(t, GOOD, EDITED),
         {},
         "states 50 % successes, and its 1 episodes have 100 %: it was cut off or edited",
+    ),
+    "evaluation that states another success rate, with successes as numbers": (
+        lambda f: write(
+            f / "act" / "eval_info.json",
+            '{"per_episode": [{"success": 1, "seed": 1}, {"success": 0, "seed": 2}],'
+            ' "aggregated": {"pc_success": 90.0}}',
+        ),
+        {},
+        "it states 90 % successes, and its 2 episodes have 50 %: it was cut off or edited",
     ),
     "evaluation with fewer episodes than it states": (
         lambda t: two(t, GOOD, {**GOOD, "aggregated": {"n_episodes": 50}}),

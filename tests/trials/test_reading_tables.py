@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 from evaluation_logs import PLAIN, write, write_parquet, write_workbook
 from hypothesis import HealthCheck, given, settings
@@ -175,7 +176,7 @@ def test_missing_outcomes_are_failures_or_not_tried(tmp_path: Path):
     assert failed.incidents == {"missing": 1}
     untried = read(tmp_path, text, missing="untried")
     assert untried.counts.tolist() == [1, 2]
-    assert untried.incidents == {}
+    assert untried.incidents == {"untried": 1}
     assert "1 without an outcome left out as not tried" in untried.understood
 
 
@@ -383,3 +384,23 @@ def test_a_table_without_policies_is_of_the_policy_that_its_file_names(tmp_path:
     assert trials.policies == ("act", "pi0")
     assert trials.table.tolist() == [[0, 0], [1, 0]]
     assert "the file is the policy" in trials.understood
+
+
+def test_the_length_of_a_trial_is_not_a_step_of_it(tmp_path: Path):
+    """One row a trial, with the step at which it ended."""
+    lines = ("act,1,1,50,1", "act,1,2,70,0", "act,2,1,9,1", "act,2,2,8,1")
+    file = tmp_path / "trials.csv"
+    file.write_text("\n".join(["policy,seed,episode,step,success", *lines]) + "\n")
+    assert read_trials([file]).costs.tolist() == [0.5, 0.0]
+
+
+def test_a_workbook_with_a_format_far_away_is_read_at_once(tmp_path: Path):
+    rows = [["policy", "seed", "success"], *(["act", i, 1] for i in range(5))]
+    path = write_workbook(tmp_path / "t.xlsx", {"Sheet1": rows})
+    book = openpyxl.load_workbook(path)
+    for place in ((900_000, 1), (5, 16_384)):
+        book.worksheets[0].cell(*place).font = openpyxl.styles.Font(bold=True)
+    book.save(path)
+    started = time.monotonic()
+    assert len(read_trials([path])) == 5
+    assert time.monotonic() - started < 20

@@ -19,12 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacbayes_control.bounds import clopper_pearson
+from pacbayes_control.certify.balls import ball_of_samples
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.files import hash_file, json_bytes, seal, sha256
 from pacbayes_control.certify.priors import with_costs_used
 from pacbayes_control.certify.run import AlteredRun, Run
+from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.trials import TrialFacts, Trials
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.trials.choosing import OTHERS, choose
@@ -84,6 +86,24 @@ def test_every_kind_of_choice_is_verified_at_the_last_digits(runs: dict[str, Pat
     )
     fixed = "that the number of trials was fixed before any was seen"
     assert (fixed in verification.told) == (c.method == "occam")
+
+
+def test_declarations_about_a_log_are_told(tmp_path: Path):
+    """Nobody can prove them: numbers of episodes, trials that were left out, other looks."""
+    more = {"episodes": None, "incidents": {"untried": 3}, "understood": "only the task “lift”"}
+    trials = paired(np.random.default_rng(0).random((20, 2)), **more)
+    verification = verify(choose(trials, 0.05, spent=0.05).save(tmp_path / "run"))
+    told = "\n".join(verification.told)
+    assert "the numbers of episodes in an environment do not depend on how they went" in told
+    assert "how the log was read: “only the task 'lift'”" in told
+    assert "all other looks at these trials had 0.05 of δ" in told
+    left_out = "3 trials without an outcome were left out as not tried"
+    assert left_out in verification.certificate.sentence
+    anytime = choose(outcomes("binary"), stopping="anytime").save(tmp_path / "anytime")
+    assert "no trial that had begun is left out" in "\n".join(verify(anytime).told)
+    plain = "\n".join(verify(choose(outcomes("binary")).save(tmp_path / "plain")).told)
+    assert "episodes" not in plain
+    assert "other looks" not in plain
 
 
 @settings(max_examples=25)
@@ -247,6 +267,17 @@ def test_a_forged_certificate_of_a_choice_is_refused(
     folder = copied(name)
     forge(folder, changes, origin)
     with pytest.raises(ValueError, match=message):
+        verify(folder)
+
+
+def test_the_share_of_an_estimated_shift_does_not_pay_for_the_choice(tmp_path: Path):
+    ball = ball_of_samples(["dry", "wet"] * 500, ["dry", "wet"] * 500, 0.05, cells=["dry", "wet"])
+    run = under_shift(choose(outcomes("binary"), 0.09).run, ball)
+    folder = run.save(tmp_path / "run")
+    assert verify(folder).certificate.delta == pytest.approx(0.14)
+    shares = {"occam": 0.03, OTHERS: 0.01, "shift": 0.05}
+    forge(folder, {"delta": 0.09, "budget": shares})
+    with pytest.raises(InvalidCertificate, match="does not pay for the choice among 3"):
         verify(folder)
 
 

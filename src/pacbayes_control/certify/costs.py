@@ -44,6 +44,10 @@ INCIDENTS = {
         "1 trial without an outcome counts as a failure",
         "{} trials without an outcome count as failures",
     ),
+    "untried": (
+        "1 trial without an outcome was left out as not tried",
+        "{} trials without an outcome were left out as not tried",
+    ),
     "code changes": (
         "the task's code was changed once after rollouts were finished, which were kept",
         "the task's code was changed {} times after rollouts were finished, which were kept",

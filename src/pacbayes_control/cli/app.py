@@ -9,6 +9,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
 from types import SimpleNamespace
@@ -132,7 +133,8 @@ def _usage_words(error: Any) -> str:
 
 def show_traceback(lines: Iterable[str]) -> None:
     """Show a traceback on standard error, without escape sequences."""
-    sys.stderr.write(printable("".join(lines)))
+    with suppress(OSError):
+        sys.stderr.write(printable("".join(lines)))
 
 
 def _show_warning(*warning: Any) -> None:
@@ -142,9 +144,10 @@ def _show_warning(*warning: Any) -> None:
 
 
 def complain(message: str) -> int:
-    """One line on standard error; the exit code for bad input."""
+    """One line on standard error; the exit code for bad input, also if nobody can read the line."""
     if message:  # Click's error for a missing command has none: it has shown the help
-        print("pbc:", printable(" ".join(message.split())), file=sys.stderr)
+        with suppress(OSError):  # else Python would exit with 1, which is a verdict
+            print("pbc:", printable(" ".join(message.split())), file=sys.stderr, flush=True)
     return 2
 
 

@@ -11,6 +11,7 @@ import typer
 from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, Run
 from pacbayes_control.certify.tables.campaigns import read_campaign
+from pacbayes_control.certify.text import quoted
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.report.console import say, working
@@ -146,11 +147,12 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
     """Recompute a comparison from its trials."""
     from pacbayes_control.trials.comparing import load_comparison
     from pacbayes_control.verify import InvalidCertificate
+    from pacbayes_control.verify.words import EPISODES, UNFINISHED
 
     runs_alone = ("again", "task", "costs_file", "key", "signer")
     options.refuse_set(asked, dict.fromkeys(runs_alone, "is for a run, and this is a comparison"))
     try:
-        comparison, _ = load_comparison(folder)
+        comparison, trials = load_comparison(folder)
     except (AlteredRun, InvalidCertificate) as error:
         raise options.not_verified(asked.json_file, error) from None
     say(f"verified: {comparison.verdict}, recomputed from its trials")
@@ -163,6 +165,9 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
         (comparison.in_order, "that the trials were carried out in random order"),
         (not pairs.in_same_environment, "that the order of recording does not depend on outcomes"),
         (pairs.left_out, "that trials without a partner are not missing because of their outcomes"),
+        (trials.episodes != 1, EPISODES),
+        (True, UNFINISHED),
+        (trials.understood, f"how the log was read: {quoted(trials.understood, 1000)}"),
     ]
     told = [words for applies, words in claims if applies]
     for words in told:

@@ -17,7 +17,7 @@ from pacbayes_control.certify.text import percent_up, quoted, round_up
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.report.links import linked_trials
 from pacbayes_control.report.projection import projected_bound
-from pacbayes_control.trials.choosing import Candidate, Choice, choose
+from pacbayes_control.trials.choosing import LOOKS, Candidate, Choice, choose
 
 POLICIES = 200  # in the table
 COLUMNS = 16  # policies in the map of environments and in the table of tasks
@@ -78,9 +78,10 @@ def trial_values(run: Run[Any], trials: Trials) -> dict[str, Any]:
 def choice_of(run: Run[Any], trials: Trials) -> Choice:
     """Every policy, certified anew as it was for the choice; without a shift."""
     c = run.certificate
-    delta = c.delta - (c.ball.delta if c.ball else 0.0)
+    spent = c.budget.get(LOOKS, 0.0)
+    delta = c.delta - spent - (c.ball.delta if c.ball else 0.0)
     stopping = "anytime" if c.method == ANYTIME else "fixed"
-    again = choose(trials, delta, stopping=stopping, candidates=c.candidates)
+    again = choose(trials, delta, stopping=stopping, candidates=c.candidates, spent=spent)
     return replace(again, run=run)  # which may be of another policy than the smallest bound's
 
 

@@ -45,7 +45,7 @@ class Comparison:
     untried: bool  # whether environments were left out in which one of both was not tried
     pairs: Pairs
     verdict: Verdict
-    decided_after: int | None  # pairs
+    decided_after: int | None  # pairs: all of them, unless looks on the way count
     log_e_better: Floats  # (pairs,): ln of the e-value against "A is not better", after each pair
     log_e_worse: Floats  # (pairs,): against "A is not worse"
     difference: tuple[float, float]  # limits on how much more B costs than A, valid at any time
@@ -160,8 +160,9 @@ def compare(
         limits = difference_limits(d, alpha, every=every if in_order else 0)
     verdict, path = _verdict(better, worse, limits, margin=margin)
     goal = math.log(2 / alpha) + MARGIN
-    after = _first(path[every - 1 :: every], goal) if verdict != "undecided" else None
-    decided = None if after is None else min(after * every, len(d))
+    decided = None if verdict == "undecided" else len(d)
+    if decided is not None and in_order:
+        decided = min(_first(path[every - 1 :: every], goal) * every, len(d))
     return Comparison(
         a=a,
         b=b,
@@ -175,7 +176,7 @@ def compare(
         log_e_better=better,
         log_e_worse=worse,
         difference=limits,
-        more=None if verdict != "undecided" else _more(d, alpha, margin),
+        more=_more(d, alpha, margin) if verdict == "undecided" and limits[0] <= limits[1] else None,
         tasks=trials.tasks,
         graded=bool(trials.graded),
         unit=trials.unit,
@@ -187,11 +188,11 @@ def _verdict(
 ) -> tuple[Verdict, Floats]:
     """The verdict, and the e-process that is for it."""
     low, high = limits
-    if low > margin and not high < -margin:
+    if low > margin and low <= high:
         return "better", better
-    if high < -margin and not low > margin:
+    if high < -margin and low <= high:
         return "worse", worse
-    return "undecided", better
+    return "undecided", better  # also where looks on the way contradict each other
 
 
 def _first(path: Floats, goal: float) -> int:

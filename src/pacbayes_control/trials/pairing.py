@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -14,6 +15,7 @@ from pacbayes_control.certify.trials import Trials
 Numbers = NDArray[np.intp]
 
 FEW = 7  # trials that are sorted by chance now and then
+RARE = 0.01  # the probability of an order by chance, below which it was none
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +68,36 @@ def pairs_of(trials: Trials, a: int, b: int, untried: bool = False) -> Pairs:
 
 
 def _check_unsorted(trials: Trials, both: tuple[Numbers, Numbers]) -> None:
-    """An error if the trials of both policies are sorted by outcome: such pairs prove nothing."""
-    for mine in both:
-        steps = np.diff(trials.costs[mine])
-        if len(steps) < FEW or not steps.any() or ((steps > 0).any() and (steps < 0).any()):
-            return
-    whose = " and ".join(quoted(trials.policies[trials.policy[mine[0]]]) for mine in both)
+    """An error if outcomes decide which trials are pairs: such pairs prove nothing.
+
+    So it is if the trials of both policies are sorted by outcome, or those of the one that has
+    more of them: only its first ones have partners.
+    """
+    orders = [trials.costs[mine] for mine in both]
+    wrong = [mine for mine, costs in zip(both, orders, strict=True) if _is_sorted(costs)]
+    if len(wrong) < 2:
+        longer = [mine for mine in wrong if len(mine) > min(map(len, both))]
+        wrong = [mine for mine in longer if _chance_of_order(trials.costs[mine]) < RARE]
+    if not wrong:
+        return
+    whose = " and ".join(quoted(trials.policies[trials.policy[mine[0]]]) for mine in wrong)
     raise ValueError(
         f"the trials of {whose} are sorted by outcome: give them in the order of recording, since "
         "they are paired in it"
     )
+
+
+def _is_sorted(costs: NDArray[np.float64]) -> bool:
+    """Whether costs that are not all equal, and not few, only rise or only fall."""
+    steps = np.diff(costs)
+    return len(steps) >= FEW and bool(steps.any()) and not ((steps > 0).any() and (steps < 0).any())
+
+
+def _chance_of_order(costs: NDArray[np.float64]) -> float:
+    """The probability that these costs in random order are sorted, upwards or downwards."""
+    counts = np.unique(costs, return_counts=True)[1]
+    log_orders = math.lgamma(len(costs) + 1) - sum(math.lgamma(count + 1) for count in counts)
+    return math.exp(min(math.log(2) - log_orders, 0.0))
 
 
 def _by_recording(trials: Trials, first: Numbers, second: Numbers) -> Numbers:

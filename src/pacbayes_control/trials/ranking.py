@@ -113,13 +113,14 @@ def rank(
             compared[i, j] = compared[j, i] = len(pairs.differences)
             log_e[i, j] = _log_e(pairs.differences, pairs.together, in_order)
             log_e[j, i] = _log_e(-pairs.differences, pairs.together, in_order)
+    rejected = holm(log_e, alpha)
     return Ranking(
         policies=tuple(trials.policies[i] for i in order),
         means=means[order],
         trials=trials.counts[order],
         pairs=compared,
         log_e=log_e,
-        better=holm(log_e, alpha),
+        better=rejected & ~rejected.T,  # looks on the way that contradict each other say nothing
         alpha=alpha,
         graded=bool(trials.graded),
     )

@@ -75,8 +75,9 @@ def check_trials(run: Run) -> None:
         return
     alone = c.policies == 1 and c.method in ("occam", "anytime") and c.of == "mean"
     require(alone, "a policy is chosen by its trials with occam or anytime, by its mean cost")
-    left = c.delta - c.budget.get("other looks at these trials", 0.0)
-    paid = c.budget[c.method] * c.candidates <= left * (1 + 1e-12)
+    apart = ("other looks at these trials", "shift")  # of which no policy has a share
+    left = c.delta - math.fsum(c.budget.get(name, 0.0) for name in apart)
+    paid = c.budget[c.method] * c.candidates <= left + 1e-12 * c.delta
     require(paid, f"the budget does not pay for the choice among {c.candidates} policies")
     if run.trials is None:
         raise InvalidCertificate(f"{FILE} is missing: the trials of all policies")

@@ -17,6 +17,8 @@ from pacbayes_control.verify.intervals import InvalidCertificate, require
 
 NOT_OWN = (looks.EARLIER, looks.OTHER)  # shares of the budget that are not the present look's
 FEASIBLE = 1e-5  # the tolerance of constraints, as of a solver
+EPISODES = "that the numbers of episodes in an environment do not depend on how they went"
+UNFINISHED = "that no trial that had begun is left out, such as a long one that was still running"
 OBJECTIVES = ("kl", "kl-maurer", "pinsker", "quadratic", "lambda", "robust-pinsker")
 
 
@@ -77,6 +79,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
             c.candidates is not None and c.method != "anytime",
             "that the number of trials was fixed before any was seen",
         ),
+        *_claims_about_trials(run),
         (drawn, "that the policies were drawn for this certificate alone"),
         (c.incidents, f"how the rollouts went: {'; '.join(c.incident_words)}"),
         ("stream" in origin and not c.incidents, "that no rollout was run again or left out"),
@@ -86,6 +89,19 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)
+
+
+def _claims_about_trials(run: Run) -> list[tuple[object, str]]:
+    """Claims about an evaluation log and how it was read, each with whether it applies."""
+    trials, spent = run.trials, run.certificate.budget.get("other looks at these trials")
+    if trials is None:
+        return []
+    return [
+        (spent, f"that all other looks at these trials had {spent or 0:g} of δ, planned ones too"),
+        (trials.episodes != 1, EPISODES),
+        (run.certificate.method == "anytime", UNFINISHED),
+        (trials.understood, f"how the log was read: {quoted(trials.understood, 1000)}"),
+    ]
 
 
 def _claims_about_looks(c: Certificate) -> list[tuple[object, str]]:

@@ -120,7 +120,7 @@ def _without_missing(
     broken = sum(log.broken for log in logs)
     if broken:
         notes.append(f"{broken} that broke off counted as failures")
-    counts = {"broken": broken, "missing": failures}
+    counts = {"broken": broken, "missing": failures, "untried": untried}
     return kept, {kind: count for kind, count in counts.items() if count}
 
 

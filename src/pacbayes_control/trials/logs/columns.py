@@ -30,6 +30,10 @@ NUMBER = (
     *("trial", "trialid", "trialindex", "trialnumber", "trialno", "index"),
 )
 TASK = ("task", "taskid", "taskname", "taskindex", "suite", "tasksuite", "benchmark", "envid")
+STEP = (
+    *("step", "stepindex", "stepid", "timestep", "frame", "frameindex", "frameid"),
+    *("trainingstep", "trainstep", "globalstep", "epoch", "iteration"),
+)
 LINK = ("video", "videopath", "videourl", "recording", "url", "link", "log", "logfile")
 KINDS = {
     **dict.fromkeys(
@@ -156,6 +160,27 @@ def unclear(sheet: Sheet, problem: str) -> ValueError:
         f"{sheet.file}: {problem} (columns: {columns}{more}): say --policy COLUMN, --environment "
         "COLUMN and --outcome COLUMN, of a table with one row a trial"
     )
+
+
+def check_one_row_a_trial(sheet: Sheet, roles: Roles) -> None:
+    """An error if rows of one trial differ in a column of steps, of an episode or of training.
+
+    Their mean is no outcome: a crash at the last of 50 steps would be a cost of 0.02.
+    """
+    used = (roles.policy, roles.environment, roles.outcome, *roles.tasks)
+    same = [at for at in (*used, *_matches(sheet, NUMBER)) if at not in (None, roles.outcome)]
+    for step in set(_matches(sheet, STEP)) - {*used}:
+        first: dict[tuple[str, ...], int] = {}
+        for at, row in enumerate(sheet.table.rows):
+            before = first.setdefault(tuple(row[i] for i in same if i is not None), at)
+            if sheet.table.rows[before][step] == row[step]:
+                continue
+            own = "" if roles.environment is not None else " (--environment, if each row is one)"
+            raise ValueError(
+                f"{sheet.where(at)}: the same trial as in {sheet.place} "
+                f"{sheet.table.lines[before]}, at another {quoted(sheet.header[step])}: give one "
+                f"row a trial{own}; checkpoints are policies of their own (--policy)"
+            )
 
 
 # ---- one role each ------------------------------------------------------------------------------

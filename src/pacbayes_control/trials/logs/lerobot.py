@@ -136,7 +136,8 @@ def _check_rate(file: str, summary: Any, successes: Sequence[Any]) -> None:
             f"{file}: it states {number} episodes, and has {len(successes)}: it was cut off or "
             "edited"
         )
-    if not isinstance(stated, int | float) or not all(isinstance(s, bool) for s in successes):
+    known = all(isinstance(s, int | float) and s in (0, 1) for s in successes)
+    if not isinstance(stated, int | float) or not known:
         return
     found = 100 * sum(successes) / len(successes)
     if abs(stated - found) > ROUNDED:

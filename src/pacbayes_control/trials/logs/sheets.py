@@ -80,6 +80,13 @@ def _check_header(sheet: Sheet) -> None:
         if name and name.casefold() in seen:
             raise ValueError(f"{sheet.file} has two columns {quoted(name)}: rename one of them")
         seen.add(name.casefold())
+    names = [name.casefold() for name in sheet.header]
+    for at, row in enumerate(sheet.table.rows):
+        if any(row) and [cell.casefold() for cell in row] == names:
+            raise ValueError(
+                f"{sheet.where(at)}: the header again, as of tables that were put together: remove "
+                "the line"
+            )
 
 
 def _sheet(path: Path, rows: list[list[str]], lines: Sequence[int], **more: Any) -> Sheet:
@@ -224,8 +231,12 @@ def _read_workbook(path: Path) -> Sheet:
 
 def _filled(sheet: Any) -> dict[int, list[str]]:
     """The rows of a worksheet that are not blank, by their numbers."""
-    rows = {}
+    sheet.reset_dimensions()  # else every row is as wide as the sheet, whose last column may be far
+    rows, cells = {}, 0
     for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        cells += len(row)
+        if cells > MOST_CELLS:
+            raise ValueError(f"it has more than {MOST_CELLS:,} cells")
         texts = [as_text(cell) for cell in row]
         if any(texts):
             rows[number] = texts

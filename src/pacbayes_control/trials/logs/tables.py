@@ -14,6 +14,7 @@ from pacbayes_control.certify.tables.costs import LABEL_HEADERS
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.trials.logs.columns import (
     Roles,
+    check_one_row_a_trial,
     find_roles,
     is_label,
     kind_of,
@@ -59,6 +60,7 @@ def read_table_log(path: Path, options: LogOptions, growing: bool, name: str = "
 def _trial_log(
     sheet: Sheet, roles: Roles, policies: Sequence[str], options: LogOptions, growing: bool
 ) -> Log:
+    check_one_row_a_trial(sheet, roles)
     environments: Sequence[str | None] = [None] * len(policies)
     unit, told_by = "trial", ""
     if roles.environment is not None:
