@@ -297,7 +297,7 @@ def test_the_command_writes_the_page(argument: str, quick: Command, folder: Path
     assert done.returncode == 0, done.stderr
     page = folder.with_name("a-b.html")
     assert is_page(page)
-    assert "pbc report a-b" in words(page.read_text(encoding="utf-8"))
+    assert "pbc verify a-b" in words(page.read_text(encoding="utf-8"))
     record = json.loads(folder.with_name("report.json").read_text())
     assert record["comparison"]["verdict"] == "better"
     names = {file.name for file in folder.with_name("plots").iterdir()}
