@@ -122,7 +122,7 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         "“site” and “object” may each be the environment: say --environment COLUMN",
     ),
-    "mixed tasks": (TASKS, {}, "has 2 tasks .“pick”, “push”.: say --tasks fixed"),
+    "mixed tasks": (TASKS, {}, "there are 2 tasks .“pick”, “push”.: say --tasks fixed"),
     "unequal numbers in tasks": (
         TASKS,
         {"tasks": "fixed"},
@@ -133,7 +133,7 @@ TABLES: dict[str, tuple[str, dict, str]] = {
     "tasks alone, repeated": (
         "policy,task,success\nact,pick,1\nact,pick,0\nact,push,1\nact,push,1\n",
         {},
-        "has 2 tasks .*say --tasks fixed .* --tasks drawn",
+        "there are 2 tasks .*say --tasks fixed .* --tasks drawn",
     ),
     "episodes of two policies": (
         EPISODES,
@@ -374,7 +374,7 @@ LOGS: dict[str, tuple[Callable[[Path], object], dict, str]] = {
     "result with tasks": (
         lambda t: write(t / "r.json", vla_result({"pick": [done(True)], "push": [done(True)]})),
         {},
-        "r.json has 2 tasks",
+        "r.json: there are 2 tasks",
     ),
     "pickled arrays": (lambda t: pickled(t / "evaluations.npz"), {}, "cannot be read as NumPy"),
     "no archive": (lambda t: write(t / "a.npz", b"PK\x03\x04xx"), {}, "cannot be read as NumPy"),

@@ -29,7 +29,7 @@ def choose_tasks(
         return _moved(logs), False, "task"
     if len(tasks) > 1 and choice is None:
         raise ValueError(
-            f"{files_of(logs)} has {len(tasks)} tasks ({_listed(tasks)}): say --tasks fixed (the "
+            f"{files_of(logs)}: there are {len(tasks)} tasks ({_listed(tasks)}): say --tasks fixed (the "
             "mean over these tasks counts), --tasks drawn (new environments are other tasks) or "
             "--tasks NAME (only that one)"
         )
