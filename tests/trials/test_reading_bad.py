@@ -197,6 +197,21 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         "line 3: a cell is “70”, outside --scale 0:10",
     ),
     "another choice": (PLAIN, {"episodes": "all"}, "episodes = 'all' must be declared"),
+    "steps in the place of policies": (
+        "step,seed,success\n10,1,1\n10,2,1\n20,1,1\n20,2,0\n",
+        {},
+        "no column is recognised as the policy",
+    ),
+    "checkpoints of several policies": (
+        "policy,step,seed,success\nact,10,1,1\nact,20,1,0\npi0,10,1,1\npi0,20,1,1\n",
+        {},
+        "if “step” numbers checkpoints, write “policy” and “step” in one column, and say --policy",
+    ),
+    "title above the header": (
+        "Day 3,,\npolicy,seed,success\nact,1,1\n",
+        {},
+        "the first row is a title, “Day 3”: remove it",
+    ),
     "matrix without a header": ("0,1\n1,1\n", {}, "the first line is no header"),
     "matrix with empty cells": (
         "site,act,pi0\nx,0.5,\ny,1,1\n",

@@ -77,9 +77,7 @@ def test_several_tasks_of_lerobot_need_two_answers(tmp_path: Path):
     for policy in ("act", "pi0"):
         log = evaluation_of_tasks({"0": [True, False], "1": [True, True]})
         write(tmp_path / policy / "eval_info.json", log)
-    with pytest.raises(
-        ValueError, match=r"there are 2 tasks .“libero/0”, “libero/1”.: say --tasks"
-    ):
+    with pytest.raises(ValueError, match=r"2 tasks .“libero/0”, “libero/1”.: say --tasks"):
         read_trials([tmp_path])
     trials = read_trials([tmp_path], LogOptions(tasks="fixed", paired=True))
     assert trials.tasks == ("libero/0", "libero/1")

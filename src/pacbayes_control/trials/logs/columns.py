@@ -30,6 +30,10 @@ NUMBER = (
     *("trial", "trialid", "trialindex", "trialnumber", "trialno", "index"),
 )
 TASK = ("task", "taskid", "taskname", "taskindex", "suite", "tasksuite", "benchmark", "envid")
+CHECKPOINT = (  # also the length of an episode, or the number of a row
+    *("step", "steps", "globalstep", "trainstep", "trainsteps", "trainingstep", "trainingsteps"),
+    *("timestep", "timesteps", "epoch", "epochs", "iteration", "iterations", "iter"),
+)
 LINK = ("video", "videopath", "videourl", "recording", "url", "link", "log", "logfile")
 KINDS = {
     **dict.fromkeys(
@@ -125,6 +129,8 @@ def find_roles(sheet: Sheet, options: LogOptions) -> Roles | None:
     tasks = _matches(sheet, TASK)
     environment, numbered = _environment(sheet, options, tasks, notes)
     tasks = _tasks(sheet, [at for at in tasks if at not in (policy, environment, outcome)])
+    if options.policy is None:
+        _check_checkpoints(sheet, policy, environment, tasks)
     links = _matches(sheet, LINK)
     used = tuple(at for at in (policy, outcome, environment, *tasks) if at is not None)
     for at in used:
@@ -146,6 +152,27 @@ def _may_name_policies(sheet: Sheet, outcome: int) -> bool:
         if at != outcome and words and not is_label(name) and kind_of(name) is None:
             return True
     return False
+
+
+def _check_checkpoints(
+    sheet: Sheet, policy: int | None, environment: int | None, tasks: Sequence[int]
+) -> None:
+    """An error if trials of one policy in one environment may be those of several checkpoints."""
+    key = [at for at in (policy, environment, *tasks) if at is not None]
+    for at in _matches(sheet, CHECKPOINT) if environment is not None else []:
+        groups: dict[tuple[str, ...], set[str]] = {}
+        for row in sheet.table.rows:
+            groups.setdefault(tuple(row[i] for i in key), set()).add(row[at])
+        first = next(iter(groups.values()), set())
+        if at in key or len(first) < 2 or any(values != first for values in groups.values()):
+            continue
+        if policy is None:
+            raise unclear(sheet, "no column is recognised as the policy")
+        column, name = quoted(sheet.header[at]), quoted(sheet.header[policy])
+        raise ValueError(
+            f"{sheet.file}: if {column} numbers checkpoints, write {name} and {column} in one "
+            f"column, and say --policy COLUMN; if not, say --policy {sheet.header[policy]}"
+        )
 
 
 def unclear(sheet: Sheet, problem: str) -> ValueError:
