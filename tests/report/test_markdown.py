@@ -85,6 +85,20 @@ def test_a_comparison_is_its_verdict_a_table_and_its_meaning(rates: list[float],
     assert ("| decided after |" in table) == decided
 
 
+def test_a_margin_is_the_limit_that_the_meaning_names():
+    trials = random([0.05, 0.8], 80)
+    assert "Above 0.1, A is better." in comparison_markdown(compare(trials, "a", "b", margin=0.1))
+    assert "Below -0.1, B is better." in comparison_markdown(compare(trials, "b", "a", margin=0.1))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_order_in_which_it_was_decided_is_told_if_it_may_not_be_random(in_order: bool):
+    comparison = compare(random([0.1, 0.6], 80), "a", "b", in_order=in_order)
+    told = "" if in_order else ", in the order of the log"
+    after = f"| decided after | {comparison.decided_after} pairs{told} |"
+    assert after in comparison_markdown(comparison)
+
+
 def test_trials_of_other_environments_are_told():
     comparison = compare(random([0.1, 0.6], 20, shared=False), "a", "b")
     assert "20 (order of recording)" in comparison_markdown(comparison)

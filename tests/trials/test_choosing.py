@@ -218,7 +218,7 @@ def test_a_saved_choice_holds_all_trials_and_is_verified(three: Trials, tmp_path
 def test_incidents_and_sources_of_a_log_are_told(tmp_path: Path):
     trials = paired(np.zeros((9, 1)), incidents={"missing": 2}, sources={"logs/eval.csv": "0" * 64})
     run = choose(trials).run
-    assert "2 trials without an outcome count as failures" in run.certificate.sentence
+    assert "2 trials in the log without an outcome count as failures" in run.certificate.sentence
     assert run.certificate.distribution == "as the environments of eval.csv were chosen"
     assert verify(run.save(tmp_path / "run", attachments=attached(trials)))
 

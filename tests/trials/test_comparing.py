@@ -109,6 +109,13 @@ def test_a_margin_asks_for_a_larger_difference():
     assert "“act” is better than “pi0” by more than 0.5 in new environments" in answer.sentence
 
 
+def test_an_undecided_sentence_names_the_margin():
+    trials = wins(30, 20)
+    ends = "; only a difference beyond 0.1 decides."
+    assert compare(trials, "act", "pi0", margin=0.1).sentence.endswith(ends)
+    assert "beyond" not in compare(trials, "act", "pi0").sentence
+
+
 @pytest.mark.parametrize("margin", [-0.1, 1, 2, math.nan, math.inf])
 def test_an_impossible_margin_is_refused(margin: float):
     with pytest.raises(ValueError, match="is not possible: give one from 0 to below 1"):

@@ -142,7 +142,7 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         "“site” and “object” may each be the environment: say --environment COLUMN",
     ),
-    "mixed tasks": (TASKS, {}, "has 2 tasks .“pick”, “push”.: say --tasks fixed"),
+    "mixed tasks": (TASKS, {}, "there are 2 tasks .“pick”, “push”.: say --tasks fixed"),
     "unequal numbers in tasks": (
         TASKS,
         {"tasks": "fixed"},
@@ -153,7 +153,7 @@ TABLES: dict[str, tuple[str, dict, str]] = {
     "tasks alone, repeated": (
         "policy,task,success\nact,pick,1\nact,pick,0\nact,push,1\nact,push,1\n",
         {},
-        "has 2 tasks .*say --tasks fixed .* --tasks drawn",
+        "there are 2 tasks .*say --tasks fixed .* --tasks drawn",
     ),
     "episodes of two policies": (
         EPISODES,
@@ -217,6 +217,21 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         "line 3: a cell is “70”, outside --scale 0:10",
     ),
     "another choice": (PLAIN, {"episodes": "all"}, "episodes = 'all' must be declared"),
+    "steps in the place of policies": (
+        "step,seed,success\n10,1,1\n10,2,1\n20,1,1\n20,2,0\n",
+        {},
+        "the same trial as in line 2, at another “step”: give one row a trial",
+    ),
+    "checkpoints of several policies": (
+        "policy,step,seed,success\nact,10,1,1\nact,20,1,0\npi0,10,1,1\npi0,20,1,1\n",
+        {},
+        "checkpoints are policies of their own .--policy.",
+    ),
+    "title above the header": (
+        "Day 3,,\npolicy,seed,success\nact,1,1\n",
+        {},
+        "the first row is a title, “Day 3”: remove it",
+    ),
     "matrix without a header": ("0,1\n1,1\n", {}, "the first line is no header"),
     "matrix with empty cells": (
         "site,act,pi0\nx,0.5,\ny,1,1\n",
@@ -403,7 +418,7 @@ LOGS: dict[str, tuple[Callable[[Path], object], dict, str]] = {
     "result with tasks": (
         lambda t: write(t / "r.json", vla_result({"pick": [done(True)], "push": [done(True)]})),
         {},
-        "r.json has 2 tasks",
+        "r.json: there are 2 tasks",
     ),
     "pickled arrays": (lambda t: pickled(t / "evaluations.npz"), {}, "cannot be read as NumPy"),
     "no archive": (lambda t: write(t / "a.npz", b"PK\x03\x04xx"), {}, "cannot be read as NumPy"),

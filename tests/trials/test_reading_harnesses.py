@@ -77,7 +77,7 @@ def test_several_tasks_of_lerobot_need_two_answers(tmp_path: Path):
     for policy in ("act", "pi0"):
         log = evaluation_of_tasks({"0": [True, False], "1": [True, True]})
         write(tmp_path / policy / "eval_info.json", log)
-    with pytest.raises(ValueError, match=r"has 2 tasks .“libero/0”, “libero/1”.: say --tasks"):
+    with pytest.raises(ValueError, match=r"2 tasks .“libero/0”, “libero/1”.: say --tasks"):
         read_trials([tmp_path])
     trials = read_trials([tmp_path], LogOptions(tasks="fixed", paired=True))
     assert trials.tasks == ("libero/0", "libero/1")
@@ -118,6 +118,14 @@ def test_vla_eval_counts_episodes_that_broke_off_as_failures(tmp_path: Path):
     assert trials.shared
     assert trials.incidents == {"broken": 1}
     assert "1 that broke off counted as failures" in trials.understood
+
+
+def test_episodes_of_other_tasks_that_broke_off_are_not_counted(tmp_path: Path):
+    broken = {"metrics": {}, "failure_reason": "timeout"}
+    tasks = {"pick": [done(True), done(False)], "place": [broken, broken]}
+    write(tmp_path / "act.json", vla_result(tasks))
+    assert read_trials([tmp_path / "act.json"], LogOptions(tasks="pick")).incidents == {}
+    assert read_trials([tmp_path / "act.json"], LogOptions(tasks="place")).incidents["broken"] == 2
 
 
 def test_vla_eval_results_of_other_seeds_do_not_pair(tmp_path: Path):

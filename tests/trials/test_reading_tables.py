@@ -132,6 +132,25 @@ def test_columns_that_make_no_difference_are_not_asked_about(tmp_path: Path):
     )
 
 
+def test_lengths_of_episodes_and_numbers_of_rows_are_not_checkpoints(tmp_path: Path):
+    lines = (
+        "policy,seed,steps,_step,success\nact,1,90,0,1\nact,1,80,1,0\nact,2,90,2,1\nact,2,90,3,1\n"
+    )
+    assert read_trials([write(tmp_path / "trials.csv", lines)]).costs.tolist() == [0.5, 0]
+
+
+def test_checkpoints_are_policies_if_their_column_is_named(tmp_path: Path):
+    lines = "policy,epoch,seed,success\nact,1,1,1\nact,2,1,0\nact,1,2,1\nact,2,2,1\n"
+    path = write(tmp_path / "trials.csv", lines)
+    assert read_trials([path], LogOptions(policy="epoch")).policies == ("1", "2")
+
+
+@pytest.mark.parametrize(("good", "bad"), [("Y", "n"), ("✓", "✗"), ("✅", "❌")])
+def test_letters_and_ticks_are_outcomes(tmp_path: Path, good: str, bad: str):
+    lines = f"policy,seed,success\nact,1,{good}\nact,2,{bad}\n"
+    assert read_trials([write(tmp_path / "trials.csv", lines)]).costs.tolist() == [0, 1]
+
+
 def test_without_an_environment_every_trial_has_its_own(tmp_path: Path):
     trials = read(tmp_path, "policy,success\nact,1\nact,1\npi0,0\n")
     assert trials.environments == ("trial 1", "trial 2", "trial 3")

@@ -37,12 +37,12 @@ INCIDENTS = {
         "{} rollouts count as failures since they took longer than the time limit",
     ),
     "broken": (
-        "1 trial counts as a failure since it broke off",
-        "{} trials count as failures since they broke off",
+        "1 trial in the log counts as a failure since it broke off",
+        "{} trials in the log count as failures since they broke off",
     ),
     "missing": (
-        "1 trial without an outcome counts as a failure",
-        "{} trials without an outcome count as failures",
+        "1 trial in the log without an outcome counts as a failure",
+        "{} trials in the log without an outcome count as failures",
     ),
     "untried": (
         "1 trial without an outcome was left out as not tried",

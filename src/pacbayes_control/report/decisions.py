@@ -57,14 +57,15 @@ def show_comparison(comparison: Comparison) -> None:
         ("pairs", f"{len(pairs.differences):,}, {kind}"),
         ("observed difference", f"{c.mean_difference:+.4f}  ({mean_words(c.graded)}, B less A)"),
         ("difference", f"{low} to {high}  (α = {c.alpha:g}, at any time)"),
-        ("e-value", f"{record['e_value']:.4g}; {c.needed:g} decides; may be watched"),
+        ("e-value", f"{record['e_value']:.4g}; {c.needed:g} decides"),
     ]
     if c.decided_after is not None:
-        rows.append(("decided after", f"{c.decided_after:,} pairs"))
+        rows.append(("decided after", c.decided_in_words))
     if c.verdict == "undecided" and c.more is not None:
         rows.append(("still needed", f"about {c.more:,} pairs, if they go on like these"))
     if pairs.left_out:
-        rows.append(("left out", f"{pairs.left_out:,} trials without a partner"))
+        trials = "1 trial" if pairs.left_out == 1 else f"{pairs.left_out:,} trials"
+        rows.append(("left out", f"{trials} without a partner"))
     show(key_values(rows))
 
 

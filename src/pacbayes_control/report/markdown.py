@@ -81,14 +81,14 @@ def comparison_markdown(comparison: Comparison) -> str:
         ("e-value", f"{power_of_ten(comparison.log_e)}; {comparison.needed:g} decides"),
     ]
     if comparison.decided_after is not None:
-        rows.append(("decided after", f"{comparison.decided_after:,} pairs"))
+        rows.append(("decided after", comparison.decided_in_words))
     elif comparison.more is not None:
         rows.append(("may be decided after about", f"{comparison.more:,} more pairs like these"))
     meaning = (
         "The limits hold at any time: trials may be added and looked at again. "
         + {
-            "better": "Above 0, A is better.",
-            "worse": "Below 0, B is better.",
+            "better": f"Above {comparison.margin:g}, A is better.",
+            "worse": f"Below {-comparison.margin or 0:g}, B is better.",
             "undecided": "Undecided does not mean equal: more trials may decide it.",
         }[comparison.verdict]
     )

@@ -112,7 +112,9 @@ def choose(
         rows.append(Candidate(name, len(costs), float(costs.mean()), interval, bound))
     known = [(row.bound, row.mean, -row.trials, i) for i, row in enumerate(rows) if runs[i]]
     if not known:
-        raise ValueError("no policy has two trials or more: nothing can be promised")
+        raise ValueError(
+            "no policy has two trials or more: nothing can be promised; is --policy right?"
+        )
     run = runs[min(known)[-1]]
     assert run is not None
     return Choice(tuple(rows), run, trials)

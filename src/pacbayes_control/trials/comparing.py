@@ -74,8 +74,16 @@ class Comparison:
         return float(self.pairs.differences.mean()) if len(self.pairs.differences) else 0.0
 
     @property
+    def decided_in_words(self) -> str:
+        """After how many pairs an e-value first decided it, and in which order."""
+        order = "" if self.in_order else ", in the order of the log"
+        return f"{self.decided_after or 0:,} pairs{order}"
+
+    @property
     def sentence(self) -> str:
         """The answer in one sentence."""
+        if self.difference[0] > self.difference[1]:
+            return "Undecided: looks on the way contradict each other: the order was not random."
         a, b = quoted(self.a), quoted(self.b)
         where = "in new environments"
         if self.tasks:
@@ -85,10 +93,9 @@ class Comparison:
         by = f" by more than {self.margin:g}" if self.margin else ""
         shown = f"the {cost} of {b} less that of {a} lies between {_down(low)} and {_up(high)}"
         confidence = f"With confidence {confidence_percent(self.alpha)}"
-        if low > high:
-            return "Undecided: looks on the way contradict each other: the order was not random."
         if self.verdict == "undecided":
-            return f"Undecided: {confidence[0].lower()}{confidence[1:]}, {shown} {where}."
+            beyond = f"; only a difference beyond {self.margin:g} decides" if self.margin else ""
+            return f"Undecided: {confidence[0].lower()}{confidence[1:]}, {shown} {where}{beyond}."
         return f"{confidence}, {a} is {self.verdict} than {b}{by} {where}: {shown}."
 
     def to_dict(self) -> dict[str, Any]:

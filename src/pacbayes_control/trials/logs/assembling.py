@@ -32,8 +32,8 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     _check_alike(filled)
     check_names(filled)
     notes = list(dict.fromkeys(note for log in logs for note in log.notes))
-    filled, incidents = _without_missing(filled, options, notes)
     filled, fixed, unit = choose_tasks(filled, options, first.unit, notes)
+    filled, incidents = _without_missing(filled, options, notes)
     placed = _placed(filled, options, unit)
     trials, episodes = average_episodes(placed, options, notes)
     if len(trials) < 2 and not growing:
@@ -117,7 +117,7 @@ def _without_missing(
         notes.append(f"{untried} without an outcome left out as not tried")
     if failures:
         notes.append(f"{failures} without an outcome counted as failures")
-    broken = sum(log.broken for log in logs)
+    broken = sum(row.broken for log in logs for row in log.rows)
     if broken:
         notes.append(f"{broken} that broke off counted as failures")
     counts = {"broken": broken, "missing": failures, "untried": untried}

@@ -32,7 +32,8 @@ NUMBER = (
 TASK = ("task", "taskid", "taskname", "taskindex", "suite", "tasksuite", "benchmark", "envid")
 STEP = (
     *("step", "stepindex", "stepid", "timestep", "frame", "frameindex", "frameid"),
-    *("trainingstep", "trainstep", "globalstep", "epoch", "iteration"),
+    *("trainingstep", "trainstep", "trainsteps", "trainingsteps", "globalstep", "epoch"),
+    *("iteration", "iter"),
 )
 LINK = ("video", "videopath", "videourl", "recording", "url", "link", "log", "logfile")
 KINDS = {
@@ -171,6 +172,8 @@ def check_one_row_a_trial(sheet: Sheet, roles: Roles) -> None:
     same = [at for at in (*used, *_matches(sheet, NUMBER)) if at not in (None, roles.outcome)]
     for step in set(_matches(sheet, STEP)) - {*used}:
         first: dict[tuple[str, ...], int] = {}
+        if len(set(sheet.column(step))) == len(sheet.table.rows):
+            continue  # the numbers of the rows
         for at, row in enumerate(sheet.table.rows):
             before = first.setdefault(tuple(row[i] for i in same if i is not None), at)
             if sheet.table.rows[before][step] == row[step]:

@@ -76,7 +76,8 @@ def _read_benchmark(
     for at, (task, episode) in enumerate(entries):
         number = as_text(episode["episode_id"])
         environment = number if seed is None else f"episode {number}, seed {as_text(seed)}"
-        rows.append(Row(policy, environment, task, costs.get(at, 1.0), at, cells=(str(at),)))
+        cost, broken = costs.get(at, 1.0), at not in costs
+        rows.append(Row(policy, environment, task, cost, at, cells=(str(at),), broken=broken))
     told_by = "episode numbers" if seed is None else "episodes of a seed"
     return Log(
         file,
@@ -86,7 +87,6 @@ def _read_benchmark(
         told_by,
         seed is None,
         "episode",
-        broken=len(entries) - len(finished),
         sources=sources_of([path]),
     )
 

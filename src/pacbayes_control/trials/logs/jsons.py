@@ -16,7 +16,10 @@ def parse_log(path: Path) -> dict[str, Any]:
         raise ValueError(f"{shown_name(path)} is larger than {LARGEST_JSON >> 20} MiB: split it")
     record = parse_json(path.read_bytes(), shown_name(path), nan_as_none=True)
     if not isinstance(record, dict):
-        raise ValueError(f"{shown_name(path)} is no log of an evaluation: it holds no JSON object")
+        raise ValueError(
+            f"{shown_name(path)} is no log of an evaluation: it holds no JSON object; for a table, "
+            "write one object a line, as .jsonl"
+        )
     return record
 
 

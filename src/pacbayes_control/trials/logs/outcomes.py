@@ -17,8 +17,8 @@ from pacbayes_control.trials.logs.rows import Scoring
 
 # Words that are clear in themselves, with their costs.
 CLEAR = {**WORDS, "succeeded": 0.0, "successful": 0.0, "unsuccessful": 1.0}
-YES = {"1", "true", "yes", "wahr", "ja"}
-NO = {"0", *(TRUTHS - YES)}
+YES = {"1", "true", "yes", "y", "wahr", "ja", "✓", "✔", "✅"}
+NO = {"0", "n", "✗", "✘", "✕", "❌", *(TRUTHS - YES)}
 ASK_SUCCESS = "say --success VALUE, the outcome that is a success"
 ASK_SCALE = "say --scale WORST:BEST, the limits of the score, known beforehand"
 MOST_SHOWN = 5  # values of a column that an error lists

@@ -22,6 +22,7 @@ class Row(NamedTuple):
     line: int  # where it is in the file
     link: str = ""
     cells: tuple[str, ...] = ()  # everything that is recorded of it, to recognise copies
+    broken: bool = False  # whether it broke off, which is a failure
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ class Log:
     told_by: str = ""  # what tells environments apart: column “seed”
     numbered: bool = False  # whether an environment is a mere number of an episode or a trial
     place: str = "line"  # the word for the position of a row
-    broken: int = 0  # trials that broke off, which are failures
     notes: tuple[str, ...] = ()  # for `Trials.understood`
     sources: Mapping[str, str] = field(default_factory=dict)  # files, each with its SHA-256
 

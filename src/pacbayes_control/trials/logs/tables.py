@@ -125,7 +125,13 @@ def _matrix_log(sheet: Sheet, options: LogOptions, growing: bool) -> Log:
     problem = "there is no column for the policy"
     rows, number = sheet.table.rows, sheet.table.number
     if any(number(name) is not None or name.casefold() in CLEAR for name in sheet.header):
-        raise unclear(sheet, f"{problem}, and the first line is no header")
+        raise ValueError(
+            f"{sheet.file}: the first line is no header: add one above it, such as "
+            "policy,environment,success, or the names of the policies"
+        )
+    if sum(map(bool, sheet.header)) == 1 < len(sheet.header):
+        title = quoted(next(filter(None, sheet.header)))
+        raise ValueError(f"{sheet.file}: the first row is a title, {title}: remove it")
     first = sheet.header[0]
     named = first.casefold() in LABEL_HEADERS or is_label(first)
     labelled = len(sheet.header) > 1 and (

@@ -29,9 +29,9 @@ def choose_tasks(
         return _moved(logs), False, "task"
     if len(tasks) > 1 and choice is None:
         raise ValueError(
-            f"{files_of(logs)} has {len(tasks)} tasks ({_listed(tasks)}): say --tasks fixed (the "
-            "mean over these tasks counts), --tasks drawn (new environments are other tasks) or "
-            "--tasks NAME (only that one)"
+            f"{files_of(logs)}: there are {len(tasks)} tasks ({_listed(tasks)}): say --tasks fixed "
+            "(the mean over these tasks counts), --tasks drawn (new environments are other tasks) "
+            "or --tasks NAME (only that one)"
         )
     fixed = choice == "fixed" and bool(tasks)
     if fixed and any(row.task is None for row in rows):
