@@ -172,8 +172,9 @@ def check_one_row_a_trial(sheet: Sheet, roles: Roles) -> None:
     same = [at for at in (*used, *_matches(sheet, NUMBER)) if at not in (None, roles.outcome)]
     for step in set(_matches(sheet, STEP)) - {*used}:
         first: dict[tuple[str, ...], int] = {}
-        if len(set(sheet.column(step))) == len(sheet.table.rows):
-            continue  # the numbers of the rows
+        numbers_rows = len(set(sheet.column(step))) == len(sheet.table.rows)
+        if numbers_rows and roles.environment is not None:
+            continue
         for at, row in enumerate(sheet.table.rows):
             before = first.setdefault(tuple(row[i] for i in same if i is not None), at)
             if sheet.table.rows[before][step] == row[step]:
