@@ -45,7 +45,7 @@ class Comparison:
     untried: bool  # whether environments were left out in which one of both was not tried
     pairs: Pairs
     verdict: Verdict
-    decided_after: int | None  # pairs: all of them, unless looks on the way count
+    decided_after: int | None  # pairs of the log after which the e-value was first large enough
     log_e_better: Floats  # (pairs,): ln of the e-value against "A is not better", after each pair
     log_e_worse: Floats  # (pairs,): against "A is not worse"
     difference: tuple[float, float]  # limits on how much more B costs than A, valid at any time
@@ -167,9 +167,8 @@ def compare(
         limits = difference_limits(d, alpha, every=every if in_order else 0)
     verdict, path = _verdict(better, worse, limits, margin=margin)
     goal = math.log(2 / alpha) + MARGIN
-    decided = None if verdict == "undecided" else len(d)
-    if decided is not None and in_order:
-        decided = min(_first(path[every - 1 :: every], goal) * every, len(d))
+    after = _first(path[every - 1 :: every], goal) if verdict != "undecided" else None
+    decided = None if after is None else min(after * every, len(d))
     return Comparison(
         a=a,
         b=b,
