@@ -283,25 +283,3 @@ def test_an_interruption_ends_the_trials_and_the_result_is_kept(tmp_path: Path):
         _, err = process.communicate(timeout=60)
         assert process.returncode == code, err
         assert json.loads((tmp_path / "result.json").read_text())
-
-
-@pytest.mark.slow
-def test_a_growing_list_of_tasks_is_looked_at_after_whole_rounds(tmp_path: Path):
-    """A round that has begun does not end the command, and does not count yet."""
-    lines = [f"new,{task},s{i},1" for i in range(20) for task in ("lift", "pour")]
-    header = "policy,task,environment,success"
-    table = write(tmp_path / "today.csv", lines, header)
-    arguments = ("--tasks", "fixed", "--candidates", 1, "--json", "c.json")
-    process = start(tmp_path, "choose", "--follow", "today.csv", *arguments)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("after"):
-            break
-    with table.open("a") as stream:
-        stream.write("new,lift,s20,0\n")
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    certificate = json.loads((tmp_path / "c.json").read_text())["certificate"]
-    assert (certificate["environments"], certificate["tasks"]) == (40, 2)

@@ -308,19 +308,12 @@ def _progress(found: Any) -> str:
 
 
 def _follow_choice(asked: ChooseOptions, file: Path) -> Trials:
-    """The trials in a growing table, until a bound is small enough or an interruption.
-
-    With a fixed list of tasks, the last ones that were in whole rounds.
-    """
+    """The trials in a growing table, until a bound is small enough or an interruption."""
     from pacbayes_control.trials.choosing import choose as choose_policy
-    from pacbayes_control.trials.choosing import in_whole_rounds
 
     trials, told = None, -1
     with until_interrupted():
-        for latest in _growing(asked, file):
-            if not in_whole_rounds(latest):
-                continue
-            trials = latest
+        for trials in _growing(asked, file):
             if len(trials) == told or not any(trials.counts >= 2):
                 continue
             told = len(trials)
@@ -333,7 +326,7 @@ def _follow_choice(asked: ChooseOptions, file: Path) -> Trials:
             if asked.until is not None and best <= asked.until:
                 break
     if trials is None or not len(trials):
-        raise ValueError(f"there were no trials in {file}, or no whole round of its tasks")
+        raise ValueError(f"there were no trials in {file}")
     say(f"{trials.understood}.")
     return trials
 

@@ -160,22 +160,11 @@ def _certified(
     return Run(issue(basis, method), costs, prior, posterior, trials=trials)
 
 
-def in_whole_rounds(trials: Trials) -> bool:
-    """Whether every policy has as many trials in each task of a fixed list; True without one."""
-    counts = [_by_task(trials, trials.of(policy)) for policy in range(len(trials.policies))]
-    return all(each.min() == each.max() for each in counts)
-
-
-def _by_task(trials: Trials, mine: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The numbers of these trials in each task of a fixed list; without one, of all of them."""
-    if trials.task is None:
-        return np.array([len(mine)])
-    return np.bincount(trials.task[trials.environment[mine]], minlength=len(trials.tasks))
-
-
 def _check_balance(trials: Trials, policy: int, mine: NDArray[np.intp]) -> None:
     """An error unless a policy has as many trials in every task of a fixed list."""
-    counts = _by_task(trials, mine)
+    if trials.task is None:
+        return
+    counts = np.bincount(trials.task[trials.environment[mine]], minlength=len(trials.tasks))
     if counts.min() < counts.max():
         least, most = (quoted(trials.tasks[i]) for i in (counts.argmin(), counts.argmax()))
         raise ValueError(
