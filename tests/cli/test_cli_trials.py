@@ -175,6 +175,10 @@ BAD = {
     "stopping": (("choose", "log.csv", "--stopping", "later"), "fixed or anytime"),
     "until": (("choose", "log.csv", "--until", "0.1"), "--until is a bound"),
     "candidates": (("choose", "--follow", "log.csv"), "--follow needs --candidates"),
+    "growing tasks": (
+        ("compare", "new", "old", "--follow", "log.csv", "--tasks", "fixed"),
+        "--follow cannot know a fixed list of tasks",
+    ),
     "delta": (("choose", "log.csv", "--delta", "2"), "strictly between 0 and 1"),
     "spent": (("choose", "log.csv", "--spent", "-1"), "from 0 to 1"),
     "summary": (("rank", "log.csv", "--summary", "log.csv"), "is the input"),

@@ -235,15 +235,6 @@ def test_environments_without_one_of_both_are_left_out_only_if_that_is_said():
     assert (answer.untried, answer.pairs.left_out) == (True, 1)
 
 
-def test_without_a_whole_round_nothing_is_decided():
-    trials = unpaired([0, 0], [1], tasks=[[0, 1], [0]])
-    answer = compare(trials, "act", "pi0")
-    assert (answer.verdict, answer.difference) == ("undecided", (-1, 1))
-    record = answer.to_dict()
-    assert (record["pairs"], record["mean_difference"], record["more"]) == (0, 0, None)
-    assert record["e_value"] == 1
-
-
 def test_how_many_more_is_what_would_decide_it_if_they_went_on_like_these():
     answer = compare(wins(4, 1), "act", "pi0")
     assert answer.verdict == "undecided"

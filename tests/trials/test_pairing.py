@@ -122,16 +122,13 @@ def test_pairs_of_a_fixed_list_of_tasks_are_in_rounds():
     assert pairs.together == 2
 
 
-def test_pairs_beyond_the_last_whole_round_are_left_out():
-    pairs = pairs_of(paired(np.zeros((5, 2)), tasks=[0, 1, 0, 0, 1]), 0, 1)
-    assert (len(pairs.differences), pairs.left_out) == (4, 2)
-
-
-def test_a_task_without_pairs_leaves_no_round():
-    trials = unpaired([0, 0, 0], [1, 1], tasks=[[0, 1, 2], [0, 1]])
-    pairs = pairs_of(trials, 0, 1)
-    assert pairs.differences.shape == (0,)
-    assert pairs.left_out == 5
+def test_every_task_of_a_list_needs_as_many_pairs():
+    """Otherwise the order of the log would decide which of them count."""
+    message = "there are 2 pairs of the task “task 1” and 3 of “task 0”: --tasks fixed needs as"
+    with pytest.raises(ValueError, match=message):
+        pairs_of(paired(np.zeros((5, 2)), tasks=[0, 1, 0, 0, 1]), 0, 1)
+    with pytest.raises(ValueError, match="there are 0 pairs of the task “task 2”"):
+        pairs_of(unpaired([0, 0, 0], [1, 1], tasks=[[0, 1, 2], [0, 1]]), 0, 1)
 
 
 def test_unpaired_trials_of_tasks_are_paired_within_each_task():
@@ -140,16 +137,15 @@ def test_unpaired_trials_of_tasks_are_paired_within_each_task():
     assert pairs.differences == pytest.approx([0.6, 0.5, 0.7, 0.4])
 
 
-@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=2, max_size=2))
-def test_no_trial_is_in_two_pairs_and_none_is_lost(tasks: list[list[int]]):
-    columns = [np.zeros(len(column)) for column in tasks]
-    listed = sorted({task for column in tasks for task in column})
-    numbered = [[listed.index(task) for task in column] for column in tasks]
-    pairs = pairs_of(unpaired(*columns, tasks=numbered), 0, 1)
+@given(st.data())
+def test_no_trial_is_in_two_pairs_and_none_is_lost(data: st.DataObject):
+    each, many = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
+    balanced = st.permutations([task for task in range(many) for _ in range(each)])
+    tasks = [data.draw(balanced) for _ in range(2)]
+    pairs = pairs_of(unpaired(*(np.zeros(each * many) for _ in tasks), tasks=tasks), 0, 1)
     used = pairs.trials.ravel().tolist()
-    assert len(set(used)) == len(used)
-    assert len(used) + pairs.left_out == sum(map(len, tasks))
-    assert len(pairs.differences) % pairs.together == 0
+    assert sorted(used) == list(range(2 * each * many))
+    assert (len(pairs.differences), pairs.left_out) == (each * many, 0)
 
 
 # ---- names --------------------------------------------------------------------------------------

@@ -227,6 +227,16 @@ TABLES: dict[str, tuple[str, dict, str]] = {
         {},
         "checkpoints are policies of their own .--policy.",
     ),
+    "train and eval": (
+        "policy,split,seed,success\nact,train,1,1\nact,eval,2,0\n",
+        {},
+        "column “split” has “train” and “eval”: keep the rows of one kind",
+    ),
+    "scores on two scales": (
+        "policy,seed,score\nact,1,87\nact,2,12.5\npi0,1,0.87\npi0,2,0.1\n",
+        {"scale": "0:100"},
+        "all of “pi0” lie between 0 and 1, and those of “act” reach 87: write all on one scale",
+    ),
     "title above the header": (
         "Day 3,,\npolicy,seed,success\nact,1,1\n",
         {},

@@ -423,3 +423,24 @@ def test_a_workbook_with_a_format_far_away_is_read_at_once(tmp_path: Path):
     started = time.monotonic()
     assert len(read_trials([path])) == 5
     assert time.monotonic() - started < 20
+
+
+def test_the_seed_of_a_whole_evaluation_is_no_environment(tmp_path: Path):
+    lines = "policy,seed,episode,success\nact,7,1,1\nact,7,2,0\npi0,7,1,1\npi0,7,2,1\n"
+    path = write(tmp_path / "trials.csv", lines)
+    trials = read_trials([path], LogOptions(paired=True))
+    assert (len(trials), trials.unit) == (4, "episode")
+    assert "“seed” is the same in all rows, and not used" in trials.understood
+
+
+def test_one_task_of_several_is_named_with_the_unit(tmp_path: Path):
+    lines = "policy,task,seed,success\nact,lift,1,1\nact,lift,2,0\nact,pour,1,1\n"
+    trials = read_trials([write(tmp_path / "trials.csv", lines)], LogOptions(tasks="lift"))
+    assert trials.unit == "seed of lift"
+    assert "(column “seed”)" in trials.understood
+
+
+def test_scores_of_a_hopeless_policy_may_all_be_low(tmp_path: Path):
+    lines = "policy,seed,score\nact,1,87\nact,2,12\npi0,1,0\npi0,2,1\n"
+    path = write(tmp_path / "trials.csv", lines)
+    assert read_trials([path], LogOptions(scale="0:100")).table[:, 1].tolist() == [1, 0.99]

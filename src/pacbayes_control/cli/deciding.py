@@ -227,6 +227,11 @@ def check_inputs(asked: Any, logs: list[str] | None, follow: Path | None) -> lis
     if bool(logs) == (follow is not None):
         either = "logs, or a table to --follow" if hasattr(asked, "follow") else "logs"
         raise ValueError(f"give {either}{', not both' if logs else ''}")
+    if follow and asked.tasks == "fixed":
+        raise ValueError(
+            "--follow cannot know a fixed list of tasks before all of them were tried: leave it "
+            "out, and look again after each round of one trial of each task"
+        )
     inputs = [follow] if follow else [Path(each) for each in logs or []]
     options.check_json(asked.json_file, *inputs)
     options.check_writable(asked.summary, *inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -148,7 +149,7 @@ def _certified(
         return None
     _check_balance(trials, policy, mine)
     costs = costs_of(trials, policy, mine, candidates)
-    budget = Budget(delta + spent)
+    budget = Budget(float(Decimal(repr(delta)) + Decimal(repr(spent))))
     if spent:
         budget.spend(LOOKS, spent)
     budget.spend(method, delta / candidates)

@@ -114,12 +114,18 @@ def _by_recording(trials: Trials, first: Numbers, second: Numbers) -> Numbers:
 
 
 def _in_rounds(trials: Trials, matched: Numbers) -> Numbers:
-    """Pairs in complete rounds: the n-th pair of every task, for each n that all of them have."""
+    """Pairs in rounds: the first pair of every task, the second of every task, and so on."""
     assert trials.task is not None
     tasks = trials.task[trials.environment[matched[:, 0]]]
     rows = [matched[tasks == task] for task in range(len(trials.tasks))]
-    count = min(len(each) for each in rows)
-    return np.stack([each[:count] for each in rows], axis=1).reshape(-1, 2)
+    counts = [len(each) for each in rows]
+    if min(counts) < max(counts):
+        least, most = (counts.index(limit) for limit in (min(counts), max(counts)))
+        raise ValueError(
+            f"there are {counts[least]} pairs of the task {quoted(trials.tasks[least])} and "
+            f"{counts[most]} of {quoted(trials.tasks[most])}: --tasks fixed needs as many of each"
+        )
+    return np.stack(rows, axis=1).reshape(-1, 2)
 
 
 def _check_untried(

@@ -76,6 +76,14 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
             "however they did",
         ),
         (
+            c.candidates is not None and c.tasks is None,
+            "that the environments are independent of each other",
+        ),
+        (
+            c.tasks is not None,
+            "that trials are independent of each other, also those of the same name in other tasks",
+        ),
+        (
             c.candidates is not None and c.method != "anytime",
             "that the number of trials was fixed before any was seen",
         ),

@@ -16,6 +16,8 @@ from pacbayes_control.trials.logs.rows import Log, files_of
 from pacbayes_control.trials.logs.summaries import understood
 from pacbayes_control.trials.logs.task_lists import check_balance, choose_tasks
 
+FAR = 10  # times 1, beyond which a score is hardly on the same scale as one between 0 and 1
+
 
 def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False) -> Trials:
     """The trials of all logs as one record.
@@ -34,6 +36,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     notes = list(dict.fromkeys(note for log in logs for note in log.notes))
     filled, fixed, unit = choose_tasks(filled, options, first.unit, notes)
     filled, incidents = _without_missing(filled, options, notes)
+    _check_scales(filled)
     placed = _placed(filled, options, unit)
     trials, episodes = average_episodes(placed, options, notes)
     if len(trials) < 2 and not growing:
@@ -41,7 +44,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     if fixed and not growing:
         check_balance(trials)
     record = _record(trials, fixed)
-    told = first.told_by if unit == first.unit else "tasks"
+    told = "tasks" if unit == "task" != first.unit else first.told_by
     record = replace(
         record,
         graded=_graded(filled, episodes),
@@ -76,6 +79,32 @@ def _check_alike(logs: Sequence[Log]) -> None:
             raise ValueError(
                 f"environments are told by {first.told_by or 'nothing'} in {first.file} and by "
                 f"{log.told_by or 'nothing'} in {log.file}: say --environment COLUMN"
+            )
+
+
+def _check_scales(logs: Sequence[Log]) -> None:
+    """An error if the scores of one policy lie between 0 and 1, and those of another go far beyond.
+
+    A fraction has to be among them: a hopeless policy may well have scores of 0 and 1 out of 100.
+    """
+    scores: dict[str, list[float]] = {}
+    for log in logs:
+        if log.scoring.rule[:1] != ("scale",):
+            return
+        worst, best = log.scoring.rule[1:3]
+        for row in log.rows:
+            value = worst + (1 - (row.cost or 0.0)) * (best - worst)
+            scores.setdefault(row.policy, []).append(value)
+    if not scores:
+        return
+    far = max(scores, key=lambda name: max(scores[name]))
+    for name, values in scores.items():
+        low, high = min(values), max(values)
+        fraction = any(1e-9 < value % 1 < 1 - 1e-9 for value in values)
+        if low >= 0 and high <= 1 and fraction and max(scores[far]) > FAR:
+            raise ValueError(
+                f"all of {quoted(name)} lie between 0 and 1, and those of {quoted(far)} reach "
+                f"{max(scores[far]):g}: write all on one scale"
             )
 
 

@@ -35,6 +35,7 @@ STEP = (
     *("trainingstep", "trainstep", "trainsteps", "trainingsteps", "globalstep", "epoch"),
     *("iteration", "iter"),
 )
+SPLIT = ("split", "phase", "stage", "dataset", "subset", "mode")  # such as train and eval
 LINK = ("video", "videopath", "videourl", "recording", "url", "link", "log", "logfile")
 KINDS = {
     **dict.fromkeys(
@@ -130,6 +131,7 @@ def find_roles(sheet: Sheet, options: LogOptions) -> Roles | None:
     tasks = _matches(sheet, TASK)
     environment, numbered = _environment(sheet, options, tasks, notes)
     tasks = _tasks(sheet, [at for at in tasks if at not in (policy, environment, outcome)])
+    _check_splits(sheet, policy)
     links = _matches(sheet, LINK)
     used = tuple(at for at in (policy, outcome, environment, *tasks) if at is not None)
     for at in used:
@@ -151,6 +153,18 @@ def _may_name_policies(sheet: Sheet, outcome: int) -> bool:
         if at != outcome and words and not is_label(name) and kind_of(name) is None:
             return True
     return False
+
+
+def _check_splits(sheet: Sheet, policy: int | None) -> None:
+    """An error if a column tells apart, say, trials in training from those of an evaluation."""
+    for at in _matches(sheet, SPLIT):
+        values = list(dict.fromkeys(sheet.column(at)))
+        if len(values) > 1 and not (policy is not None and _determines(sheet, policy, at)):
+            listed = " and ".join(quoted(value, 30) for value in values[:3])
+            raise ValueError(
+                f"{sheet.file}: column {quoted(sheet.header[at])} has {listed}: keep the rows of "
+                "one kind, or rename the column if they belong together"
+            )
 
 
 def unclear(sheet: Sheet, problem: str) -> ValueError:
@@ -223,6 +237,10 @@ def _varying(sheet: Sheet, found: list[int]) -> list[int]:
     return varying or found[:1]
 
 
+def _is_constant(sheet: Sheet, column: int) -> bool:
+    return len(set(sheet.column(column))) == 1
+
+
 def _determines(sheet: Sheet, one: int, other: int) -> bool:
     """Whether rows that agree in one column agree in the other."""
     pairs = {(row[one], row[other]) for row in sheet.table.rows}
@@ -273,9 +291,11 @@ def _environment(
         return named, named in numbers
     if len(found) > 1:
         raise _several(sheet, "environment", found)
-    if found:
-        return found[0], False
     numbers = _varying(sheet, [at for at in numbers if any(sheet.column(at))])
+    if found and _is_constant(sheet, found[0]) and numbers and not _is_constant(sheet, numbers[0]):
+        notes.append(f"{quoted(sheet.header[found[0]])} is the same in all rows, and not used")
+    elif found:
+        return found[0], False
     if len(numbers) > 1:
         raise _several(sheet, "environment", numbers)
     return (numbers[0], True) if numbers else (None, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.text import printable, quoted
@@ -31,7 +31,7 @@ class Scoring:
 
     words: str  # such as: “success” = 1 is a success
     graded: bool | None  # whether costs between 0 and 1 may occur; None if it is not said
-    rule: tuple[object, ...] = ()  # the same for files that are scored in the same way
+    rule: tuple[Any, ...] = ()  # the same for files that are scored in the same way
 
 
 @dataclass(frozen=True)

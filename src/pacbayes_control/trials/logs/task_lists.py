@@ -24,7 +24,7 @@ def choose_tasks(
     if choice is not None and not tasks and rows:
         raise ValueError(f"--tasks {choice}: the log names no tasks")
     if choice not in (None, "fixed", "drawn"):
-        return _one_task(logs, choice, tasks, notes), False, unit
+        return _one_task(logs, choice, tasks, notes), False, f"{unit} of {choice}"
     if choice == "drawn" or (choice is None and len(tasks) > 1 and _tasks_are_environments(rows)):
         return _moved(logs), False, "task"
     if len(tasks) > 1 and choice is None:
