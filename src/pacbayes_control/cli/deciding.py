@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,25 +10,20 @@ import typer
 
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import check_free
-from pacbayes_control.certify.text import quoted, round_up
-from pacbayes_control.certify.trials import Trials
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.interrupting import interruption
+from pacbayes_control.cli.logs import (
+    Logs,
+    check_inputs,
+    follow_choice,
+    follow_comparison,
+    read_logs,
+)
 from pacbayes_control.report.console import say
 from pacbayes_control.tasks.options import option
 from pacbayes_control.trials.logs.options import LogOptions
 
 UNDECIDED, WORSE = 3, 1  # exit codes of pbc compare, beside 0 for better
-Logs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="LOGS",
-        help="Evaluation logs: tables (.csv, .tsv, .xlsx, .parquet, .jsonl), eval_info.json, "
-        "vla-eval results, evaluations.npz; files, folders or patterns.",
-        show_default=False,
-    ),
-]
 FOLLOW = "A table that grows during the trials: look again whenever it does."
 Alpha = Annotated[
     float, typer.Option(help="Probability of a wrong statement, at any time: 1 - confidence.")
@@ -109,7 +102,7 @@ def choose(asked: ChooseOptions) -> None:
     if asked.out_folder:
         check_free(asked.out_folder, asked.force)
     if asked.follow:
-        trials, stopping = _follow_choice(asked, asked.follow), "anytime"
+        trials, stopping = follow_choice(asked, asked.follow), "anytime"
     else:
         trials, stopping = read_logs(asked, asked.logs), asked.stopping
     known: dict[str, Any] = {"candidates": asked.candidates, "spent": asked.spent}
@@ -160,7 +153,7 @@ def compare(asked: CompareOptions) -> None:
     settings: dict[str, Any] = {"alpha": asked.alpha, "margin": asked.margin}
     settings["in_order"] = asked.in_order
     if asked.follow:
-        trials = _follow_comparison(asked, asked.follow, settings)
+        trials = follow_comparison(asked, asked.follow, settings)
     else:
         trials = read_logs(asked, asked.logs)
     untried = asked.missing == "untried" or asked.follow is not None
@@ -214,135 +207,9 @@ def rank(asked: RankOptions) -> None:
     options.write_json(asked.json_file, {"understood": trials.understood, **found.to_dict()})
 
 
-# ---- logs, and what is written ------------------------------------------------------------------
-
-
-def log_options(asked: Any) -> LogOptions:
-    """The options that say how to read logs."""
-    return LogOptions(**{each.name: getattr(asked, each.name) for each in fields(LogOptions)})
-
-
-def check_inputs(asked: Any, logs: list[str] | None, follow: Path | None) -> list[Path]:
-    """The inputs, after a check that outputs can be written and are not among them."""
-    if bool(logs) == (follow is not None):
-        either = "logs, or a table to --follow" if hasattr(asked, "follow") else "logs"
-        raise ValueError(f"give {either}{', not both' if logs else ''}")
-    if follow and asked.tasks == "fixed":
-        raise ValueError(
-            "--follow cannot know a fixed list of tasks before all of them were tried: leave it "
-            "out, and look again after each round of one trial of each task"
-        )
-    inputs = [follow] if follow else [Path(each) for each in logs or []]
-    options.check_json(asked.json_file, *inputs)
-    options.check_writable(asked.summary, *inputs)
-    if asked.summary and asked.json_file and asked.summary.resolve() == asked.json_file.resolve():
-        raise ValueError(f"{asked.summary} cannot be both the summary and the JSON")
-    return inputs
-
-
-def read_logs(asked: Any, logs: list[str] | None) -> Trials:
-    """The trials in the logs; how they were read is said in a line."""
-    from pacbayes_control.trials.logs.reading import read_trials
-
-    trials = read_trials(logs or [], log_options(asked))
-    say(f"{trials.understood}.")
-    return trials
-
-
 def write_summary(file: Path | None, kind: str, found: Any) -> None:
     """Write a Markdown summary of a choice, a comparison or a ranking, if a file was given."""
     if file is not None:
         from pacbayes_control.report import markdown
 
         write_output(file, getattr(markdown, f"{kind}_markdown")(found).encode())
-
-
-# ---- a table that grows --------------------------------------------------------------------------
-
-
-@contextmanager
-def until_interrupted() -> Iterator[None]:
-    """Go on after a first Ctrl-C, which ends the trials and not the command."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        interruption.came = False
-        say("\nStopped here.")
-
-
-def _growing(asked: Any, file: Path) -> Iterator[Trials]:
-    from pacbayes_control.trials.following import follow
-
-    say(f"Following {file}: Ctrl-C ends the trials, and what is known then is reported.")
-    yield from follow(file, log_options(asked))
-
-
-def _follow_comparison(asked: CompareOptions, file: Path, settings: dict[str, Any]) -> Trials:
-    """The trials in a growing table, up to the decision or an interruption."""
-    from pacbayes_control.trials.comparing import compare as compare_policies
-
-    trials, told = None, -1
-    with until_interrupted():
-        for trials in _growing(asked, file):
-            absent = [name for name in (asked.a, asked.b) if name not in trials.policies]
-            if absent:
-                if told < 0:
-                    say(f"no trials of {' and '.join(map(quoted, absent))} yet")
-                continue
-            found = compare_policies(trials, asked.a, asked.b, **settings, untried=True)
-            count = len(found.pairs.differences)
-            if count != told:
-                say(_progress(found))
-                told = count
-            if found.verdict != "undecided":
-                break
-    if trials is None:
-        raise ValueError(f"there were no trials in {file}")
-    say(f"{trials.understood}.")
-    return trials
-
-
-def _progress(found: Any) -> str:
-    """How far a comparison is from its decision, in a line."""
-    low, high = found.difference
-    more = f", about {found.more:,} more" if found.more is not None else ""
-    more = f": {found.verdict}" if found.verdict != "undecided" else more
-    e_value = f"e-value {found.to_dict()['e_value']:.3g} of {found.needed:g}"
-    count = len(found.pairs.differences)
-    return f"after {count:,} pairs: {e_value}, difference {low:+.3f} to {high:+.3f}{more}"
-
-
-def _follow_choice(asked: ChooseOptions, file: Path) -> Trials:
-    """The trials in a growing table, until a bound is small enough or an interruption."""
-    from pacbayes_control.trials.choosing import choose as choose_policy
-
-    trials, told = None, -1
-    with until_interrupted():
-        for trials in _growing(asked, file):
-            if len(trials) == told or not any(trials.counts >= 2):
-                continue
-            told = len(trials)
-            found = choose_policy(
-                trials, asked.delta, stopping="anytime", candidates=asked.candidates
-            )
-            best = found.run.certificate.bound
-            name, aim = quoted(found.chosen), _still_needed(asked, found)
-            say(f"after {told:,} trials: {name} is certified at most {round_up(best)}{aim}")
-            if asked.until is not None and best <= asked.until:
-                break
-    if trials is None or not len(trials):
-        raise ValueError(f"there were no trials in {file}")
-    say(f"{trials.understood}.")
-    return trials
-
-
-def _still_needed(asked: ChooseOptions, found: Any) -> str:
-    """About how many more trials of the best policy reach the promise, if they go on like these."""
-    from pacbayes_control.trials.plans.further import more_environments
-
-    if asked.until is None:
-        return ""
-    costs, known = found.run.costs.values[:, 0], {"candidates": asked.candidates or 1}
-    more = more_environments(costs, asked.until, delta=asked.delta, **known).anytime
-    about = "" if more is None else f", about {more:,} more of its trials" if more else ""
-    return f", to be at most {asked.until:g}{about}"

@@ -11,7 +11,7 @@ import numpy as np
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.deciding import Logs, read_logs
+from pacbayes_control.cli.logs import Logs, read_logs
 from pacbayes_control.report.console import print_table, say
 from pacbayes_control.tasks.options import option
 from pacbayes_control.trials.logs.options import LogOptions
