@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pacbayes_control.certify.files import write_output
+from pacbayes_control.certify.text import as_number
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.logs import Logs, read_logs
@@ -25,10 +26,10 @@ class PlanOptions(LogOptions):
     bound: float | None = option(None, "The failure rate, or cost, to be promised.")
     failure_rate: float | None = option(None, "The true one, as assumed.")
     tell_apart: str | None = option(
-        None, "Or the failure rates of two policies to be compared, as assumed.", metavar="P:Q"
-    )
-    both_fail: float | None = option(
-        None, "With --tell-apart: how often both fail; default: independently of each other."
+        None,
+        "Or the failure rates of two policies to be compared, as assumed, and how often both fail; "
+        "by default independently of each other.",
+        metavar="P:Q[:BOTH]",
     )
     delta: float = option(0.05, "Probability that the promise or the verdict may be wrong.")
     candidates: int = option(
@@ -90,8 +91,6 @@ def _check_parts(asked: PlanOptions) -> None:
         raise ValueError("--bound needs --failure-rate, as assumed, or logs with trials so far")
     if asked.failure_rate is not None and asked.bound is None:
         raise ValueError("--failure-rate is for --bound: give both")
-    if asked.both_fail is not None and asked.tell_apart is None:
-        raise ValueError("--both-fail is for --tell-apart")
     if asked.picture and (asked.logs or asked.bound is None):
         raise ValueError("--picture is for --bound with --failure-rate")
     parts = {"policies": asked.policies, "environments": asked.environments}
@@ -173,12 +172,14 @@ def _apart(asked: PlanOptions) -> dict[str, Any]:
     """Trials until two policies can be told apart."""
     from pacbayes_control.trials.plans.telling_apart import trials_to_tell_apart
 
-    try:
-        first, second = map(float, (asked.tell_apart or "").split(":"))
-    except ValueError:
-        raise ValueError(f"--tell-apart {asked.tell_apart}: give two rates as 0.1:0.2") from None
+    rates = [as_number(part) for part in (asked.tell_apart or "").split(":")]
+    if len(rates) not in (2, 3) or None in rates:
+        raise ValueError(f"--tell-apart {asked.tell_apart}: give two rates as 0.1:0.2")
+    first, second, both = (*rates, None)[:3]
+    assert first is not None
+    assert second is not None
     found = trials_to_tell_apart(
-        first, second, alpha=asked.delta, power=asked.power, both_fail=asked.both_fail
+        first, second, alpha=asked.delta, power=asked.power, both_fail=both
     )
     mean = "" if found.mean is None else f", {found.mean:,.0f} on average"
     say(
