@@ -128,6 +128,15 @@ def test_an_altered_comparison_is_not_verified(quick: Pbc, log: Path):
         assert line.startswith("pbc: NOT VERIFIED: ")
 
 
+@pytest.mark.parametrize("command", [("shift",), ("monitor", "--failures", 1, "--trials", 9)])
+def test_a_comparison_is_not_a_run(quick: Pbc, log: Path, command: tuple[object, ...]):
+    quick("compare", "old", "other", log, "--out", "kept")
+    done = quick(command[0], "kept", *command[1:])
+    assert (done.returncode, "kept is a comparison, which" in done.stderr) == (2, True)
+    done = quick("verify", "kept", "--costs", log)
+    assert (done.returncode, "--costs is for a run" in done.stderr) == (2, True)
+
+
 def test_no_error_of_compare_exits_with_1(quick: Pbc, log: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")

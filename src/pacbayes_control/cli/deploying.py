@@ -76,7 +76,7 @@ def shift(asked: ShiftOptions) -> None:
     Example: pbc shift runs/braking --ball kl:0.08 --out runs/braking-robust
     """
     ball = _ball(asked)
-    run, out, plot = options.run_folder(asked.run), asked.out_folder, asked.plot
+    run, out, plot = options.certified_folder(asked.run), asked.out_folder, asked.plot
     source = options.verified(run, asked.json_file)
     divergence = ball.divergence if ball else asked.divergence or "kl"
     result = curve(source.certificate, divergence, limit=asked.limit)
@@ -102,7 +102,7 @@ def shift(asked: ShiftOptions) -> None:
 
 def _ball(asked: ShiftOptions) -> Ball | None:
     """The given ball, or one estimated from two files; an error for options that do not fit."""
-    run, out = options.run_folder(asked.run), asked.out_folder
+    run, out = options.certified_folder(asked.run), asked.out_folder
     sampled = asked.shifted is not None or asked.training is not None
     if asked.ball is not None and sampled:
         raise ValueError("give a ball, or samples to estimate one from, not both")
@@ -219,7 +219,7 @@ class MonitorOptions:
     @property
     def folder(self) -> Path | None:
         """The folder of the run, if one is given."""
-        return options.run_folder(self.run) if self.run else None
+        return options.certified_folder(self.run) if self.run else None
 
     @property
     def file(self) -> Path | None:

@@ -138,6 +138,16 @@ def run_folder(path: Path) -> Path:
     return folder
 
 
+def certified_folder(path: Path) -> Path:
+    """The folder of a run; an error for one of a comparison, which has no certificate."""
+    folder = run_folder(path)
+    if (folder / "comparison.json").exists():
+        raise ValueError(
+            f"{path} is a comparison, which promises no cost: give a run, as of pbc choose --out"
+        )
+    return folder
+
+
 def verified(
     folder: Path, json_file: Path | None, known: Mapping[str, str] | None = None
 ) -> Run[Any]:

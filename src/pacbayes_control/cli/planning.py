@@ -14,6 +14,7 @@ from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.logs import Logs, read_logs
 from pacbayes_control.report.console import print_table, say
+from pacbayes_control.report.decisions import mean_words
 from pacbayes_control.tasks.options import option
 from pacbayes_control.trials.logs.options import LogOptions
 
@@ -110,10 +111,10 @@ def _needed(asked: PlanOptions) -> dict[str, Any]:
     known = {"delta": asked.delta, "candidates": asked.candidates}
     found = environments_needed(asked.bound, asked.failure_rate, power=asked.power, **known)
     n = found.environments
-    among = f", chosen among {asked.candidates}" if asked.candidates > 1 else ""
+    among = f", chosen among {asked.candidates}," if asked.candidates > 1 else ""
     say(
-        f"{n:,} environments: a policy that fails in {asked.failure_rate:g} of them{among} is then "
-        f"certified at most {asked.bound:g} with probability {found.power:.3f}, at δ = "
+        f"{n:,} environments or more: a policy that fails in {asked.failure_rate:g} of them{among} "
+        f"is then certified at most {asked.bound:g} with probability {found.power:.3f}, at δ = "
         f"{asked.delta:g}: with {found.failures:,} failures or fewer.",
         style="bold",
     )
@@ -154,15 +155,17 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
         rows.append((name, f"{found.trials:,}", f"{found.mean:.4f}", *numbers))
         total = None if found.anytime is None else found.trials + found.anytime
         records.append({"name": name, **asdict(found), "environments": total})
-    headings = ("policy", "trials", "mean cost", "at any time", "second look", "new alone")
+    ways_told = ("at any time", "second look", "new alone")
+    headings = ("policy", "trials", mean_words(trials.graded), *ways_told)
     print_table(f"More trials for a promise of {asked.bound:g}", headings, rows, left=("policy",))
     delta = f"{asked.delta:g}"
     say(f"at any time: by the bound that may be looked at after every trial, δ = {delta}")
     say("(pbc choose --stopping anytime), if trials go on as they did.")
-    halves = f"{asked.delta / 2:g}, {asked.delta / 4:g}, …"
-    say("second look: all trials again, when there are 2, 4, 8, … times as many, by pbc choose")
-    say(f"at δ = {halves}, with --spent for the rest of {2 * asked.delta:g}.")
-    say(f"new alone: only the new ones count, at a δ of {delta} of their own.")
+    looks = [f"--delta {asked.delta / k:g} --spent {asked.delta * (2 - 1 / k):g}" for k in (2, 4)]
+    say(f"second look, after a first one at δ = {delta}: at all trials, when there are 2, 4, 8, …")
+    say(f"times as many, by pbc choose {looks[0]}, {looks[1]}, …")
+    say(f"Both looks together may be wrong with probability {2 * asked.delta:g}.")
+    say(f"new alone: pbc choose on the new trials of this policy only, at δ = {delta}.")
     say("Adding trials until pbc choose --stopping fixed looks good voids its promise.")
     known = [each["environments"] for each in records if each["environments"] is not None]
     return {"policies": records, "environments": min(known, default=None)}

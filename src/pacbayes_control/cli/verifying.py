@@ -149,8 +149,10 @@ def _verify_comparison(asked: VerifyOptions, folder: Path) -> None:
     from pacbayes_control.verify import InvalidCertificate
     from pacbayes_control.verify.words import EPISODES, UNFINISHED
 
-    runs_alone = ("again", "task", "costs_file", "key", "signer")
-    options.refuse_set(asked, dict.fromkeys(runs_alone, "is for a run, and this is a comparison"))
+    problem = "is for a run, and this is a comparison"
+    if asked.costs_file is not None:
+        raise ValueError(f"--costs {problem}")
+    options.refuse_set(asked, dict.fromkeys(("again", "task", "key", "signer"), problem))
     try:
         comparison, trials = load_comparison(folder)
     except (AlteredRun, InvalidCertificate) as error:

@@ -11,7 +11,7 @@ from pacbayes_control.certify.text import quoted
 from pacbayes_control.trials.logs.options import LogOptions
 from pacbayes_control.trials.logs.rows import Log, Row
 
-OPTIONAL_STOPPING = "to repeat until a success turns a failure rate of 0.50 into 0.33"
+OPTIONAL_STOPPING = "to repeat until a success turns a failure rate of 0.50 into 0.31"
 
 
 class Placed(NamedTuple):
