@@ -444,3 +444,12 @@ def test_scores_of_a_hopeless_policy_may_all_be_low(tmp_path: Path):
     lines = "policy,seed,score\nact,1,87\nact,2,12\npi0,1,0\npi0,2,1\n"
     path = write(tmp_path / "trials.csv", lines)
     assert read_trials([path], LogOptions(scale="0:100")).table[:, 1].tolist() == [1, 0.99]
+
+
+def test_a_log_that_numbers_its_trials_is_asked_only_where_pairs_matter(tmp_path: Path):
+    lines = "policy,episode,success\nact,1,1\nact,2,0\npi0,1,1\npi0,2,1\n"
+    path = write(tmp_path / "trials.csv", lines)
+    with pytest.raises(ValueError, match="--paired"):
+        read_trials([path])
+    trials = read_trials([path], pairs=False)
+    assert (len(trials), trials.shared) == (4, False)

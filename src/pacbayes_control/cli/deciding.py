@@ -104,7 +104,7 @@ def choose(asked: ChooseOptions) -> None:
     if asked.follow:
         trials, stopping = follow_choice(asked, asked.follow), "anytime"
     else:
-        trials, stopping = read_logs(asked, asked.logs), asked.stopping
+        trials, stopping = read_logs(asked, asked.logs, pairs=False), asked.stopping
     known: dict[str, Any] = {"candidates": asked.candidates, "spent": asked.spent}
     found = choose_policy(trials, asked.delta, stopping=stopping, **known)
     show_choice(found)

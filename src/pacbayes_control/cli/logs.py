@@ -51,11 +51,14 @@ def check_inputs(asked: Any, logs: list[str] | None, follow: Path | None) -> lis
     return inputs
 
 
-def read_logs(asked: Any, logs: list[str] | None) -> Trials:
-    """The trials in the logs; how they were read is said in a line."""
+def read_logs(asked: Any, logs: list[str] | None, *, pairs: bool = True) -> Trials:
+    """The trials in the logs; how they were read is said in a line.
+
+    pairs: whether it matters which trials were in the same environment
+    """
     from pacbayes_control.trials.logs.reading import read_trials
 
-    trials = read_trials(logs or [], log_options(asked))
+    trials = read_trials(logs or [], log_options(asked), pairs=pairs)
     say(f"{trials.understood}.")
     return trials
 
@@ -76,7 +79,8 @@ def until_interrupted() -> Iterator[None]:
 def _growing(asked: Any, file: Path) -> Iterator[Trials]:
     from pacbayes_control.trials.following import follow
 
-    say(f"Following {file}: Ctrl-C ends the trials, and what is known then is reported.")
+    waiting = "" if file.exists() else ", which does not exist yet"
+    say(f"Following {file}{waiting}: Ctrl-C ends the trials, and what is known then is reported.")
     yield from follow(file, log_options(asked))
 
 
@@ -90,7 +94,8 @@ def follow_comparison(asked: Any, file: Path, settings: dict[str, Any]) -> Trial
             absent = [name for name in (asked.a, asked.b) if name not in trials.policies]
             if absent:
                 if told < 0:
-                    say(f"no trials of {' and '.join(map(quoted, absent))} yet")
+                    there = ", ".join(map(quoted, trials.policies)) or "no policy"
+                    say(f"no trials of {' and '.join(map(quoted, absent))} yet, but of {there}")
                 continue
             found = compare_policies(trials, asked.a, asked.b, **settings, untried=True)
             count = len(found.pairs.differences)

@@ -140,7 +140,7 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
     """How many more trials of each policy in the logs."""
     from pacbayes_control.trials.plans.further import more_environments
 
-    trials = read_logs(asked, asked.logs)
+    trials = read_logs(asked, asked.logs, pairs=False)
     count, records, rows = max(asked.candidates, len(trials.policies)), [], []
     for number, name in enumerate(trials.policies):
         found = more_environments(

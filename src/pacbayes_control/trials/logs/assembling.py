@@ -19,7 +19,9 @@ from pacbayes_control.trials.logs.task_lists import check_balance, choose_tasks
 FAR = 10  # times 1, beyond which a score is hardly on the same scale as one between 0 and 1
 
 
-def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False) -> Trials:
+def assemble(
+    logs: Sequence[Log], options: LogOptions, *, growing: bool = False, pairs: bool = True
+) -> Trials:
     """The trials of all logs as one record.
 
     Args:
@@ -27,6 +29,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
         options: the answers to questions that the logs leave open.
         growing: whether more trials will be written: fewer than two are enough then, rows without
             an outcome at the end are still to come, and tasks need not have equal numbers yet.
+        pairs: whether it matters which trials were in the same environment.
     """
     logs = [_without_coming(log) for log in logs] if growing else logs
     filled = [log for log in logs if log.rows] or list(logs)
@@ -37,7 +40,7 @@ def assemble(logs: Sequence[Log], options: LogOptions, *, growing: bool = False)
     filled, fixed, unit = choose_tasks(filled, options, first.unit, notes)
     filled, incidents = _without_missing(filled, options, notes)
     _check_scales(filled)
-    placed = _placed(filled, options, unit)
+    placed = _placed(filled, options, unit, pairs)
     trials, episodes = average_episodes(placed, options, notes)
     if len(trials) < 2 and not growing:
         raise ValueError(f"{files_of(logs)}: one trial is not a sample: at least two are needed")
@@ -156,7 +159,7 @@ def _without_missing(
 # ---- environments -------------------------------------------------------------------------------
 
 
-def _placed(logs: Sequence[Log], options: LogOptions, unit: str) -> list[Placed]:
+def _placed(logs: Sequence[Log], options: LogOptions, unit: str, pairs: bool) -> list[Placed]:
     """Every trial with the name of its environment, which is the same for equal environments."""
     rows = [(log, row) for log in logs for row in log.rows]
     known = [row for _, row in rows if row.environment is not None]
@@ -168,7 +171,10 @@ def _placed(logs: Sequence[Log], options: LogOptions, unit: str) -> list[Placed]
             "column such as episode"
         )
     numbered = any(log.numbered for log in logs)
-    paired = _is_paired(logs, options, unit) if numbered else options.paired is not False
+    asked = pairs or options.paired is not None
+    paired = options.paired is not False
+    if numbered:
+        paired = asked and _is_paired(logs, options, unit)
     placed = []
     for number, (log, row) in enumerate(rows, 1):
         name = f"trial {number}"

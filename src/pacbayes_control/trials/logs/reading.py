@@ -22,7 +22,11 @@ DEFAULTS = LogOptions()
 
 
 def read_trials(
-    logs: Sequence[str | Path], options: LogOptions = DEFAULTS, *, growing: bool = False
+    logs: Sequence[str | Path],
+    options: LogOptions = DEFAULTS,
+    *,
+    growing: bool = False,
+    pairs: bool = True,
 ) -> Trials:
     r"""Read the trials in evaluation logs; whatever is not clear in them is an error.
 
@@ -35,6 +39,8 @@ def read_trials(
         options: what the logs do not say themselves.
         growing: whether a table is being written: an incomplete last line is not read yet, and
             fewer than two trials are enough.
+        pairs: whether it matters which trials were in the same environment; if not, a log that
+            only numbers its trials is not asked about.
 
     >>> folder = Path(getfixture("tmp_path"))
     >>> lines = "policy,seed,success\nact,1,1\nact,2,0\npi0,1,1\npi0,2,1\n"
@@ -69,4 +75,4 @@ def read_trials(
     read += read_vla_eval(found.vla_eval, options) if found.vla_eval else []
     read += read_callbacks(found.callbacks, options) if found.callbacks else []
     read[0] = replace(read[0], notes=(*read[0].notes, *found.notes))
-    return assemble(read, options, growing=growing)
+    return assemble(read, options, growing=growing, pairs=pairs)
