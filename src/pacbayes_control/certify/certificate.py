@@ -242,7 +242,7 @@ class Certificate:
         return f"new episodes, on average over {self.tasks} tasks,"
 
     def _trial_words(self) -> list[str]:
-        """What trials from an evaluation log were, and how the policy was chosen by them."""
+        """The kind of trials of an evaluation log, and how the policy was chosen by them."""
         words = []
         known = self.unit is None or self.unit.casefold() in ("environment", "env")
         if not known and self.tasks is None:

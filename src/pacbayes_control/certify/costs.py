@@ -171,7 +171,7 @@ class Costs:
 
     @cached_property
     def trial_facts(self) -> TrialFacts:
-        """What their origin tells of trials, where they come from an evaluation log."""
+        """Facts about trials in their origin, where they come from an evaluation log."""
         return TrialFacts.of(self.origin, self.environments)
 
     @cached_property
