@@ -99,16 +99,6 @@ def test_equal_policies_are_not_decided_by_more_pairs_like_these(written: Any):
     assert "not by more pairs like these" in words(written(made([[0, 0], [1, 1]] * 5)))
 
 
-def test_a_comparison_without_pairs_has_a_page(tmp_path: Path):
-    costs: list[list[float | None]] = [[0, 1], [0, None]] * 5
-    trials = made(costs, tasks=2)
-    comparison = compared(trials, untried=True)
-    assert not len(comparison.pairs.differences)
-    write_comparison_page(comparison, trials, tmp_path / "page.html")
-    text = words((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert "There are no pairs of trials yet." in text
-
-
 # ---- outcomes -----------------------------------------------------------------------------------
 
 

@@ -78,9 +78,7 @@ def write_comparison_page(
 def plots_of(
     comparison: Comparison, trials: Trials
 ) -> dict[str, Callable[[Path | BinaryIO], None]]:
-    """The plots of a comparison by name, each a function of the file to write; none if no pairs."""
-    if not len(comparison.pairs.differences):
-        return {}
+    """The plots of a comparison by name, each a function of the file to write."""
     running = running_limits(comparison)
     found: dict[str, Callable[[Path | BinaryIO], None]] = {
         "evidence": partial(draw_evidence, comparison),
@@ -125,8 +123,6 @@ def comparison_values(comparison: Comparison, trials: Trials) -> dict[str, Any]:
 def outcome_counts(comparison: Comparison, trials: Trials) -> list[tuple[str, int]]:
     """How often both succeed, one of them, or neither; for graded costs, which costs less."""
     of_a, of_b = trials.costs[comparison.pairs.trials].reshape(-1, 2).T
-    if not len(of_a):
-        return []
     if comparison.graded:
         kinds = {
             "A costs less": of_a < of_b,

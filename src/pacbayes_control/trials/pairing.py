@@ -119,7 +119,7 @@ def _in_rounds(trials: Trials, matched: Numbers) -> Numbers:
     tasks = trials.task[trials.environment[matched[:, 0]]]
     rows = [matched[tasks == task] for task in range(len(trials.tasks))]
     counts = [len(each) for each in rows]
-    if min(counts) < max(counts):
+    if min(counts) < max(counts) or not max(counts):
         least, most = (counts.index(limit) for limit in (min(counts), max(counts)))
         raise ValueError(
             f"there are {counts[least]} pairs of the task {quoted(trials.tasks[least])} and "
