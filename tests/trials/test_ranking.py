@@ -78,7 +78,7 @@ def test_holms_rule_is_that_of_ordered_p_values():
 
 
 def test_equal_policies_are_rarely_told_apart_and_without_holm_often():
-    draws, wrong, each = sized(300, full=3000), 0, 0
+    draws, wrong, each = sized(150, full=3000), 0, 0
     for seed in range(draws):
         found = rank(drawn([0.3] * 10, 60, seed), in_order=True)
         wrong += bool(found.better.any())
