@@ -7,7 +7,7 @@ check_task                      whether your task meets the requirements of a ce
 learn_finite, learn_best,       choose a posterior over finitely many policies, and certify it
 learn_constrained,
 compare_methods
-read_trials, LogOptions         trials from an evaluation log
+read_trials, LogOptions, Trials trials from an evaluation log, or from a table of costs
 choose, compare, rank           which policy to ship, whether it is better than another, and all
 pilot_prior                     a prior over them, from their costs in other environments
 learn_gaussian, learn_family    the same over continuous policies
@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.certify.shift import curve as curve
     from pacbayes_control.certify.shift import under_shift as under_shift
     from pacbayes_control.certify.tables.campaigns import read_campaign as read_campaign
+    from pacbayes_control.certify.trials import Trials as Trials
     from pacbayes_control.deploy.monitor import Monitor as Monitor
     from pacbayes_control.deploy.monitor import Promise as Promise
     from pacbayes_control.deploy.policy import DeployedPolicy as DeployedPolicy
@@ -107,6 +108,7 @@ _PUBLIC = {
     "certify.run": "AlteredRun Run",
     "certify.shift": "curve under_shift",
     "certify.tables.campaigns": "read_campaign",
+    "certify.trials": "Trials",
     "deploy.monitor": "Monitor Promise",
     "deploy.policy": "DeployedPolicy",
     "learn": "GaussianPrior Plan SearchSettings SearchStopped certify_draw compare_methods imitate "

@@ -245,3 +245,18 @@ def test_the_usual_interval_of_graded_costs_is_that_of_their_standard_error():
     assert high == pytest.approx(np.mean(costs) + half)
     assert low == pytest.approx(max(np.mean(costs) - half, 0))
     assert usual_interval([0.3], graded=True) == (0, 1)
+
+
+def test_a_bare_table_of_costs_is_trials_too():
+    table = [[0, 1, 0.5], [0, 1, 0.25]]
+    trials = Trials.from_costs(table, ["a", "b", "c"])
+    assert trials.graded
+    assert trials.table.tolist() == table
+    assert choose(trials).chosen == "a"
+    assert Trials.from_costs([[0, 1], [0, 0]]).graded is None
+    with pytest.raises(ValueError, match=r"cost 1\.5 at environment 1, policy 0 is outside"):
+        Trials.from_costs([[0, 1], [1.5, 0]])
+    with pytest.raises(ValueError, match="2 names for 3 policies"):
+        Trials.from_costs(table, ["a", "b"])
+    with pytest.raises(ValueError, match="graded costs, and does not say so"):
+        Trials.from_costs(table, graded=False)

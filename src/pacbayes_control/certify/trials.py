@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.certify.checks import check_names
+from pacbayes_control.certify.checks import check_names, checked_costs
 from pacbayes_control.certify.files import check_record, has_type
 
 FILE = "trials.json"  # in a run or a comparison that was made from trials
@@ -41,6 +41,46 @@ class Trials:
     incidents: Mapping[str, int] = field(default_factory=dict)  # by kind, as in `Costs.incidents`
     sources: Mapping[str, str] = field(default_factory=dict)  # files, each with its SHA-256
     understood: str = ""  # how the log was read, in a line
+
+    @classmethod
+    def from_costs(
+        cls,
+        costs: ArrayLike,
+        policies: Sequence[str] = (),
+        environments: Sequence[str] = (),
+        *,
+        graded: bool | None = None,
+    ) -> Trials:
+        """Trials of every policy in every environment, from a table of costs.
+
+        Args:
+            costs: (environments, policies), from 0, the best outcome, to 1
+            policies: their names; by default numbers
+            environments: their names; by default numbers
+            graded: whether costs between 0 and 1 may occur; None if it is not said and none did
+
+        >>> trials = Trials.from_costs([[0, 1], [0, 0], [0, 1]], ["new", "old"])
+        >>> trials.table.mean(axis=0).round(2).tolist(), len(trials)
+        ([0.0, 0.67], 6)
+        """
+        table = checked_costs(costs)
+        rows, columns = table.shape
+        where, whose = np.divmod(np.arange(table.size), columns)
+        found = cls(
+            policies=tuple(policies) or tuple(f"policy {i}" for i in range(columns)),
+            policy=whose,
+            environments=tuple(environments) or tuple(f"environment {i}" for i in range(rows)),
+            environment=where,
+            costs=table.ravel().astype(float),
+            graded=True if graded is None and table.dtype != np.uint8 else graded,
+            outcome="as recorded in a table of costs",
+            unit="environment",
+            shared=columns > 1,
+        )
+        check_names(found.policies, columns)
+        check_names(found.environments, rows, "environment")
+        found.check()
+        return found
 
     def __len__(self) -> int:
         return len(self.costs)

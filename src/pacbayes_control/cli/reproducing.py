@@ -53,7 +53,7 @@ class Experiments(TyperGroup):
 
 reproduce = typer.Typer(
     cls=Experiments,
-    help=f"""Run an experiment of a robot's paper, and print its figures beside ours.
+    help=f"""Run an experiment, of a robot's paper or of ours, and print its figures.
 
     Experiments: {", ".join(sorted(entry_points(group=GROUP).names))}. Their own
     options: pbc reproduce NAME --help.

@@ -150,6 +150,11 @@ def compare(
         in_order: whether trials were carried out in random order, as recorded: what was decided
             after some of them then stays decided
         untried: whether environments in which one of both was not tried may be left out
+
+    >>> trials = Trials.from_costs([[0, 1], [0, 0], [0, 1]] * 5, ["new", "old"])
+    >>> answer = compare(trials, "new", "old")
+    >>> answer.verdict, answer.decided_after
+    ('better', 9)
     """
     check_delta(alpha, "alpha")
     if alpha < SMALLEST:

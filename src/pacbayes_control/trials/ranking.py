@@ -97,6 +97,10 @@ def rank(
         alpha: probability that anything is wrong
         in_order: whether trials were carried out in random order, as recorded
         untried: whether environments in which one of two was not tried may be left out
+
+    >>> trials = Trials.from_costs([[0, 1, 0], [0, 1, 0], [1, 1, 0]] * 5, ["new", "old", "other"])
+    >>> print(rank(trials).sentence)
+    With confidence 95 %, the best is among “other”, “new”; 2 of 3 pairs can be told apart.
     """
     check_delta(alpha, "alpha")
     count = len(trials.policies)
