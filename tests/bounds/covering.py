@@ -9,7 +9,7 @@ from scipy import stats
 from sizes import sized
 
 LEVEL = 1e-6  # of the test: how often it may reject a bound that is right
-CERTIFICATES = sized(100, full=300)  # data sets where each is certified by itself, the whole way
+CERTIFICATES = sized(60, full=300)  # data sets where each is certified by itself, the whole way
 
 
 def most_violations(data_sets: int, delta: float) -> int:

@@ -36,8 +36,8 @@ Floats = NDArray[np.float64]
 pytestmark = pytest.mark.slow
 
 DELTA = 0.1
-DATA_SETS = sized(2000, full=10_000)
-WHOLE = sized(200, full=1500)  # data sets that take the whole way
+DATA_SETS = sized(1000, full=10_000)
+WHOLE = sized(120, full=1500)  # data sets that take the whole way
 
 # Draws of outcomes in [0, 1], and their mean.
 OUTCOMES: dict[str, tuple[Callable[..., Floats], float]] = {

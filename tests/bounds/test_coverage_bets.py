@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 pytestmark = pytest.mark.slow
 
 DELTA = 0.05
-DATA_SETS = sized(400, full=4000)
+DATA_SETS = sized(250, full=4000)
 
 
 def rare(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
@@ -171,7 +171,7 @@ def chosen_policies(n: int, sets: int) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize("n", [30, 200])
 def test_the_policy_with_the_smallest_bound_keeps_it(n):
-    sets, truth = chosen_policies(n, sized(100, full=1000))
+    sets, truth = chosen_policies(n, sized(60, full=1000))
     weights, wrong = np.full(12, 1 / 12), []
     for costs in sets:
         bounds = occam_betting(costs, weights, DELTA)
@@ -181,7 +181,7 @@ def test_the_policy_with_the_smallest_bound_keeps_it(n):
 
 @pytest.mark.parametrize("n", [30, 200])
 def test_the_posterior_that_minimises_the_bound_by_bets_keeps_it(n):
-    sets, truth = chosen_policies(n, sized(100, full=1000))
+    sets, truth = chosen_policies(n, sized(60, full=1000))
     prior, wrong = np.full(12, 1 / 12), []
     for costs in sets:
         p, stake = minimise_betting(costs, prior, DELTA)

@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 DEPLOYMENTS = sized(3000, full=10_000)
-REPETITIONS = sized(150, full=500)  # of learning and deployment, the whole way
+REPETITIONS = sized(80, full=500)  # of learning and deployment, the whole way
 HORIZON = 1000
 STEPS = np.arange(1, HORIZON + 1)
 

@@ -24,7 +24,7 @@ from pacbayes_control.bounds.betting import (
 from pacbayes_control.certify.looks import growth
 from sizes import sized
 
-DATA_SETS = sized(4000, full=20_000)
+DATA_SETS = sized(2000, full=20_000)
 DELTA = 0.1
 TRUTH = np.array([0.2, 0.22, 0.3])  # how often each of three policies fails
 LOOKS = [int(10 * 1.1**i) for i in range(4, 34)]  # 14 to 232: many, and early
