@@ -34,6 +34,7 @@ STAKES: Floats = np.append(1.0, _SMALLER)  # u, (stakes,)
 SHARES: Floats = np.append(0.5, 0.5 * _SMALLER**1.5 / np.sum(_SMALLER**1.5))  # w, (stakes,)
 MARGIN = 1e-9  # of ln of an e-value, beyond 1/α: far above the rounding of 10⁶ outcomes
 ROWS = 1 << 14  # outcomes × stakes held at a time
+MOST = 10**12  # outcomes that are needed
 
 
 def log_e_value(outcomes: ArrayLike, mean: float) -> float:
@@ -134,26 +135,27 @@ def log_e_of_difference(differences: ArrayLike, margin: float = 0.0) -> Floats:
 
 
 def outcomes_needed(outcomes: ArrayLike, mean: float, delta: float) -> int | None:
-    """About how many outcomes like these reject "the mean is at most q"; None if ever more do not.
+    """How many outcomes like these reject "the mean is at most q"; None if more than 10¹² do not.
 
-    An estimate, and no promise: the same outcomes are repeated, whole or in part.
+    An estimate, and no promise: the same outcomes are repeated, whole or in part. ln E is a convex
+    function of their number, and 0 at none: where it has reached the goal, it only grows.
 
     >>> outcomes_needed([1, 1, 0, 1], 0.5, 0.05)
     35
     """
     values, counts = np.unique(in_unit_interval(outcomes, "an outcome"), return_counts=True)
-    n, goal = max(len(np.asarray(outcomes)), 1), MARGIN - np.log(float(delta))
-    with np.errstate(invalid="ignore"):
-        rates = counts @ _log_factors(values, mean) / n  # of growth, by stake
-    rising = rates > 0
-    if not rising.any():
-        return None
-    low, high = 0.0, float(np.min((goal - np.log(SHARES[rising])) / rates[rising]))
-    while high - low > 0.01:
-        middle = (low + high) / 2
-        enough = _log_sum(middle * rates[rising] + np.log(SHARES[rising])) >= goal
+    goal = MARGIN - np.log(float(delta))
+    rates = counts @ _log_factors(values, mean) / max(counts.sum(), 1)  # of growth, by stake
+    low, high = 0, 1
+    while _log_sum(np.log(SHARES) + high * rates) < goal:
+        low, high = high, 2 * high
+        if high > MOST or rates.max() <= 0:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = _log_sum(np.log(SHARES) + middle * rates) >= goal
         low, high = (low, middle) if enough else (middle, high)
-    return int(np.ceil(high))
+    return high
 
 
 def _log_factors(outcomes: Floats, mean: float) -> Floats:

@@ -24,12 +24,8 @@ from pacbayes_control.certify.trials import Trials
 FORMAT = 3  # format 1 had no draws, and format 2 no sites and no date
 EARLIER = 2  # the last format of runs with certificates before format 4
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
-FILES = (
-    *REQUIRED,
-    "policies.npy",
-    "plan.json",
-    "trials.json",
-)  # of a run, beside its manifest and pictures
+# of a run, beside its manifest and pictures
+FILES = (*REQUIRED, "policies.npy", "plan.json", TRIALS)
 PICTURES = (".png", ".svg")  # of any name
 SIGNATURE = "manifest.json.sig"  # of the manifest, which therefore does not list it
 # In the folder while a run is written: it, unfinished; it, complete; and the lock of the writer.

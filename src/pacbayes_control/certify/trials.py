@@ -13,6 +13,8 @@ from pacbayes_control.certify.checks import check_names, checked_costs
 from pacbayes_control.certify.files import check_record, has_type
 
 FILE = "trials.json"  # in a run or a comparison that was made from trials
+COMPARISON = "comparison.json"  # in the folder of a comparison
+LOOKS = "other looks at these trials"  # the budget's name for what they have spent of δ
 FORMAT = 1
 MOST = 2_000_000  # trials in a file
 

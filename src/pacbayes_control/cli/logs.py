@@ -146,11 +146,12 @@ def follow_choice(asked: Any, file: Path) -> Trials:
 
 def _still_needed(asked: Any, found: Any) -> str:
     """About how many more trials of the best policy reach the promise, if they go on like these."""
-    from pacbayes_control.trials.plans.further import more_environments
+    from pacbayes_control.bounds.anytime import outcomes_needed
 
     if asked.until is None:
         return ""
-    costs, known = found.run.costs.values[:, 0], {"candidates": asked.candidates or 1}
-    more = more_environments(costs, asked.until, delta=asked.delta, **known).anytime
-    about = "" if more is None else f", about {more:,} more of its trials" if more else ""
+    costs, level = found.run.costs.values[:, 0], asked.delta / asked.candidates
+    needed = outcomes_needed(1.0 - costs, 1 - asked.until, level)
+    more = 0 if needed is None else needed - len(costs)
+    about = f", about {more:,} more of its trials" if more > 0 else ""
     return f", to be at most {asked.until:g}{about}"

@@ -18,6 +18,7 @@ import typer
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import json_text
+from pacbayes_control.certify.trials import COMPARISON
 from pacbayes_control.cli.app import complain
 from pacbayes_control.report.console import out, progress_bars, warn, working
 from pacbayes_control.tasks import Task
@@ -141,7 +142,7 @@ def run_folder(path: Path) -> Path:
 def certified_folder(path: Path) -> Path:
     """The folder of a run; an error for one of a comparison, which has no certificate."""
     folder = run_folder(path)
-    if (folder / "comparison.json").exists():
+    if (folder / COMPARISON).exists():
         raise ValueError(
             f"{path} is a comparison, which promises no cost: give a run, as of pbc choose --out"
         )

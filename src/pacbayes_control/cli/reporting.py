@@ -8,16 +8,14 @@ from typing import cast
 
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import AlteredRun, read_manifest
+from pacbayes_control.certify.trials import COMPARISON, Trials
 from pacbayes_control.certify.trials import FILE as TRIALS
-from pacbayes_control.certify.trials import Trials
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.report.console import say, working
 from pacbayes_control.report.summary import hardest_records, not_reproduced
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task, recorded_environments
-
-COMPARISON = "comparison.json"  # in the folder of a comparison
 
 
 @dataclass(frozen=True)

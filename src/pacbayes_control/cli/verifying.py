@@ -12,6 +12,7 @@ from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.run import SIGNATURE, AlteredRun, Run
 from pacbayes_control.certify.tables.campaigns import read_campaign
 from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.trials import COMPARISON
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.report.console import say, working
@@ -105,7 +106,7 @@ def verify(asked: VerifyOptions) -> None:
 
     folder, json_file, costs_file = options.run_folder(asked.run), asked.json_file, asked.costs_file
     options.check_json(json_file, folder, *([costs_file] if costs_file else []))
-    if (folder / "comparison.json").exists():
+    if (folder / COMPARISON).exists():
         _verify_comparison(asked, folder)
         return
     if asked.task is not None and asked.again is None:

@@ -29,7 +29,7 @@ def show_choice(choice: Choice) -> None:
     """Every policy with its certified bound, and the promise about the one to ship."""
     graded, certificate = choice.trials.graded, choice.run.certificate
     rows = []
-    for each in sorted(choice.policies, key=lambda each: (each.bound, each.mean)):
+    for each in choice.by_bound:
         low, high = interval_ends(*each.usual_interval)
         mark = " *" if each.name == choice.chosen else ""
         numbers = f"{each.trials:,}", f"{each.mean:.4f}", f"{low} to {high}", round_up(each.bound)

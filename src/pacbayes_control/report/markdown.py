@@ -13,7 +13,7 @@ from pacbayes_control.certify.text import (
     round_up,
 )
 from pacbayes_control.report.running import interval, power_of_ten, signed, usual_difference
-from pacbayes_control.report.trials import ordered, rate
+from pacbayes_control.report.trials import rate
 from pacbayes_control.trials.choosing import Choice
 from pacbayes_control.trials.comparing import Comparison
 from pacbayes_control.trials.ranking import Ranking
@@ -28,7 +28,7 @@ def choice_markdown(choice: Choice) -> str:
     """The promise on the policy to ship, a table of the policies, and what it means."""
     trials, c = choice.trials, choice.run.certificate
     at_most = round_up if trials.graded else percent_up
-    rows, what = ordered(choice), "mean cost" if trials.graded else "failure rate"
+    rows, what = choice.by_bound, "mean cost" if trials.graded else "failure rate"
     cells = []
     for row in rows[:ROWS]:
         low, high = (rate(limit, trials) for limit in row.usual_interval)

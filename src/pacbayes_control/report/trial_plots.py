@@ -18,7 +18,6 @@ from pacbayes_control.certify.trials import Trials
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.report.plots import LONGEST, SHOWN, new_figure
 from pacbayes_control.report.running import Running, evidence
-from pacbayes_control.report.trials import ordered
 from pacbayes_control.trials.choosing import Choice
 from pacbayes_control.trials.comparing import Comparison
 from pacbayes_control.trials.plans.environments import EnvironmentsNeeded
@@ -38,7 +37,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def draw_policies(choice: Choice, file: Path | BinaryIO) -> None:
     """The mean cost, the usual interval and the certified bound of each policy."""
-    rows = ordered(choice)[:SHOWN]
+    rows = choice.by_bound[:SHOWN]
     figure, axis = new_figure(1.15 + 0.4 * len(rows))
     for place, row in enumerate(rows):
         colour = BLUE if row.name == choice.chosen else GREY

@@ -14,10 +14,10 @@ from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.issuing import ANYTIME
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import percent_up, quoted, round_up
-from pacbayes_control.certify.trials import Trials
+from pacbayes_control.certify.trials import LOOKS, Trials
 from pacbayes_control.report.links import linked_trials
 from pacbayes_control.report.projection import projected_bound
-from pacbayes_control.trials.choosing import LOOKS, Candidate, Choice, choose
+from pacbayes_control.trials.choosing import Choice, choose
 
 POLICIES = 200  # in the table
 COLUMNS = 16  # policies in the map of environments and in the table of tasks
@@ -53,7 +53,7 @@ class EnvironmentMap:
 def trial_values(run: Run[Any], trials: Trials) -> dict[str, Any]:
     """The values that the template of the section reads, by name."""
     choice = choice_of(run, trials)
-    rows = ordered(choice)
+    rows = choice.by_bound
     numbers = [trials.policies.index(row.name) for row in rows]
     links, links_left_out = linked_trials(trials, numbers)
     return {
@@ -83,11 +83,6 @@ def choice_of(run: Run[Any], trials: Trials) -> Choice:
     stopping = "anytime" if c.method == ANYTIME else "fixed"
     again = choose(trials, delta, stopping=stopping, candidates=c.candidates, spent=spent)
     return replace(again, run=run)  # which may be of another policy than the smallest bound's
-
-
-def ordered(choice: Choice) -> list[Candidate]:
-    """The policies from the smallest bound to the largest."""
-    return sorted(choice.policies, key=lambda row: (row.bound, row.mean, -row.trials))
 
 
 def compared(trials: Trials) -> bool:

@@ -17,12 +17,11 @@ from pacbayes_control.certify.issuing import ANYTIME, Basis, Provenance, issue
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.certify.trials import Trials
+from pacbayes_control.certify.trials import LOOKS, Trials
 from pacbayes_control.trials.usual import usual_interval
 
 Stopping = Literal["fixed", "anytime"]
 OTHERS = "the other policies"  # the budget's name for their shares of δ
-LOOKS = "other looks at these trials"  # the budget's name for what they have spent
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ class Choice:
     policies: tuple[Candidate, ...]
     run: Run[Categorical]
     trials: Trials
+
+    @property
+    def by_bound(self) -> list[Candidate]:
+        """The policies from the smallest bound to the largest."""
+        return sorted(self.policies, key=lambda each: (each.bound, each.mean, -each.trials))
 
     @property
     def chosen(self) -> str:

@@ -20,12 +20,12 @@ from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.files import has_type, json_bytes, read_json, sha256, write_atomic
 from pacbayes_control.certify.run import AlteredRun
 from pacbayes_control.certify.text import confidence_percent, quoted
+from pacbayes_control.certify.trials import COMPARISON as FILE
 from pacbayes_control.certify.trials import FILE as TRIALS
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.trials.pairing import Pairs, pairs_of, policy_number
 from pacbayes_control.verify.comparisons import check_comparison
 
-FILE = "comparison.json"
 FORMAT = 1
 SMALLEST = 1e-100  # alpha
 
@@ -64,14 +64,12 @@ class Comparison:
         """ln of the larger e-value: at the end, or on the way where the order counts."""
         together = self.pairs.together
         ends = [path[together - 1 :: together] for path in (self.log_e_better, self.log_e_worse)]
-        if not len(ends[0]):
-            return 0.0
         return max(float(path.max() if self.in_order else path[-1]) for path in ends)
 
     @property
     def mean_difference(self) -> float:
         """The mean cost of B less that of A."""
-        return float(self.pairs.differences.mean()) if len(self.pairs.differences) else 0.0
+        return float(self.pairs.differences.mean())
 
     @property
     def decided_in_words(self) -> str:
@@ -167,9 +165,7 @@ def compare(
     pairs = pairs_of(trials, first, second, untried)
     d, every = pairs.differences, pairs.together
     better, worse = log_e_of_difference(d, margin), log_e_of_difference(-d, margin)
-    limits = (-1.0, 1.0)
-    if len(d):
-        limits = difference_limits(d, alpha, every=every if in_order else 0)
+    limits = difference_limits(d, alpha, every=every if in_order else 0)
     verdict, path = _verdict(better, worse, limits, margin=margin)
     goal = math.log(2 / alpha) + MARGIN
     after = _first(path[every - 1 :: every], goal) if verdict != "undecided" else None

@@ -20,7 +20,10 @@ RARE = 0.01  # the probability of an order by chance, below which it was none
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Trials of two policies, each beside one of the other, in the order of their completion."""
+    """Trials of two policies, each beside one of the other, in the order of their completion.
+
+    There is at least one pair.
+    """
 
     trials: Numbers  # (pairs, 2): the numbers of the trials of A and of B
     differences: NDArray[np.float64]  # (pairs,): the cost of B less that of A

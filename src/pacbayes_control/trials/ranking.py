@@ -150,8 +150,6 @@ def holm(log_e: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
 def _log_e(differences: NDArray[np.float64], together: int, in_order: bool) -> float:
     """ln of the e-value against "the mean difference is at most 0"."""
     path = log_e_of_difference(differences)[together - 1 :: together]
-    if not len(path):
-        return 0.0
     return float(path.max() if in_order else path[-1])
 
 

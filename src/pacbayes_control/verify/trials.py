@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.trials import FILE, Trials
+from pacbayes_control.certify.trials import FILE, LOOKS, Trials
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, require
 
 # Shares of the wealth and stakes: a constant of the method, since any chosen by the costs would
@@ -75,7 +75,7 @@ def check_trials(run: Run) -> None:
         return
     alone = c.policies == 1 and c.method in ("occam", "anytime") and c.of == "mean"
     require(alone, "a policy is chosen by its trials with occam or anytime, by its mean cost")
-    apart = ("other looks at these trials", "shift")  # of which no policy has a share
+    apart = (LOOKS, "shift")  # of which no policy has a share
     left = c.delta - math.fsum(c.budget.get(name, 0.0) for name in apart)
     paid = c.budget[c.method] * c.candidates <= left + 1e-12 * c.delta
     require(paid, f"the budget does not pay for the choice among {c.candidates} policies")

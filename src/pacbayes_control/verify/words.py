@@ -13,6 +13,7 @@ from pacbayes_control.certify.priors import UNIFORM, UNIFORM_OVER_ALL, describe_
 from pacbayes_control.certify.ranges import EnvironmentRange, merged_ranges
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.trials import LOOKS
 from pacbayes_control.verify.intervals import InvalidCertificate, require
 
 NOT_OWN = (looks.EARLIER, looks.OTHER)  # shares of the budget that are not the present look's
@@ -101,7 +102,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
 
 def _claims_about_trials(run: Run) -> list[tuple[object, str]]:
     """Claims about an evaluation log and how it was read, each with whether it applies."""
-    trials, spent = run.trials, run.certificate.budget.get("other looks at these trials")
+    trials, spent = run.trials, run.certificate.budget.get(LOOKS)
     if trials is None:
         return []
     return [

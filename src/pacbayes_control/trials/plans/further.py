@@ -13,14 +13,13 @@ covers one number, chosen before any outcome was seen. Three ways are valid:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.anytime import MARGIN, SHARES, STAKES
+from pacbayes_control.bounds.anytime import outcomes_needed
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
 from pacbayes_control.trials.plans.environments import (
@@ -110,32 +109,12 @@ def more_environments(
 
 
 def _anytime(costs: Floats, bound: float, level: float) -> int | str:
-    """Further trials until `highest_cost` is at most b, if the observed costs repeat; or why not.
-
-    ln E is a convex function of the number of trials, and 0 at none: where it has reached the goal,
-    it only grows from there.
-    """
-    values, counts = np.unique(1 - costs, return_counts=True)
-    with np.errstate(divide="ignore"):
-        factors = np.log((1 - STAKES) + STAKES * (values[:, None] / (1 - bound)))
-    rates = (counts / len(costs)) @ factors  # of growth, by stake
-    goal = MARGIN - math.log(level)
-
-    def reached(trials: int) -> bool:
-        return float(np.logaddexp.reduce(np.log(SHARES) + trials * rates)) >= goal
-
-    low, high = len(costs) - 1, len(costs)
-    while not reached(high):
-        low, high = high, 2 * high
-        if high > MOST or rates.max() <= 0:
-            return (
-                f"the mean cost so far, {float(costs.mean()):.3g}, is too close to the bound "
-                f"{bound:g} for it"
-            )
-    while high - low > 1 and high > len(costs):
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high - len(costs)
+    """Further trials until `highest_cost` is at most b, if the costs repeat; or why not."""
+    needed = outcomes_needed(1 - costs, 1 - bound, level)
+    if needed is None or needed > MOST:
+        mean = float(costs.mean())
+        return f"the mean cost so far, {mean:.3g}, is too close to the bound {bound:g} for it"
+    return max(needed - len(costs), 0)
 
 
 def _exact(
