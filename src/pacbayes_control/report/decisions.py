@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pacbayes_control.certify.text import round_up
+from pacbayes_control.certify.text import interval_ends, round_up
 from pacbayes_control.report.console import key_values, print_table, say, show
-from pacbayes_control.report.terminal import interval_ends
 
 if TYPE_CHECKING:
     from pacbayes_control.trials.choosing import Choice

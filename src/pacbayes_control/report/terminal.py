@@ -12,7 +12,14 @@ from rich.text import Text
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.statistics import rest_percent
-from pacbayes_control.certify.text import confidence_percent, quoted, round_down, round_up, shown
+from pacbayes_control.certify.text import (
+    confidence_percent,
+    interval_ends,
+    quoted,
+    round_down,
+    round_up,
+    shown,
+)
 from pacbayes_control.report.console import key_values, say, show
 from pacbayes_control.report.summary import (
     PRIOR_KEPT,
@@ -224,15 +231,6 @@ def show_report(report: Report, drawn_afresh: bool) -> None:
     show(key_values(rows.items()))
     if drawn_afresh:
         say("The promise is about a policy that is drawn afresh for each mission.")
-
-
-def interval_ends(low: float, high: float) -> tuple[str, str]:
-    """The ends of an interval with four decimals, rounded outwards.
-
-    >>> interval_ends(0.01239, 0.04561)
-    ('0.0123', '0.0457')
-    """
-    return f"{Decimal(low).quantize(Decimal('1e-4'), ROUND_FLOOR):f}", round_up(high)
 
 
 def _digits(value: float, rounding: str = ROUND_FLOOR) -> str:

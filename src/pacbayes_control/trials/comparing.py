@@ -19,7 +19,7 @@ from pacbayes_control.bounds.anytime import (
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.files import has_type, json_bytes, read_json, sha256, write_atomic
 from pacbayes_control.certify.run import AlteredRun
-from pacbayes_control.certify.text import confidence_percent, quoted
+from pacbayes_control.certify.text import confidence_percent, interval_ends, quoted
 from pacbayes_control.certify.trials import COMPARISON as FILE
 from pacbayes_control.certify.trials import FILE as TRIALS
 from pacbayes_control.certify.trials import Trials
@@ -87,9 +87,9 @@ class Comparison:
         if self.tasks:
             where = f"in new episodes, on average over {len(self.tasks)} tasks"
         cost = "expected cost" if self.graded else "failure rate"
-        low, high = self.difference
+        low, high = interval_ends(*self.difference)
         by = f" by more than {self.margin:g}" if self.margin else ""
-        shown = f"the {cost} of {b} less that of {a} lies between {_down(low)} and {_up(high)}"
+        shown = f"the {cost} of {b} less that of {a} lies between {low} and {high}"
         confidence = f"With confidence {confidence_percent(self.alpha)}"
         if self.verdict == "undecided":
             beyond = f"; only a difference beyond {self.margin:g} decides" if self.margin else ""
@@ -289,11 +289,3 @@ def _near(stated: Any, value: Any) -> bool:
 def finite_exp(log_value: float) -> float:
     """e to a power, at most 1e300, for JSON."""
     return math.exp(min(log_value, 690.0))
-
-
-def _down(value: float) -> str:
-    return f"{math.floor(value * 1e4) / 1e4:.4f}"
-
-
-def _up(value: float) -> str:
-    return f"{math.ceil(value * 1e4) / 1e4:.4f}"

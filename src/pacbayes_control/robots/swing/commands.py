@@ -80,8 +80,8 @@ def _show(found: IdentifiedModel) -> None:
     """Show the fitted values, whether the model fits, and the remarks."""
     from rich.table import Table
 
+    from pacbayes_control.certify.text import interval_ends
     from pacbayes_control.report.console import say, show
-    from pacbayes_control.report.terminal import interval_ends
 
     table = Table("", "fitted", "from", "to", "")
     units = {"k_u": "rad of yaw for a full command", "k_p": "1/s", "speed": "m/s", "latency": "s"}
