@@ -20,11 +20,13 @@ setup: .venv/.installed
 setup-test:
 	$(MAKE) --jobs 2 .venv/.installed-test programs
 
-# The report is tested in a real browser and signatures with the real ssh-keygen: Debian's, unless
-# they are there.
+# The report is tested in a real browser, signatures with the real ssh-keygen, and MuJoCo's frames
+# with EGL: Debian's, unless they are there.
 programs:
-	{ command -v chromium && command -v ssh-keygen; } > /dev/null || { $(SUDO) apt-get update -qq && \
-	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core openssh-client > /dev/null; }
+	{ command -v chromium && command -v ssh-keygen && ls /usr/lib/*/libEGL.so.1 /usr/lib/*/dri; } \
+	> /dev/null 2>&1 || { $(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core openssh-client \
+	libegl1 libgl1-mesa-dri > /dev/null; }
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(INSTALL) .

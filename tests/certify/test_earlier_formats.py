@@ -82,10 +82,11 @@ def test_a_shift_of_it_is_verified(earlier: Path, tmp_path: Path):
         assert verify(shifted).certificate.bound > run.certificate.bound
 
 
-def test_a_run_of_the_format_before_trials_is_verified_and_written_as_it_was():
-    folder = Path(__file__).parent / "format_6"
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_run_of_a_format_before_parts_is_verified_and_written_as_it_was(version: int):
+    folder = Path(__file__).parent / f"format_{version}"
     record = json.loads((folder / "certificate.json").read_text())
-    assert record["format"] == 6
-    assert not {*LATER[7]} & record.keys()
+    assert record["format"] == version
+    assert not {*LATER[version + 1]} & record.keys()
     assert json_bytes(Certificate.from_dict(record).to_dict()) == json_bytes(record)
     assert verify(folder).certificate.bound == record["bound"]

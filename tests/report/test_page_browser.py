@@ -238,7 +238,7 @@ def test_the_path_is_the_one_that_python_has(page: Page, run: Run[Any]):
 
 
 def test_failures_only_lists_failures_only(page: Page, run: Run[Any]):
-    page.check("#failures")
+    page.check("#only-failures")
     for column in (0, POLICIES - 1):
         page.select_option("#policy", str(column))
         values = page.locator("#environment option").evaluate_all("all => all.map(o => +o.value)")
@@ -255,7 +255,7 @@ def test_failures_only_lists_failures_only(page: Page, run: Run[Any]):
         page.click("#random")
         row, column = state(page)
         assert run.costs.values[row, order(run)[column]] == 1
-    page.uncheck("#failures")
+    page.uncheck("#only-failures")
     assert page.locator("#environment option").count() == ENVIRONMENTS
 
 
@@ -282,7 +282,7 @@ def test_the_keyboard_does_the_same(page: Page):
     page.keyboard.press("Space")
     assert page.inner_text("#play") == "Play"
     page.keyboard.press("f")
-    assert page.is_checked("#failures")
+    assert page.is_checked("#only-failures")
     page.focus("#play")
     page.keyboard.press("Space")  # the button's own: once, not twice
     assert page.inner_text("#play") == "Pause"
@@ -331,7 +331,7 @@ def test_nothing_moves_by_itself_for_who_wants_less_motion(page: Page):
 
 
 def test_obstacles_robot_and_contact_are_drawn(page: Page):
-    page.check("#failures")
+    page.check("#only-failures")
     first = pixels(page)
     assert len(of_colour(first, GREY)) > 200
     assert len(of_colour(first, BLUE)) > 100
@@ -398,7 +398,7 @@ def test_the_keyboard_reaches_every_control_and_each_has_a_name(page: Page):
            .map(one => one.outerHTML)"""
     )
     assert nameless == []
-    for control in ("#policy", "#environment", "#failures", "#others", "#speed"):
+    for control in ("#policy", "#environment", "#only-failures", "#others", "#speed"):
         assert page.locator(f"label:has({control}), label[for={control[1:]}]").count() == 1
 
 
@@ -414,18 +414,129 @@ def test_names_of_environments_stand_in_the_list_and_in_words(visit: Open):
     assert "Environment 12 “field 12”" in page.inner_text("#description")
 
 
+OVERLAPPING = """plots => plots.flatMap(plot => {
+  const boxes = [...plot.querySelectorAll("text")].map(one => [one, one.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
+    .map(([other]) => `${one.textContent} lies on ${other.textContent}`));
+})"""
+
+
+def test_no_label_of_a_plot_lies_on_another_in_the_letters_of_a_browser(page: Page):
+    plots = page.locator(".plot svg")
+    assert plots.locator("text").count() > 80
+    for width in (380, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert plots.evaluate_all(OVERLAPPING) == []
+
+
+# ---- sections -----------------------------------------------------------------------------------
+
+
+def marked(page: Page) -> list[str]:
+    return page.locator("nav [aria-current=location]").all_inner_texts()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_section_that_is_read_is_marked(page: Page, width: int):
+    page.set_viewport_size({"width": width, "height": 800})
+    nav = page.locator("nav")
+    wait(page, lambda: marked(page) == ["Promise"])
+    for name in ("Methods", "Replay", "Shift", "More data", "Promise"):
+        page.get_by_role("link", name=name, exact=True).click()
+        wait(page, lambda name=name: marked(page) == [name])
+        box = nav.bounding_box()
+        assert box is not None
+        assert box["y"] == 0 or name == "Promise"  # it follows, from the first section on
+        link = page.locator("nav [aria-current]").bounding_box()
+        assert link is not None
+        assert 0 <= link["x"] < link["x"] + link["width"] <= width
+        top = page.locator(f"section:has(h2[id={page.url.split('#')[1]}-title]) h2").bounding_box()
+        assert top is not None
+        assert width > 1000 or top["y"] >= box["height"]  # and hides no heading
+    page.mouse.wheel(0, 100_000)
+    wait(page, lambda: marked(page) == ["Shift"])
+
+
+def test_the_sections_stand_beside_the_content_on_wide_screens_only(page: Page):
+    for width, beside in ((390, False), (1024, False), (1280, True), (1600, True)):
+        page.set_viewport_size({"width": width, "height": 800})
+        nav, main = (page.locator(name).bounding_box() for name in ("nav", "main"))
+        assert nav is not None
+        assert main is not None
+        assert (nav["x"] + nav["width"] <= main["x"]) == beside
+        assert (nav["y"] + nav["height"] <= main["y"] + 1) == (not beside)
+        assert main["x"] + main["width"] <= width
+
+
+def test_sections_are_links_without_javascript(browser: Browser, file: Path):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(file.as_uri())
+    page.locator("nav a", has_text="Shift").click()
+    assert page.url.endswith("#shift")
+    assert not page.locator("#theme").is_visible()  # it would do nothing
+    page.close()
+
+
 # ---- light and dark -----------------------------------------------------------------------------
 
 
+def paper(page: Page) -> str:
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
 def test_letters_can_be_read_on_every_screen(page: Page):
-    letters = page.locator("p, dt, dd, li, th, td, h2, summary, a:not(.skip), button, svg text")
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    names = "p, dt, dd, li, th, td, h1, h2, h3, summary, a:not(.skip), button, select, option"
+    letters = page.locator(f"{names}, label, code, kbd, figcaption, small, .small, svg text")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         contrasts = letters.evaluate_all(CONTRAST)
         assert len(contrasts) > 200
         assert min(contrasts) > 4.5  # WCAG AA
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+        assert (paper(page) == "rgb(255, 255, 255)") == (scheme == "light")
+    # The same check must fail where letters are faint.
+    page.evaluate("document.documentElement.style.setProperty('--soft', '#4a525b')")
+    assert min(letters.evaluate_all(CONTRAST)) < 4.5
+
+
+def test_a_reader_chooses_the_colours(page: Page):
+    button = page.locator("#theme")
+    light, dark = "rgb(255, 255, 255)", "rgb(20, 24, 29)"
+    assert (button.inner_text(), paper(page)) == ("Colours: auto", light)
+    button.click()
+    page.emulate_media(color_scheme="dark")
+    assert (button.inner_text(), paper(page)) == ("Colours: light", light)
+    button.click()
+    page.emulate_media(color_scheme="light")
+    assert (button.inner_text(), paper(page)) == ("Colours: dark", dark)
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    assert np.median(pixels(page)) < 50  # of the replay
+    page.reload()
+    page.wait_for_selector("#player[data-ready]")
+    assert (button.inner_text(), paper(page)) == ("Colours: dark", dark)
+    page.emulate_media(media="print")
+    assert paper(page) == light
+    page.emulate_media(media="screen")
+    button.click()
+    assert (button.inner_text(), paper(page)) == ("Colours: auto", light)
+
+
+def test_colours_can_be_chosen_where_nothing_can_be_stored(browser: Browser, file: Path):
+    page = browser.new_page(color_scheme="light")
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } })"
+    )
+    page.goto(file.as_uri())
+    page.click("#theme")
+    page.click("#theme")
+    assert page.inner_text("#theme") == "Colours: dark"
+    assert paper(page) == "rgb(20, 24, 29)"
+    assert errors == []
+    page.close()
 
 
 def test_the_canvas_follows_the_screen_and_paper_is_white(visit: Open):

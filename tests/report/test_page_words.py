@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import Certificate, HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.parts import CertifiedPart
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.text import round_down
 from pacbayes_control.learn import learn_finite
+from pacbayes_control.report.held_out import held_out_words
 from pacbayes_control.report.page import write_page
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.projection import project
@@ -59,16 +62,69 @@ def test_a_page_says_what_is_certified(page: Write, tmp_path: Path):
     run = replace(run, certificate=replace(run.certificate, test_estimate=estimate))
     text = words(page(run))
     assert run.created is not None
+    assert f'<time datetime="{run.created}">' in page(run)
     for said in (
         "A rollout costs 1 for a contact",
         "Environments are drawn from halls by lot",
         "How the rollouts went 2 rollouts count that had failed before they were run again",
-        "Mean cost in environments it has never seen 0.0612 in 20,000",
-        "Saved " + run.created.replace("T", " "),
+        "Test estimate, not a promise 0.0612 on 20,000 environments that it has never seen: "
+        "below the bound of ",
+        f"Saved {datetime.fromisoformat(run.created):%-d %B %Y, %H:%M} UTC",
         "Environments it was learnt from 40",
         "drawn at random like those it was learnt from.",
     ):
         assert said in text
+
+
+def test_what_is_not_recorded_is_said_not_to_be(page: Write):
+    text = words(page(learn_finite(costs())))
+    assert "Saved not recorded A rollout costs not recorded" in text
+    assert "Test estimate" not in text
+
+
+@pytest.mark.parametrize(
+    ("failures", "said"),
+    [
+        (612, "0.0612 on 10,000 environments that it has never seen (612 failures; 95 % interval "
+         "0.0565 to 0.0661): below the bound of 0.2052, as is its interval."),
+        (2051, "0.2051 on 10,000 environments that it has never seen (2,051 failures; 95 % "
+         "interval 0.1972 to 0.2132): below the bound of 0.2052."),
+        (2053, "above the bound of 0.2052. Chance alone may explain this"),
+        (2500, "above the bound of 0.2052, by more than chance explains. Do not rely on the bound"),
+        (612.5, "0.0612 on 10,000 environments that it has never seen: below the bound of 0.2052."),
+    ],
+)  # fmt: skip
+def test_a_test_estimate_is_compared_with_the_bound(failures: float, said: str):
+    c = learn_finite(costs(), 0.05, method="occam").certificate
+    estimate = HeldOutEstimate(failures / 10_000, 10_000, "test", 0)
+    c = replace(c, test_estimate=estimate, bound=0.20515)
+    assert said in held_out_words(c)
+    assert "failures" not in held_out_words(replace(c, policy=None))  # a mean in each environment
+    assert "failures" not in held_out_words(replace(c, graded=True))
+
+
+def test_a_test_estimate_is_compared_with_a_bound_on_the_same():
+    c = learn_finite(costs(), 0.05, method="occam").certificate
+    c = replace(c, test_estimate=HeldOutEstimate(0.3, 10, "test", 0), bound=0.9)
+    shifted = replace(c, ball=Ball("kl", 0.1), bound_without_shift=0.25)
+    assert "above the bound without a shift of 0.2500. Chance alone" in held_out_words(shifted)
+    tail = replace(c, of="cvar:0.1")
+    assert held_out_words(tail).endswith("It is of the mean cost, which the bound is not on.")
+    assert held_out_words(replace(c, test_estimate=None)) == ""
+
+
+def test_certified_parts_stand_in_a_table(page: Write):
+    run = learn_finite(costs(), 0.05)
+    found = (
+        CertifiedPart("wind < 8", 30, 0.0333, 0.15021, 0.005),
+        CertifiedPart("a<b = <i>x</i>", 0, None, 1.0, 0.005),
+    )
+    text = page(replace(run, certificate=replace(run.certificate, parts=found)))
+    assert "wind < 8 30 3.33% 15.03 %" in words(text)
+    assert "not tried 100.00 % (no promise)" in words(text)
+    assert "the one above hold at once, with confidence 95 %" in words(text)
+    assert Outline(text).tags["i"] == 0
+    assert "Parts of the world" not in words(page(run))
 
 
 def test_a_policy_that_was_fixed_beforehand_was_not_learnt(page: Write):
@@ -204,7 +260,7 @@ def test_text_of_a_stranger_is_shown_as_it_is(plain_and_attacked: tuple[str, str
         re.findall(rf'<section id="{section}".*?</section>', page, flags=re.DOTALL)[0]
         for page in plain_and_attacked
     )
-    shown = ATTACK[:20]  # names in a sentence and in a plot are shortened
+    shown = ATTACK[:7]  # names in a sentence and in a plot are shortened
     assert unescape(attacked).count(shown) == unescape(plain).count("plain") > 0
     assert shown not in attacked
 
@@ -224,6 +280,7 @@ def test_the_list_of_texts_is_complete():
         "incidents",
         "test_estimate",
         "looks",
+        "parts",
     }  # of few known words, or sealed
     known = numbers | elsewhere | checked | set(TEXTS)
     assert {field.name for field in fields(Certificate)} == known
@@ -333,5 +390,5 @@ def test_plots_take_the_colours_of_the_page(page: Write):
     assert not re.findall(r"#[0-9a-f]{6}\b(?=[;\"])", re.sub(r'(href="|url\()#\w+', "", plots))
     dark = css[css.index("prefers-color-scheme: dark") :]
     for name in used:
-        assert css.count(f"--{name}: ") == 2, name
+        assert css.count(f"--{name}: ") == 3, name  # light, dark by the system, dark by choice
         assert f"--{name}: " in dark

@@ -16,10 +16,11 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import INCIDENTS
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
+from pacbayes_control.certify.parts import CertifiedPart
 from pacbayes_control.certify.statistics import Statistic, percent, rest_percent
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up, shown
 
-FORMAT = 7
+FORMAT = 8
 WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
@@ -31,6 +32,7 @@ LATER: dict[int, dict[str, Any]] = {
     6: {"of": "mean", "until": None, "at_most": None}
     | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin")),
     7: dict.fromkeys(("unit", "candidates", "tasks")),
+    8: {"parts": ()},
 }
 
 
@@ -173,6 +175,7 @@ class Certificate:
     unit: str | None = None  # the kind of environment, of trials from an evaluation log
     candidates: int | None = None  # policies that it was chosen among by their trials
     tasks: int | None = None  # of a fixed list, if the bound is on the mean over them
+    parts: Sequence[CertifiedPart] = ()  # of the world, declared beforehand: hold at once with it
     test_estimate: HeldOutEstimate | None = None  # on environments used for nothing else
     looks: Sequence[Look] = ()  # at a growing campaign so far, this one last; empty if only this
     declared_looks: Sequence[int] = ()  # numbers of environments, if declared beforehand
@@ -210,7 +213,7 @@ class Certificate:
                 f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
                 f"nothing but how often each of {len(shifted)} cells occurs"
             )
-        remarks = [*self._trial_words(), self.look_words, self._until_words()]
+        remarks = [*self._trial_words(), *self.part_words, self.look_words, self._until_words()]
         remarks += self.incident_words
         if self.assumes_binary:
             remarks.insert(0, "it is assumed that trials only succeed or fail")
@@ -256,6 +259,18 @@ class Certificate:
         if self.method == "anytime":
             words.append("the trials might be stopped at any time")
         return words
+
+    @property
+    def part_words(self) -> list[str]:
+        """The promise for each part of the world that was declared beforehand, in words."""
+        fails = self.binary and not self.graded
+        told = []
+        for part in self.parts:
+            limit = percent_up(part.bound) if fails else round_up(part.bound)
+            which = f"{quoted(part.words)} ({part.environments} of the {self.environments})"
+            promise = f"it fails in at most {limit} of" if fails else f"at most {limit} in"
+            told.append(f"{promise} those with {which}")
+        return told
 
     @property
     def reached(self) -> bool:
@@ -362,8 +377,9 @@ class Certificate:
 
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
-    parts = {"ball": Any, "constraints": list[Any], "test_estimate": Any, "looks": list[Any]}
-    check_record(fields, get_type_hints(Certificate) | parts)
+    inner = dict.fromkeys(("constraints", "looks", "parts"), list[Any])
+    inner |= dict.fromkeys(("ball", "test_estimate"), Any)
+    check_record({**fields, "parts": list(fields["parts"])}, get_type_hints(Certificate) | inner)
     constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
     for name in ("budget", "hashes", "versions"):
@@ -386,6 +402,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     if not told or (declared and here not in declared):
         raise ValueError("bad looks: the last is the present one, and among those declared")
     records |= {"looks": looks, "declared_looks": declared}
+    records["parts"] = tuple(map(CertifiedPart.from_record, fields["parts"]))
     Statistic.parse(fields["of"])
     return fields | records | {"constraints": tuple(constraints)}
 

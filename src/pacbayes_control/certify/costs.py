@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.certify.checks import check_declaration, check_names, checked_costs
+from pacbayes_control.certify.descriptions import Descriptions, checked_descriptions, to_bytes
 from pacbayes_control.certify.files import has_type, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 from pacbayes_control.certify.trials import TrialFacts
@@ -75,6 +76,8 @@ class Costs:
     parameters: NDArray | None = None  # (policies, parameters), if they are known
     draws: DrawKind | None = None  # if the columns are draws from a posterior, which kind
     sites: tuple[str, ...] = ()  # names of the environments; may be empty
+    # numbers or words that were drawn for each environment, by name, as far as they are known
+    described: Descriptions = field(default_factory=dict)
     environments: int = field(init=False)  # their number, N
     policies: int = field(init=False)  # their number, L
     binary: bool = field(init=False)  # whether every cost is 0 or 1
@@ -89,6 +92,7 @@ class Costs:
         parameters: NDArray | None = None,
         draws: DrawKind | None = None,
         sites: Sequence[str] = (),
+        described: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         if draws not in (None, *get_args(DrawKind)):
             raise ValueError(f"draws are {' or '.join(get_args(DrawKind))}, not {draws!r}")
@@ -119,6 +123,7 @@ class Costs:
         vars(self).update(values=checked, names=tuple(names), sites=tuple(sites), draws=draws)
         vars(self).update(origin=origin, parameters=parameters, binary=checked.dtype == np.uint8)
         vars(self).update(environments=environments, policies=policies)
+        vars(self).update(described=checked_descriptions(described or {}, environments))
         vars(self).update(range=EnvironmentRange._make(place) if known else None)
         if isinstance(values, np.memmap):
             _ = self.digests  # now, so that a later change of the file is noticed
@@ -320,7 +325,7 @@ class Costs:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """SHA-256 of the `.npy` files of the costs and of the parameters, and of the names."""
+        """SHA-256 of the files of the costs, the parameters and the environments, and of names."""
         digests = {}
         for kind, array in (("costs", self.values), ("policies", self.parameters)):
             if array is not None:
@@ -328,6 +333,8 @@ class Costs:
         for kind, texts in (("names", self.names), ("sites", self.sites)):
             if texts:
                 digests[kind] = sha256(json.dumps(texts).encode())
+        if self.described:
+            digests["environments"] = sha256(to_bytes(self.described))
         return digests
 
     def with_origin(self, **entries: object) -> Costs:

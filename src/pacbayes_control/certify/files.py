@@ -172,16 +172,26 @@ def write_atomic(path: Path, content: bytes, durable: bool = False, mode: int = 
 
     durable: whether to sync the file and its name to the disk. mode: its permissions, for `umask`.
     """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    with replacing(path) as unfinished, open(unfinished, "xb", opener=opener) as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    if durable:
+        sync(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The name of a file to write beside another, whose place it takes once it is complete."""
     unfinished = path.with_name(f".{uuid4().hex}.part")
     try:
-        with open(unfinished, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+        yield unfinished
         os.replace(unfinished, path)
-        if durable:
-            sync(path.parent)
     except OSError as error:
         if error.errno is None:
             raise

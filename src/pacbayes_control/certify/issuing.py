@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import numpy as np
@@ -46,6 +46,8 @@ from pacbayes_control.certify.looks import (
     describe_fault,
     looks_until,
 )
+from pacbayes_control.certify.parts import SHARE as PARTS
+from pacbayes_control.certify.parts import CertifiedPart, Part, costs_in
 from pacbayes_control.certify.priors import GIVEN
 from pacbayes_control.certify.ranges import merged_ranges
 from pacbayes_control.certify.statistics import FUNCTION, MEAN, Statistic
@@ -173,6 +175,31 @@ def _margin(basis: Basis[Categorical], policy: int) -> dict[str, float]:
         return {}
     level = policy_weights(basis.costs, basis.prior)[policy] * delta
     return {"margin": distribution_margin(basis.costs.environments, level)}
+
+
+def issue_with_parts(basis: Basis[Categorical], method: str, parts: Sequence[Part]) -> Certificate:
+    """As `issue`, with a bound for each part of the world: see `certify.parts`.
+
+    The budget has a share for the method and one for all parts, which have equal portions of it.
+    The policy or the posterior is chosen by the costs in the whole world, and its bounds hold for
+    every choice at once: for one policy by its weight in the prior, for a posterior by the KL.
+    """
+    if method not in ("occam", *PAC_BAYES):
+        known = ", ".join(("occam", *PAC_BAYES))
+        raise ValueError(f"parts of the world are certified by {known}, and not by {method}")
+    whole = issue(basis, method)
+    costs, share = basis.costs, basis.budget.spent[PARTS] / len(parts)
+    certified = []
+    for part in parts:
+        here, count = costs_in(part, costs), int(part.holds(costs.described).sum())
+        if here is None:
+            certified.append(CertifiedPart(str(part), count, None, 1.0, share))
+            continue
+        budget = Budget(basis.budget.total, {method: share})
+        alone = issue(replace(basis, costs=here, budget=budget), method)
+        measured = alone.empirical_cost, alone.bound
+        certified.append(CertifiedPart(str(part), count, *measured, share))
+    return replace(whole, parts=tuple(certified))
 
 
 def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:

@@ -13,7 +13,7 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
-from pacbayes_control.certify import files
+from pacbayes_control.certify import descriptions, files
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import D, distribution_from_record
@@ -25,7 +25,7 @@ FORMAT = 3  # format 1 had no draws, and format 2 no sites and no date
 EARLIER = 2  # the last format of runs with certificates before format 4
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 # of a run, beside its manifest and pictures
-FILES = (*REQUIRED, "policies.npy", "plan.json", TRIALS)
+FILES = (*REQUIRED, "policies.npy", "plan.json", TRIALS, descriptions.FILE)
 PICTURES = (".png", ".svg")  # of any name
 SIGNATURE = "manifest.json.sig"  # of the manifest, which therefore does not list it
 # In the folder while a run is written: it, unfinished; it, complete; and the lock of the writer.
@@ -105,6 +105,8 @@ class Run(Generic[D]):
             contents["plan.json"] = files.json_bytes(dict(self.plan))
         if self.trials is not None:
             contents[TRIALS] = files.json_bytes(self.trials.to_record())
+        if self.costs.described:
+            contents[descriptions.FILE] = descriptions.to_bytes(self.costs.described)
         contents |= attachments
         for name, content in contents.items():
             (folder / name).write_bytes(content)
@@ -137,13 +139,17 @@ class Run(Generic[D]):
         certificate = Certificate.from_dict(files.read_json(folder / "certificate.json"))
         if (certificate.format < 4) != (manifest["format"] <= EARLIER):
             raise AlteredRun("certificate.json is of another version than manifest.json")
+        values, described = files.read_npy(folder / "costs.npy"), None
+        if descriptions.FILE in manifest["files"]:
+            described = descriptions.read_descriptions(folder / descriptions.FILE, len(values))
         costs = Costs(
-            files.read_npy(folder / "costs.npy"),
+            values,
             manifest["policy_names"],
             origin=manifest["origin"],
             parameters=parameters,
             draws=manifest.get("draws"),
             sites=manifest.get("sites", ()),
+            described=described,
         )
         prior, posterior = (
             cast(Any, distribution_from_record(files.read_json(folder / f"{name}.json"), name))

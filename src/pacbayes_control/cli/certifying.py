@@ -32,7 +32,7 @@ class CertifyOptions:
 
     costs_file: Annotated[
         Path,
-        typer.Argument(metavar="COSTS", help="Environments × policies: .csv, .tsv, .npy or .npz."),
+        typer.Argument(metavar="COSTS", help="Costs: .csv, .tsv, .npy, .npz or .parquet."),
     ]
     delta: float = option(0.01, "Probability that the certificate may be wrong: 1 - confidence.")
     method: Method | None = option(
@@ -94,7 +94,8 @@ def certify(asked: CertifyOptions) -> None:
 
     One row an environment, one column a policy, costs from 0 (success) to 1 (failure). A CSV file
     may have a header with the policies' names, a first column with the environments' (headed
-    site), and a row named prior.
+    site), and a row named prior. Or one row a rollout, as pbc evaluate writes it: columns
+    environment, policy and cost, and parameters of the environment.
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """

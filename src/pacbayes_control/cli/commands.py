@@ -4,10 +4,15 @@ from pacbayes_control.cli import (  # noqa: F401 - each adds its commands to the
     certifying,
     deciding,
     deploying,
+    evaluating,
+    exporting,
+    failing,
     learning,
     planning,
     reporting,
     reproducing,
+    rolling_out,
+    sweeping,
     verifying,
 )
 from pacbayes_control.cli.app import app, main

@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import check_free
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.report.console import say, show, warn
+from pacbayes_control.cli.task_commands import (
+    FieldOptions,
+    TaskCommands,
+    execution_options,
+    given_values,
+    own_options,
+    rare_options,
+    show_fields,
+    task_command,
+    task_with,
+)
+from pacbayes_control.report.console import say, warn
 from pacbayes_control.report.terminal import show_certificate
 from pacbayes_control.tasks import Task
-from pacbayes_control.tasks.options import Option, from_values, option, options_of, plain
-from pacbayes_control.tasks.registry import found, installed_tasks, load_task, with_options
+from pacbayes_control.tasks.options import Option, from_values, options_of
+from pacbayes_control.tasks.registry import installed_tasks, load_task
 
 if TYPE_CHECKING:
     from pacbayes_control.learn import Plan
@@ -43,13 +53,9 @@ OutFolder = Annotated[
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(FieldOptions):
     """Options of the command of every task: fields to set, and where the run is written."""
 
-    set_fields: list[str] | None = option(
-        None, "Set a field (repeatable).", flag="--set", metavar="FIELD=VALUE"
-    )
-    fields: bool = option(False, "List the fields that --set knows, and end.")
     out_folder: OutFolder = None
     force: options.Force = False
     json_file: options.JsonFile = None
@@ -58,62 +64,34 @@ class RunOptions:
 RUN_PARAMETERS = options.parameters_of(RunOptions)
 
 
-class Tasks(TyperGroup):
-    """A command for each task, made when it is needed."""
+class Tasks(TaskCommands):
+    """A command that learns for each task."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - asked for by Typer
-        """An empty list: loading tasks is slow, and the help names the installed ones."""
-        return []
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Move the task to the front: options may also come before it."""
-        known = installed_tasks()
-        for place, word in enumerate(args):
-            if word in known or (":" in word and not word.startswith("-") and ".json" not in word):
-                args = [word, *args[:place], *args[place + 1 :]]
-                break
-        return super().parse_args(ctx, args)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - asked for by Typer
+    def command_for(self, target: Any, name: str) -> Any:
         """The command that learns for a task, with the common options and the task's own."""
         from pacbayes_control.learn import Plan, SearchSettings
 
-        target = found(cmd_name)  # a class of tasks with options, or a task
-        own = cmd_name not in installed_tasks()
+        own = name not in installed_tasks()
         shown = {None, *target.learns, *(("own",) if own else ())}
         searched = options_of(SearchSettings) if "continuous" in target.learns else {}
-        how = dict(options_of(options.ExecutionOptions))
-        if target.uses_all_cores:
-            del how["workers"]
         groups = {
-            f"Options of {cmd_name}": options_of(target.Options) if target.Options else {},
+            f"Options of {name}": own_options(target),
             "Plan": {n: each for n, each in options_of(Plan).items() if each.space in shown},
             "Search": {n: replace(each, default=None) for n, each in searched.items()},
-            "Execution": how,
+            "Execution": execution_options(target),
         }
         chooses = (
             "It chooses from the task's `policies`, or --policies; where there are none, it learns "
             "from the task's `prior`, or --prior.\n\n"
         )
         words = (
-            f"Learn a policy for {cmd_name} and certify it.\n\nInterrupted at any moment, the same "
+            f"Learn a policy for {name} and certify it.\n\nInterrupted at any moment, the same "
             f"command goes on where it was. {chooses if own else ''}Rare choices are fields: --set "
             "FIELD=VALUE, listed by --fields.\n\n"
-            f"Example: pbc learn {cmd_name} --environments 500 --out runs/new"
+            f"Example: pbc learn {name} --environments 500 --out runs/new"
         )
-        each_option = [(title, each) for title, group in groups.items() for each in group.values()]
-        parameters = [
-            options.parameter(each.name, each.kind, each.default, each.facts, title)
-            for title, each in each_option
-            if not each.rare
-        ]
-        call = partial(_call, target, cmd_name, [*groups.values()])
-        command = options.as_command(cmd_name, call, [*parameters, *RUN_PARAMETERS], words)
-        command.moved = {  # what to write instead of an option that is now a field
-            each.name: f"write --set {each.name}={'true' if each.kind is bool else 'VALUE'}"
-            for _, each in each_option
-            if each.rare
-        }
+        call = partial(_call, target, name)
+        command = task_command(name, call, groups, RUN_PARAMETERS, words=words)
         if searched:
             command.moved["population"] = "write --pairs N, for 2N policies in each step"
         return command
@@ -150,7 +128,7 @@ def learn(
     _learn(task, chosen, options.ExecutionOptions(workers=workers), asked, plan)
 
 
-def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: Any) -> None:
+def _call(target: Any, name: str, groups: list[Mapping[str, Option]], /, **values: Any) -> None:
     """Learn with the values of a task's options.
 
     Args:
@@ -163,36 +141,14 @@ def _call(target: Any, name: str, groups: list[dict[str, Option]], /, **values: 
     from pacbayes_control.learn.planned import usual_search
 
     where = RunOptions(**{each.name: values.pop(each.name) for each in fields(RunOptions)})
-    known = {n: each for group in groups for n, each in group.items()}
-    rare = {n: each for n, each in known.items() if each.rare or each.facts.get("hidden")}
     if where.fields:
-        return _show_fields(rare)
-    for n, value in values.items():
-        if isinstance(known[n].default, tuple) and isinstance(value, str):
-            values[n] = known[n].read(value)
-    for pair in where.set_fields or []:
-        n, equals, value = pair.partition("=")
-        if not equals or n not in known:
-            raise ValueError(f"--set {pair}: write FIELD=VALUE, with a field of {', '.join(rare)}")
-        values[n] = known[n].read(value)
-    given = {n: v for n, v in values.items() if v is not None and v != known[n].default}
-    chosen, planned, search, how = ({n: given[n] for n in group if n in given} for group in groups)
+        return show_fields(rare_options(groups))
+    chosen, planned, search, how = given_values(groups, values, where.set_fields)
     plan, execution = from_values(Plan, planned), from_values(options.ExecutionOptions, how)
-    task = with_options(target, name, chosen)
-    if chosen:
-        chosen = plain(from_values(target.Options, chosen))
+    task, chosen = task_with(target, name, chosen)
     if search:
         plan = replace(plan, search=replace(usual_search(task, plan.prior), **search))
     return _learn(task, replace(plan, task=name, options=chosen), execution, where)
-
-
-def _show_fields(rare: Mapping[str, Option]) -> None:
-    from rich.table import Table
-
-    table = Table("field", "type", "default", "")
-    for name, each in rare.items():
-        table.add_row(name, each.kind_words, str(each.default), each.facts["help"])
-    show(table)
 
 
 def _learn(

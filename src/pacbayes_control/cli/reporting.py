@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
+
+import typer
 
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.run import AlteredRun, read_manifest
@@ -12,19 +14,23 @@ from pacbayes_control.certify.trials import COMPARISON, Trials
 from pacbayes_control.certify.trials import FILE as TRIALS
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.report.console import say, working
+from pacbayes_control.report.console import say, warn, working
 from pacbayes_control.report.summary import hardest_records, not_reproduced
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task, recorded_environments
+from pacbayes_control.tasks.watching import choose_renderer
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """A run, and the files to write about it."""
+    """A run or several, and the files to write about them."""
 
-    run: options.RunFolder
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
     out_file: Path | None = option(
-        None, "The page; default RUN.html, beside the run.", flag="--out", metavar="FILE"
+        None,
+        "The page; default RUN.html, beside the run; of several, side-by-side.html.",
+        flag="--out",
+        metavar="FILE",
     )
     task: str | None = option(
         None, "The task of yours that it is for, to replay it.", metavar="MODULE:TASK"
@@ -42,17 +48,21 @@ class ReportOptions:
 def report(asked: ReportOptions) -> None:
     """Write a page about a run, with its rollouts to watch: one HTML file, for any browser.
 
-    Or about a comparison of two policies. The run or the comparison is verified first. Exit code 1
-    if it does not hold, as for `pbc verify`.
+    Or about a comparison of two policies; or about several runs side by side, with the confidence
+    that is left if one of them is picked. They are verified first. Exit code 1 if one does not
+    hold, as for `pbc verify`.
 
     Example: pbc report runs/braking --out braking.html
     """
-    folder, json_file, plots = _folder(asked.run), asked.json_file, asked.plots
+    if len(asked.runs) > 1:
+        _report_side_by_side(asked)
+        return
+    folder, json_file, plots = _folder(asked.runs[0]), asked.json_file, asked.plots
     options.check_json(json_file, folder)
     name = str(folder) if folder.name else folder.resolve().name
     page = asked.out_file or options.beside(folder, ".html")
     _check_page(page, folder, asked.force)
-    _check_plots(plots, asked.plot_format, folder)
+    check_plots(plots, asked.plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
     if (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists():
@@ -65,6 +75,8 @@ def report(asked: ReportOptions) -> None:
     from pacbayes_control.report.trial_plots import choice_plots
     from pacbayes_control.report.trials import choice_of
 
+    if asked.task:
+        choose_renderer()  # before the task imports its simulator
     own = load_task(asked.task) if asked.task else None
     environments = recorded_environments(loaded.costs, own) if own is not None else None
     trials = None
@@ -137,6 +149,49 @@ def _report_comparison(asked: ReportOptions, folder: Path, page: Path, name: str
     options.write_json(asked.json_file, record)
 
 
+def _report_side_by_side(asked: ReportOptions) -> None:
+    """Write the page and the plot of several runs, after all of them were verified."""
+    from pacbayes_control.report.plots import PlotFormat, write_all
+    from pacbayes_control.report.side_by_side import (
+        NamedRun,
+        check_number,
+        distinct_names,
+        plots_of_runs,
+        record,
+        write_side_by_side,
+    )
+
+    if asked.task:
+        raise ValueError("--task is for the rollouts of one run, and several are given")
+    check_number(len(asked.runs))
+    folders = [options.certified_folder(path) for path in asked.runs]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError("a run is named twice: name each once")
+    page = asked.out_file or options.beside(folders[0], ".html").with_name("side-by-side.html")
+    options.check_json(asked.json_file, *folders)
+    for folder in folders:
+        _check_page(page, folder, asked.force)
+        check_plots(asked.plots, asked.plot_format, folder)
+    if asked.json_file and asked.json_file.resolve() == page.resolve():
+        raise ValueError(f"{page} cannot be both the page and the JSON")
+    names = distinct_names(folders)
+    loaded = [options.verified(folder, asked.json_file) for folder in folders]
+    runs = [NamedRun(name, run) for name, run in zip(names, loaded, strict=True)]
+    with working("drawing"):
+        written = write_side_by_side(runs, page)
+    told = record(runs)
+    say(f"{page}: {written.size / 1e3:.0f} kB. Open it in a browser.")
+    say(told["together"], style="bold")
+    warn("to pick one of them by its bound costs confidence: it holds at the joint one only.")
+    for words in told["findings"]:
+        warn(words)
+    if asked.plots:
+        kind = cast(PlotFormat, asked.plot_format or "svg")
+        for file in write_all(plots_of_runs(runs), asked.plots, kind):
+            say(f"Plot: {file}")
+    options.write_json(asked.json_file, {"page": str(page), "bytes": written.size, **told})
+
+
 def _pictures(folder: Path) -> dict[str, bytes]:
     """The pictures among the files that the run's manifest lists."""
     from pacbayes_control.report.page import LARGEST_PICTURE, MOST_PICTURES
@@ -164,7 +219,8 @@ def _check_page(page: Path, folder: Path, force: bool) -> None:
             )
 
 
-def _check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> None:
+def check_plots(plots: Path | None, plot_format: str | None, folder: Path) -> None:
+    """Raise ValueError if plots cannot be written, or if their format is not known."""
     if plot_format not in (None, "svg", "pdf", "png"):
         raise ValueError(f"plots are written as svg, pdf or png, not as {plot_format!r}")
     if plots is None and plot_format is not None:

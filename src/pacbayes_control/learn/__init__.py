@@ -4,6 +4,7 @@ from pacbayes_control.learn.finite import MethodComparison as MethodComparison
 from pacbayes_control.learn.finite import compare_methods as compare_methods
 from pacbayes_control.learn.finite import learn_best as learn_best
 from pacbayes_control.learn.finite import learn_finite as learn_finite
+from pacbayes_control.learn.finite import learn_in_parts as learn_in_parts
 from pacbayes_control.learn.finite import learn_tilted as learn_tilted
 from pacbayes_control.learn.gaussian import certify_draw as certify_draw
 from pacbayes_control.learn.gaussian import learn_draw as learn_draw

@@ -31,6 +31,8 @@ from pacbayes_control.certify.issuing import (
     Basis,
     Provenance,
 )
+from pacbayes_control.certify.parts import SHARE as PARTS
+from pacbayes_control.certify.parts import Part, parsed_parts
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE, under_shift
@@ -116,6 +118,52 @@ def _learn(
     posterior = with_costs_used(posterior, prior, costs)
     basis = Basis(costs, prior, posterior, budget, provenance)
     return Run(issuing.issue(basis, method, of, stake), costs, prior, posterior)
+
+
+def learn_in_parts(
+    costs: Costs,
+    parts: Sequence[Part | str],
+    delta: float = 0.01,
+    *,
+    share: float | None = None,
+    method: str | None = None,
+    objective: str | None = None,
+    prior: Categorical | ArrayLike | None = None,
+) -> Run[Categorical]:
+    """As `learn_finite`, with a bound for each part of the world that was declared beforehand.
+
+    All bounds hold at once. The costs must tell what was drawn for each environment.
+
+    Args:
+        costs: (environments, policies), with `described`
+        parts: such as "wind<8", chosen before the costs were seen
+        delta: probability that any of the bounds may be wrong
+        share: of delta, for all parts together; default a half
+        method: occam (the default), kl, kl-maurer or pinsker
+        objective: as for `learn_finite`
+        prior: over the policies; by default uniform over those that differ
+
+    >>> wind, rng = np.arange(400) % 10, np.random.default_rng(0)
+    >>> fails = rng.random((400, 2)) < np.where(wind < 8, 0.02, 0.5)[:, None]
+    >>> costs = Costs(fails, origin={"graded": False}, described={"wind": wind})
+    >>> for part in learn_in_parts(costs, ["wind<8", "wind>=8"]).certificate.parts:
+    ...     print(part.words, part.environments, round(part.bound, 2))
+    wind < 8 320 0.07
+    wind >= 8 80 0.65
+    """
+    chosen = parsed_parts([str(part) for part in parts])
+    if not chosen:
+        raise ValueError("no part of the world is declared: use learn_finite")
+    for part in chosen:
+        part.check(costs.described)
+    method = checked_method(method, objective)
+    budget = issuing.budget_for(costs, delta)
+    budget.spend(PARTS, budget.left / 2 if share is None else share)
+    budget.spend(method)
+    known, words = prior_for(costs, prior)
+    run = _learn(costs, known, budget, method, Provenance(objective or method, words))
+    basis = Basis(costs, run.prior, run.posterior, budget, Provenance(objective or method, words))
+    return replace(run, certificate=issuing.issue_with_parts(basis, method, chosen))
 
 
 def learn_best(

@@ -18,7 +18,6 @@ import numpy as np
 
 from pacbayes_control.certify import issuing
 from pacbayes_control.certify.certificate import Budget
-from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian, check_dimensions
 from pacbayes_control.certify.issuing import PAC_BAYES, SAMPLING, Basis, Provenance
 from pacbayes_control.certify.run import Run
@@ -295,7 +294,7 @@ def certify_draw(
     rolled_out = evaluate(task, policy, environments, noise=noise, execution=kept)
     drawn = {"stream": "single draw", "seed": seed, "posterior": posterior.parameters_digest}
     origin = {**rolled_out.origin, "policies": drawn}
-    costs = Costs(rolled_out.values, origin=origin, parameters=policy)
+    costs = rolled_out.with_origin(**origin)
     budget = issuing.budget_for(costs, plan.delta)
     budget.spend("single-draw")
     provenance = Provenance(plan.objective or "kl", prior.origin)

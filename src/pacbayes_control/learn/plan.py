@@ -13,6 +13,7 @@ from pacbayes_control.certify.certificate import Budget
 from pacbayes_control.certify.files import hash_file
 from pacbayes_control.certify.issuing import BETTING
 from pacbayes_control.certify.looks import checked_numbers, in_words
+from pacbayes_control.certify.parts import parsed_parts
 from pacbayes_control.certify.shift import check_statistic
 from pacbayes_control.certify.statistics import MEAN, Statistic
 from pacbayes_control.certify.tables.pilots import pilot_file
@@ -141,6 +142,15 @@ class Plan:
         "Certify for every distribution this close to the training's, such as kl:0.08.",
         metavar="DIVERGENCE:B",
     )
+    parts: tuple[str, ...] = option(
+        (),
+        "Parts of the world to certify beside the whole, by what is drawn for an environment: "
+        '"wind<8,wind>=8". Each has a portion of delta. Decide before any rollout.',
+        metavar="A<X,…",
+    )
+    parts_delta: float | None = option(
+        None, "Share of delta for all parts together; default a half.", rare=True
+    )
     seed: int = option(0, "Seed of every random stream.", least=0, most=2**64 - 1)
     objective: Objective | None = option(
         None, "Bound to minimise, if not the method's own.", rare=True
@@ -209,7 +219,8 @@ class Plan:
         if self.ball is not None:
             Ball.parse(self.ball)
             check_statistic(self.statistic)
-        for name in ("sampling_delta", "function_delta"):
+        self._check_parts()
+        for name in ("sampling_delta", "function_delta", "parts_delta"):
             share = getattr(self, name)
             if share is not None and not 0 < share < self.delta:
                 raise ValueError(
@@ -229,6 +240,18 @@ class Plan:
         self._check_until()
         if self.family and self.certify != "posterior":
             raise ValueError("a family of priors certifies the posterior: leave out certify")
+
+    def _check_parts(self) -> None:
+        """Raise ValueError if a field does not go with `parts`."""
+        parsed_parts(self.parts)
+        if self.parts_delta is not None and not self.parts:
+            raise ValueError("parts_delta is for parts of the world: declare some (--parts)")
+        unfit = self.ball is not None or self.until is not None or self.statistic != MEAN
+        if self.parts and (unfit or self.method in ("best", BETTING)):
+            raise ValueError(
+                "parts of the world are for the mean cost by occam, kl, kl-maurer or pinsker: "
+                "leave out ball, until, of and function_delta"
+            )
 
     def _check_until(self) -> None:
         """Raise ValueError if a field does not go with `until`."""
@@ -314,6 +337,7 @@ class Plan:
             (("method",), certify == "draw", "has no use: one draw has a bound of its own"),
             (("share",), self.prior != "split", "is for prior = split"),
             (single, certify != "one", "is for one policy: use certify = one"),
+            (("parts", "parts_delta"), True, "is for a list of policies"),
         )
         unused = dict.fromkeys(continuous, "is for continuous policies: a task with a prior")
         if not finite:

@@ -14,16 +14,22 @@ from numpy.typing import NDArray
 from pacbayes_control.certify import looks, priors
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import HeldOutEstimate
-from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.costs import MOST_ROWS, Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json
 from pacbayes_control.certify.issuing import budget_for
+from pacbayes_control.certify.parts import parsed_parts
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.tables.campaigns import read_policies, read_prior
 from pacbayes_control.certify.tables.pilots import read_pilot
 from pacbayes_control.learn import gaussian, until
-from pacbayes_control.learn.finite import checked_method, learn_best, learn_finite
+from pacbayes_control.learn.finite import (
+    checked_method,
+    learn_best,
+    learn_finite,
+    learn_in_parts,
+)
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.learn.priors import GaussianPrior, scaled
 from pacbayes_control.learn.search import SearchSettings, saved_settings
@@ -35,7 +41,7 @@ from pacbayes_control.rollouts import (
     evaluate,
     manifest,
 )
-from pacbayes_control.rollouts.evaluation import checked_policies
+from pacbayes_control.rollouts.evaluation import checked_policies, described_by
 from pacbayes_control.rollouts.growing import GrowingCosts
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.environments import generator, in_a_line
@@ -107,7 +113,7 @@ def learn_on(
     return under_shift(run, ball) if ball else run
 
 
-def _warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
+def warn_of_faults(task: Task, policies: Any, execution: Execution) -> None:
     """Try a task that no package has installed, and so no author has checked, before learning."""
     from pacbayes_control.rollouts.conformance import refuse_broken
 
@@ -127,13 +133,9 @@ def _learn_listed(
     policies, names = task.policies, task.policy_names
     if plan.policies is not None:
         policies, names = read_policies(Path(plan.policies))
-    names, method, objective = list(plan.names or names), plan.method, plan.objective
-    if method == "best" and objective:
-        raise ValueError("best takes no objective: it minimises each method's own bound")
-    of = plan.statistic
-    if method != "best":
-        checked_method(method, objective, of)
-    prior = _listed_prior(checked_policies(task, policies), names, train, plan)
+    names = list(plan.names or names)
+    check_listed(plan)
+    prior = listed_prior(checked_policies(task, policies), names, train, plan)
     rollouts = _keeping_rollouts(task, plan, replace(execution, title="training rollouts"))
     store = None if rollouts.store is None else Path(rollouts.store)
     growing = GrowingCosts(task, np.asarray(policies), train, names, rollouts)
@@ -142,27 +144,48 @@ def _learn_listed(
     elif store is not None:  # what no delta can pay for is refused before it is rolled out
         manifest.check_uncovered(store)
         _next_look(manifest.known_looks(store), len(train), np.asarray(policies), plan, store)
+    _check_parts(task, train, plan)
     if plan.task not in installed_tasks() and not (store and store.exists()):
-        _warn_of_faults(task, policies, execution)
+        warn_of_faults(task, policies, execution)
     if plan.until is not None:
         return until.learn_until(growing, plan, prior)
     costs = evaluate(task, policies, train, names, execution=rollouts)
     priors.prior_for(costs, prior)  # only for its errors: such a prior should not cost a look
     if store is not None:
         costs = _looked_at(costs, plan, store)
-    if method == "best":
+    return learn_from_costs(costs, plan, prior)
+
+
+def check_listed(plan: Plan) -> None:
+    """Raise ValueError if the method of a plan for listed policies has no such objective."""
+    if plan.method != "best":
+        checked_method(plan.method, plan.objective, plan.statistic)
+    elif plan.objective:
+        raise ValueError("best takes no objective: it minimises each method's own bound")
+
+
+def _check_parts(task: Task, train: Environments, plan: Plan) -> None:
+    """Raise ValueError if environments have no such parts: a wrong name is noticed at once."""
+    if not plan.parts:
+        return
+    if len(train) > MOST_ROWS:
+        raise ValueError(f"parts of the world are for at most {MOST_ROWS:,} environments")
+    some = described_by(task, train[:2])
+    for part in parsed_parts(plan.parts):
+        part.check(some)
+
+
+def learn_from_costs(costs: Costs, plan: Plan, prior: Categorical | None) -> Run[Categorical]:
+    """The run of a plan on the costs of listed policies."""
+    if plan.method == "best":
         return learn_best(costs, plan.delta, prior=prior)
-    return learn_finite(
-        costs,
-        plan.delta,
-        method=method,
-        objective=objective,
-        prior=prior,
-        of=of,
-    )
+    chosen: Any = {"method": plan.method, "objective": plan.objective, "prior": prior}
+    if plan.parts:
+        return learn_in_parts(costs, plan.parts, plan.delta, share=plan.parts_delta, **chosen)
+    return learn_finite(costs, plan.delta, of=plan.statistic, **chosen)
 
 
-def _listed_prior(
+def listed_prior(
     policies: NDArray, names: list[str], train: Environments, plan: Plan
 ) -> Categorical | None:
     """The prior that a plan's file gives to listed policies; None for the uniform one."""
@@ -210,6 +233,7 @@ def _looked_at(costs: Costs, plan: Plan, store: Path) -> Costs:
         method = checked_method(method, plan.objective, plan.statistic)
     way = f"method {method}, objective {plan.objective or method}, {plan.prior_digest}"
     way += "" if plan.of == "mean" else f", of {plan.of}"
+    way += f", parts {plan.parts!r} at {plan.parts_delta}" if plan.parts else ""
     way += "" if plan.function_delta is None else f", function_delta {plan.function_delta!r}"
     manifest.record_look(store, look, way, looks.looks_from(costs.origin.get("looks", [])))
     return costs
@@ -317,7 +341,7 @@ def _learn_continuous(
     prior.check_unseen(counted)
     if plan.task not in installed_tasks() and not _begun(execution):
         few = prior.distribution.sample(generator(0, "conformance", of="policies"), 3)
-        _warn_of_faults(task, few, execution)
+        warn_of_faults(task, few, execution)
     learning = replace(execution, title="learning the posterior")
     if plan.certify == "one":  # without a search
         return gaussian.learn_one(task, counted, prior, plan, learning)

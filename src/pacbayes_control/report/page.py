@@ -17,12 +17,15 @@ from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.report import rendering, summary
+from pacbayes_control.report.clips import clip_section
+from pacbayes_control.report.failure_plots import failure_section
 from pacbayes_control.report.plots import PLOTS
 from pacbayes_control.report.replay import pack_within, replay_values, roll_out
 from pacbayes_control.report.sections import MEANING, section_values
 from pacbayes_control.report.trial_plots import choice_plots
 from pacbayes_control.report.trials import trial_values
 from pacbayes_control.rollouts.again import Again, roll_out_again
+from pacbayes_control.study.one_rollout import certified_column
 from pacbayes_control.tasks import Environments, Task, as_task
 from pacbayes_control.tasks.registry import recorded_class, recorded_environments, recorded_task
 
@@ -34,9 +37,11 @@ SECTIONS = (  # the name of its template, its link at the top of the page, and i
     ("methods", "Methods", "Bounds side by side"),
     ("posterior", "Policies", "The policies"),
     ("environments", "Environments", "Cost by environment"),
+    ("failures", "Failures", "Where it fails"),
     ("distribution", "Distribution", "The distribution of the cost"),
     ("pictures", "Pictures", "What it looks like"),
     ("replay", "Replay", "Watch the rollouts"),
+    ("clips", "Watch", "Failures and successes"),
     ("outlook", "More data", "More environments"),
     ("shift", "Shift", "If the world shifts"),
 )
@@ -98,18 +103,24 @@ def write_page(
             again = roll_out_again(run, task, environments, count=REPEATED if replay else None)
         except ValueError as error:
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
+    shown, why = clip_section(task, run, environments) if reason else ([], "")
+    reason = None if shown else " ".join(filter(None, (reason, why))) or reason
     embedded = embedded_pictures(pictures or {}, known.captions if known else {})
+    failing = failure_section(run, task)
     absent = {
+        "failures": failing["failures"] is None,
         "trials": trials is None,
         "posterior": run.certificate.candidates is not None,  # the section on trials has them
         "pictures": not embedded,
         "replay": not replay,
+        "clips": not shown,
         "distribution": run.certificate.margin is None,
     }
     content = render(
         "page.html",
         run,
         **section_values(run),
+        **failing,
         **(trial_section(run, trials) if trials is not None else {}),
         parts="",
         version=pacbayes_control.__version__,
@@ -120,6 +131,8 @@ def write_page(
         alarm=summary.not_reproduced(again),
         reason=reason,
         pictures=embedded,
+        clips=shown,
+        clip_note=certified_column(run)[1] if shown else "",
         replay=replay,
         packed=packed,
         replay_values=replay_values(run, replay, packed) if replay and packed else None,
@@ -181,7 +194,7 @@ def embedded_pictures(
 
 def render(template: str, run: Run[Any], **values: Any) -> str:
     """A page, or a part of it, about a run; every value is text unless it is `Markup`."""
-    trial_plots = values.pop("trial_plots", {})
+    trial_plots = values.pop("trial_plots", {}) | values.pop("failure_plots", {})
     plots = {name: partial(draw, run) for name, draw in PLOTS.items()} | trial_plots
     values |= {"run": run, "c": run.certificate, "MEANING": MEANING}
     return rendering.render(template, values, plots)

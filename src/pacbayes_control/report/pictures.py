@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
@@ -29,6 +33,8 @@ FORMATS: Any = {
     "pdf": {"format": "pdf", "metadata": {"CreationDate": None}},
     "png": {"format": "png", "dpi": 150},
 }
+SMALLEST, LARGEST = 7, 8  # points of letters in a column of a paper
+_column: ContextVar[float | None] = ContextVar("column", default=None)  # its width in inches
 
 
 def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
@@ -46,9 +52,35 @@ def drawn_policies(run: Run[Any], count: int) -> tuple[NDArray, NDArray]:
     return before, after
 
 
+@contextmanager
+def column(width: float) -> Iterator[None]:
+    """Within it, figures are saved with this width in inches, and with letters for a paper."""
+    before = _column.set(width)
+    try:
+        yield
+    finally:
+        _column.reset(before)
+
+
+def _fit(figure: Figure, width: float) -> None:
+    """Make a figure as wide as a column: letters shrink less than lines, and labels are broken."""
+    was, height = figure.get_size_inches()
+    scale = width / was
+    figure.set_size_inches(width, height * scale**0.5)
+    for axis in figure.axes:
+        axis.tick_params(labelsize=SMALLEST)
+        for label in (axis.xaxis.label, axis.yaxis.label, axis.title):
+            label.set_wrap(True)
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_fontsize(min(max(scale * text.get_fontsize(), SMALLEST), LARGEST))
+
+
 def save_figure(figure: Figure, file: Path | BinaryIO) -> None:
     """Write PNG or PDF if the path says so, else SVG; the same bytes for the same picture."""
     kind = file.suffix.removeprefix(".") if isinstance(file, Path) else ""
+    if (width := _column.get()) is not None:
+        _fit(figure, width)
     with rc_context(STABLE), warnings.catch_warnings():
         # A name may have letters that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)

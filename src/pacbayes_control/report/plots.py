@@ -19,17 +19,16 @@ from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve, curve
-from pacbayes_control.certify.text import printable, round_down, shown
+from pacbayes_control.certify.text import round_down, shown
 from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn.until import bounds_on_the_way
+from pacbayes_control.report.axes import labelled_bars, legend_above, new_figure, short
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
 from pacbayes_control.report.projection import project
 from pacbayes_control.report.sections import gaussian_moves, side_by_side
 from pacbayes_control.report.summary import distribution_function, environment_costs, likeliest
 
-WIDTH = 5.4  # inches; narrow, so that letters can be read on a telephone
 SHOWN = 12  # policies with a bar of their own
-LONGEST = 26  # letters of a policy's name
 UNTIL = "bound-as-environments-were-added"  # a plot of runs that ended by their bound
 
 PlotFormat = Literal["svg", "pdf", "png"]
@@ -49,7 +48,7 @@ def draw_methods(run: Run[Any], file: Path | BinaryIO) -> None:
     labels = [c.method + (" (this run)" if c is run.certificate else "") for c in methods]
     axis.set_yticks(range(len(methods)), labels)
     axis.set(ylim=(len(methods) - 0.5, -0.6), xlim=(0, None))
-    axis.set_xlabel("○ observed cost    ┃ bound on the expected cost")
+    figure.supxlabel("○ observed cost    ┃ bound on the expected cost", fontsize="medium")
     axis.grid(axis="x", alpha=0.3)
     save_figure(figure, file)
 
@@ -66,15 +65,16 @@ def draw_posterior(run: Run[Any], file: Path | BinaryIO) -> None:
     places = np.arange(len(top))
     left.barh(places, shares[top], color=BLUE, height=0.62, label="posterior")
     left.plot(prior[top], places, "|", color=DARK, ms=10, mew=2, label="prior", ls="")
-    names = [printable(run.costs.name(int(i))).replace("\n", " ") for i in top]
-    left.set_yticks(places, [printable(name, LONGEST) for name in names], parse_math=False)
+    left.set_yticks(places, [short(run.costs.name(int(i))) for i in top], parse_math=False)
     left.set(ylim=(len(top) - 0.4, -0.6), xlim=(0, None), xlabel="share ( | of the prior)")
+    left.xaxis.set_major_locator(MaxNLocator(3))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     right.plot(run.costs.means[top], places, "o", color=ORANGE, ms=5)
     right.axvline(run.certificate.empirical_cost, color=DARK, ls=":", lw=1)
     widest = max(0.02, float(run.costs.means[top].max()) * 1.15)
     right.set(xlim=(0, widest), xlabel="mean cost")
-    right.xaxis.set_major_locator(MaxNLocator(4))
+    right.xaxis.set_major_locator(MaxNLocator(2))
+    right.xaxis.set_major_formatter("{x:.4g}")
     for axis in (left, right):
         axis.grid(axis="x", alpha=0.3)
     save_figure(figure, file)
@@ -93,7 +93,7 @@ def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
     axis.set(xlim=(-reach, reach), xlabel="mean moved by (standard deviations of the prior)")
     axis.set(ylim=(1 - height, 1 + height), ylabel="width, relative to the prior's")
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=9)
+    legend_above(axis)
     save_figure(figure, file)
 
 
@@ -104,12 +104,12 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
     counts, edges = np.histogram(values, bins=20, range=(0, 1))
     axis.bar(edges[:-1], counts, width=0.05, align="edge", color=BLUE, ec="white", lw=0.8)
     tallest = counts.max()
-    for count, edge in zip(counts, edges[:-1], strict=True):
-        if count > 0:
-            axis.text(edge + 0.025, count + tallest * 0.02, f"{count:,}", ha="center", fontsize=8)
-    axis.axvline(c.empirical_cost, 0.12, color=DARK, ls=":", lw=1.2)  # above the small bars
-    beside = max(c.empirical_cost, 0.05) + 0.012 if c.empirical_cost < 0.8 else 0.6
-    axis.text(beside, tallest * 0.95, f"mean {c.empirical_cost:.4f}", fontsize=9)
+    for bar in labelled_bars(counts):
+        middle, height = edges[bar] + 0.025, counts[bar] + tallest * 0.02
+        axis.text(middle, height, f"{counts[bar]:,}", ha="center", fontsize=8)
+    mean = f"mean {c.empirical_cost:.4f}"
+    axis.axvline(c.empirical_cost, 0.12, color=DARK, ls=":", lw=1.2, label=mean)  # above small bars
+    legend_above(axis)
     axis.set(xlim=(-0.01, 1.01), xlabel="mean cost in an environment")
     axis.set(ylim=(0, tallest * 1.1), ylabel="environments")
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -132,7 +132,7 @@ def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> Non
     axis.set(xlabel="environments, N", ylabel="expected cost, at most")
     axis.set_ylim(0, min(1.0, max(projection.bounds) * 1.05))
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    legend_above(axis)
     save_figure(figure, file)
 
 
@@ -153,14 +153,17 @@ def draw_bound_as_environments_were_added(run: Run[Any], file: Path | BinaryIO) 
     axis.set(xlabel="environments, N", ylabel="expected cost, at most")
     axis.set_ylim(0, min(1.0, max(*bounds, c.until) * 1.08))
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    legend_above(axis)
     save_figure(figure, file)
 
 
 def _few(numbers: Sequence[int]) -> list[int]:
-    """At most five of some numbers, from the first to the last."""
-    places = np.unique(np.linspace(0, len(numbers) - 1, 5).round().astype(int))
-    return [numbers[place] for place in places]
+    """At most five of some ascending numbers with room between them on a logarithmic axis."""
+    kept, room = [numbers[-1]], 0.2 * math.log(numbers[-1] / numbers[0])
+    for number in reversed(numbers):
+        if math.log(kept[-1] / number) > room:
+            kept.append(number)
+    return kept[::-1]
 
 
 def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -188,7 +191,8 @@ def draw_curve(
     axis.axhline(curve.limit, color=ORANGE, ls="--", lw=1, label=f"limit {curve.limit:g}")
     if 0 < curve.tolerable < math.inf:
         axis.axvline(curve.tolerable, color=DARK, ls=":", lw=1)
-        axis.annotate(f"B = {round_down(curve.tolerable)}", (curve.tolerable, 0.02), ha="right")
+        side = "right" if curve.tolerable > max(curve.radii) / 2 else "left"
+        axis.annotate(f" B = {round_down(curve.tolerable)} ", (curve.tolerable, 0.02), ha=side)
     if certified:
         axis.plot(*certified, "o", color=GREEN, label=f"certified, B = {round_down(certified[0])}")
     axis.set(xlabel=f"shift: {Ball(curve.divergence, 0.0).symbol} ≤ B", xlim=(0, None))
@@ -196,8 +200,9 @@ def draw_curve(
     if curve.above is not None:
         what = f"share that costs more than {shown(curve.above)}, at most"
     axis.set(ylabel=what, ylim=(0, 1.02))
+    axis.tick_params(pad=7)  # between the two zeros
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    legend_above(axis, fontsize="medium")
     save_figure(figure, file)
 
 
@@ -245,7 +250,7 @@ def draw_distribution(run: Run[Any], file: Path | BinaryIO) -> None:
     axis.set(ylim=(0, 1.02), ylabel="share that costs at most this")
     axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    legend_above(axis)
     save_figure(figure, file)
 
 
@@ -262,6 +267,11 @@ PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
 
 def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list[Path]:
     """Every plot of a run as a file; without those that have nothing to show."""
+    return write_all(plots_of_run(run), folder, suffix)
+
+
+def plots_of_run(run: Run[Any]) -> dict[str, Callable[[Path | BinaryIO], None]]:
+    """The plots of a run that have something to show, each a function of the file to write."""
     c = run.certificate
     absent = {
         "methods": not side_by_side(run)[0],
@@ -272,7 +282,7 @@ def write_plots(run: Run[Any], folder: Path, suffix: PlotFormat = "svg") -> list
         "shift": c.statistic.kind == "cvar",
     }
     names = [name for name in PLOTS if not absent.get(name)]
-    return write_all({name: partial(PLOTS[name], run) for name in names}, folder, suffix)
+    return {name: partial(PLOTS[name], run) for name in names}
 
 
 def write_all(
@@ -285,13 +295,3 @@ def write_all(
     for name, draw in plots.items():
         draw(folder / f"{name}.{suffix}")
     return [folder / f"{name}.{suffix}" for name in plots]
-
-
-def new_figure(height: float, *subplots: int, **options: Any) -> tuple[Figure, Any]:
-    """A figure and its axes, or its one axis, without lines above and on the right."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots(*subplots, **options)
-    for axis in np.atleast_1d(axes):
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.set_axisbelow(True)
-    return figure, axes

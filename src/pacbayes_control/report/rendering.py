@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import files
 from io import BytesIO
@@ -20,6 +21,7 @@ from pacbayes_control.certify import text
 from pacbayes_control.certify.statistics import percent, rest_percent
 from pacbayes_control.report import pictures as colours
 from pacbayes_control.report import summary
+from pacbayes_control.report.held_out import held_out_words
 from pacbayes_control.report.links import target
 
 MARK = '<meta name="generator" content="pbc report'  # of pages that may be overwritten
@@ -33,6 +35,11 @@ COLOURS = {  # of the plots, by their names in page.css, where a dark screen has
     colours.ORANGE: "orange",
     colours.GREEN: "green",
 }
+
+MONTHS = (  # in English for any locale
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
 
 Draw = Callable[[BinaryIO], None]  # writes SVG
 
@@ -65,6 +72,20 @@ def asset(name: str) -> Markup:
     """A style sheet or a script of the page, as it is."""
     folder = files("pacbayes_control.report") / "assets"
     return Markup(folder.joinpath(name).read_text(encoding="utf-8"))
+
+
+def moment(created: str | None) -> str:
+    """A date and a time for people and for machines.
+
+    >>> str(moment("2026-11-18T15:50:07+01:00"))
+    '<time datetime="2026-11-18T15:50:07+01:00">18 November 2026, 14:50 UTC</time>'
+    """
+    try:
+        at = datetime.fromisoformat(created or "").astimezone(UTC)
+    except (ValueError, OverflowError):  # of a record that is not a run's
+        return created or "not recorded"
+    words = f"{at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(created, words)
 
 
 def embedded(name: str, label: str, draw: Draw) -> Markup:
@@ -106,6 +127,8 @@ _ENVIRONMENT.policies.update(
 _ENVIRONMENT.globals.update(
     asset=asset,
     format=format,
+    held_out_words=held_out_words,
+    moment=moment,
     percent=percent,
     rest_percent=rest_percent,
     summary=summary,

@@ -19,6 +19,7 @@ from pacbayes_control.certify.issuing import (
     issue_sampled,
 )
 from pacbayes_control.certify.looks import EARLIER, OTHER
+from pacbayes_control.certify.parts import SHARE as PARTS
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.certify.statistics import FUNCTION
@@ -49,6 +50,7 @@ SPENT_ON = MEANING | {
     "shift": "the estimate of how far the world has shifted",
     EARLIER: "earlier looks at this campaign, when it was smaller",
     OTHER: "the other looks at this campaign that were declared beforehand",
+    PARTS: "the parts of the world that were declared beforehand",
     OTHERS: "the policies that it was chosen among: all have equal shares",
 }
 

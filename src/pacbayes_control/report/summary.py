@@ -17,6 +17,7 @@ from pacbayes_control.bounds.shift import shift_inverse
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.statistics import percent
 from pacbayes_control.certify.text import quoted, round_down, shown
+from pacbayes_control.study.failures import environment_costs
 
 if TYPE_CHECKING:  # records to describe: a verdict should not wait for a simulator to load
     from pacbayes_control.certify.certificate import Certificate
@@ -28,13 +29,6 @@ if TYPE_CHECKING:  # records to describe: a verdict should not wait for a simula
 WORST = 10  # environments that are called the hardest, at most
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.01)  # of environments, for sentences on a distribution function
 PRIOR_KEPT = "The search found no lower bound than the prior's own: the posterior is the prior."
-
-
-def environment_costs(run: Run[Any]) -> NDArray[np.float64]:
-    """Mean cost under the posterior in each environment, or of the one policy that is certified."""
-    if isinstance(run.posterior, Categorical):
-        return run.costs.values @ run.posterior.probabilities
-    return run.costs.values.mean(axis=1)
 
 
 def hardest(run: Run[Any], most: int = WORST) -> list[tuple[int, float]]:

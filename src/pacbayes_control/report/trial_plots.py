@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from pacbayes_control.certify.text import printable
 from pacbayes_control.certify.trials import Trials
+from pacbayes_control.report.axes import legend_above, new_figure, short
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
-from pacbayes_control.report.plots import LONGEST, SHOWN, new_figure
+from pacbayes_control.report.plots import SHOWN
 from pacbayes_control.report.running import Running, evidence
 from pacbayes_control.trials.choosing import Choice
 from pacbayes_control.trials.comparing import Comparison
@@ -24,14 +24,8 @@ from pacbayes_control.trials.plans.environments import EnvironmentsNeeded
 from pacbayes_control.trials.ranking import Ranking
 
 POINTS = 1500  # of a scatter
+COLUMNS = 8  # of a ranking that are numbered
 LOWEST = -6.0  # log₁₀ of an e-value: those below are not drawn
-ABOVE: Any = {  # a legend that hides no line
-    "loc": "lower left",
-    "bbox_to_anchor": (0, 1),
-    "ncols": 2,
-    "frameon": False,
-    "fontsize": 9,
-}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -50,16 +44,12 @@ def draw_policies(choice: Choice, file: Path | BinaryIO) -> None:
     axis.set_yticks(range(len(rows)), names, parse_math=False)
     axis.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, None))
     what = "mean cost" if choice.trials.graded else "failure rate"
-    axis.set_xlabel(f"○ {what}   ▬ usual interval   ┃ certified, at most")
+    words = f"○ {what}   ▬ usual interval   ┃ certified, at most"
+    figure.supxlabel(words, fontsize="medium")
     if not choice.trials.graded:
         axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axis.grid(axis="x", alpha=0.3)
     save_figure(figure, file)
-
-
-def short(name: str) -> str:
-    """A name for an axis: on one line, and shortened."""
-    return printable(" ".join(printable(name).split()), LONGEST)
 
 
 # ---- comparisons --------------------------------------------------------------------------------
@@ -91,7 +81,7 @@ def draw_evidence(comparison: Comparison, file: Path | BinaryIO) -> None:
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.grid(alpha=0.3)
-    axis.legend(**ABOVE)
+    legend_above(axis)
     save_figure(figure, file)
 
 
@@ -125,7 +115,7 @@ def draw_difference(comparison: Comparison, running: Running, file: Path | Binar
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.grid(alpha=0.3)
-    axis.legend(**ABOVE)
+    legend_above(axis)
     save_figure(figure, file)
 
 
@@ -152,8 +142,11 @@ def choice_plots(choice: Choice) -> dict[str, Callable[[Path | BinaryIO], None]]
 
 
 def draw_ranking(ranking: Ranking, file: Path | BinaryIO) -> None:
-    """Which policy, by row, is certified to be better or worse than which, by column."""
-    names = [short(name) for name in ranking.policies]
+    """Which policy, by row, is certified to be better or worse than which, by column.
+
+    Rows and columns are numbered alike: there is no room for names above each other.
+    """
+    names = [f"{short(name)}  {place}" for place, name in enumerate(ranking.policies, 1)]
     size = len(names)
     figure, axis = new_figure(1.6 + 0.32 * size)
     better = ranking.better.astype(int)
@@ -161,17 +154,18 @@ def draw_ranking(ranking: Ranking, file: Path | BinaryIO) -> None:
     shown = np.ma.masked_array(better - better.T, np.eye(size, dtype=bool))
     axis.imshow(shown, cmap=colours, vmin=-1, vmax=1, aspect="auto")
     mean = "mean cost" if ranking.graded else "failure rate"
-    labels = [f"{name}  {cost:.3f}" for name, cost in zip(names, ranking.means, strict=True)]
-    axis.set_yticks(range(size), labels, parse_math=False)
-    axis.set_xticks(range(size), names, rotation=45, ha="right", parse_math=False)
+    rows = zip(ranking.means, names, strict=True)
+    axis.set_yticks(range(size), [f"{cost:.3f}  {name}" for cost, name in rows], parse_math=False)
+    numbered = range(0, size, -(-size // COLUMNS))
+    axis.set_xticks(numbered, [f"{place + 1}" for place in numbered])
     axis.set_xticks(np.arange(size - 1) + 0.5, minor=True)
     axis.set_yticks(np.arange(size - 1) + 0.5, minor=True)
     axis.grid(which="minor", color="white", lw=2)
     axis.tick_params(which="both", length=0)
-    axis.set_ylabel(f"policy, {mean}")
+    figure.supxlabel(f"{mean}, policy; columns are numbered as rows", fontsize="medium")
     legend = {"better": BLUE, "worse": ORANGE, "not told apart": "#e4e4e4"}
     patches = [Patch(color=colour, label=words) for words, colour in legend.items()]
-    axis.legend(handles=patches, **(ABOVE | {"ncols": 3}))
+    legend_above(axis, handles=patches)
     save_figure(figure, file)
 
 
@@ -192,5 +186,5 @@ def draw_power(
     axis.set(xlabel="environments", ylabel="probability of the promise", ylim=(0, 1.03))
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False, loc="lower right")
+    legend_above(axis)
     save_figure(figure, file)

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.descriptions import to_bytes
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import printable
-from pacbayes_control.rollouts.evaluation import in_time
+from pacbayes_control.rollouts.evaluation import described_by, in_time
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
 from pacbayes_control.rollouts.processes import Place
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -102,6 +103,24 @@ def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:
     return [place for place in places if place not in costs.timed_out][:count]
 
 
+def recorded_rollout(
+    run: Run[Any], task: Task, environments: Environments, place: Place
+) -> tuple[NDArray, Noise | None]:
+    """The policy (parameters,) and the noise of one recorded rollout, by its row and column.
+
+    Args:
+        run: whose rollout it is
+        task: the task of the run
+        environments: as for `roll_out_again`
+        place: row and column
+    """
+    _check_same(run.costs, task, environments)
+    job = next(_jobs(run, task, environments, [place]))
+    policies = job.policies
+    rows = policies.of(job.environments)[0] if isinstance(policies, FreshDraws) else policies
+    return rows[0], job.noise
+
+
 def recorded_noise(costs: Costs) -> Noise | None:
     """The stream that the recorded rollouts took their noise from."""
     return None if costs.noise is None else Noise(*_stream(costs, "noise"))
@@ -127,6 +146,10 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
                 f"the run cannot be rolled out with this task: its {name.replace('_', ' ')} is "
                 f"{told}, not {value}; give the task that its costs are of"
             )
+    if costs.described:
+        drawn = described_by(task, environments)
+        if to_bytes(drawn) != to_bytes(costs.described):
+            raise ValueError("environments.csv of the run is not what its task draws")
 
 
 def _jobs(

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.checks import check_names
-from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.costs import MOST_ROWS, Costs
+from pacbayes_control.certify.descriptions import Descriptions, checked_descriptions
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.dispatch import roll_out
@@ -24,6 +25,7 @@ from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.processes import Place
 from pacbayes_control.tasks import Environments, Noise, Task
+from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
 # Finished rollouts that are run again before others are run, and the seconds for it.
@@ -72,8 +74,19 @@ def evaluate(
     if policies.dtype.kind in "biuf" and not np.all(np.isfinite(policies)):
         raise ValueError("the policies' parameters hold a NaN or an infinity")
     origin = origin_of(task, environments, noise)
+    described = described_by(task, environments)
     table = table_of(Job(task, environments, policies, noise), execution, origin)
-    return Costs(table, names, origin, parameters=policies)
+    return Costs(table, names, origin, parameters=policies, described=described)
+
+
+def described_by(task: Task, environments: Environments) -> Descriptions:
+    """What a task tells of each environment, for the record; nothing where there are many."""
+    if len(environments) > MOST_ROWS:
+        return {}
+    try:
+        return checked_descriptions(task.describe(environments), len(environments))
+    except Exception as error:  # a user's task may raise anything
+        raise ValueError(f"{task.name} cannot describe environments: {in_a_line(error)}") from error
 
 
 @dataclass(frozen=True)

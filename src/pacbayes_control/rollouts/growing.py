@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
-from pacbayes_control.rollouts.evaluation import checked_policies, evaluate, origin_of, table_of
+from pacbayes_control.rollouts.evaluation import (
+    checked_policies,
+    described_by,
+    evaluate,
+    origin_of,
+    table_of,
+)
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import Job, Table
 from pacbayes_control.tasks import Environments, Task
@@ -64,7 +70,8 @@ class GrowingCosts:
             job = Job(self.task, self.environments[len(self.table) : n], policies, noise)
             self._add(table_of(job, execution, facts), facts)
         origin = origin_of(self.task, first, noise) | self.facts
-        return Costs(self.table, self.names, origin, parameters=policies)
+        described = described_by(self.task, first)
+        return Costs(self.table, self.names, origin, parameters=policies, described=described)
 
     def _add(self, part: Table, found: dict[str, Any]) -> None:
         """Add rows to the table, and what happened in their rollouts to the facts."""

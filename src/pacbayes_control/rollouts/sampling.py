@@ -12,7 +12,13 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.certify.run import Run
-from pacbayes_control.rollouts.evaluation import check_unseen, mean_costs, origin_of, table_of
+from pacbayes_control.rollouts.evaluation import (
+    check_unseen,
+    described_by,
+    mean_costs,
+    origin_of,
+    table_of,
+)
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, shared_draws
 from pacbayes_control.rollouts.pools import open_workers
@@ -79,16 +85,19 @@ def _sample(
     noise = noise_of(task, environments, Noise(f"{stream} noise", seed))
     drawn = {"stream": stream, "seed": seed, "posterior": posterior.parameters_digest}
     origin = origin_of(task, environments, noise) | {"policies": drawn}
+    described = described_by(task, environments)
     if not draws.shared:
         job = Job(task, environments, FreshDraws(posterior, count, stream, seed), noise)
-        return Costs(table_of(job, execution, origin), origin=origin, draws="fresh")
+        table = table_of(job, execution, origin)
+        return Costs(table, origin=origin, draws="fresh", described=described)
     parts = []
     with open_workers(task, replace(execution, store=None)) as here:
         for first, policies in shared_draws(posterior, count, stream, seed):
             job = Job(task, environments, policies, noise.shifted(first) if noise else None)
             counted = here.counting_on(len(environments) * first, len(environments) * count)
             parts.append(table_of(job, counted, origin))
-    return Costs(np.concatenate(parts, axis=1), origin=origin, draws="shared")
+    table = np.concatenate(parts, axis=1)
+    return Costs(table, origin=origin, draws="shared", described=described)
 
 
 def sampled_mean(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.certify.descriptions import MOST_COLUMNS, checked_descriptions
 from pacbayes_control.certify.ranges import EnvironmentRange
 
 Arrays = Mapping[str, NDArray]  # by name; the first axis of each is the environment
@@ -212,6 +213,31 @@ def stacked(drawn: Sequence[Mapping[str, Any]]) -> Arrays:
             )
         arrays[name] = np.array(values)
     return arrays
+
+
+def scalars(arrays: Arrays) -> Arrays:
+    """What is one number or word for each environment, by name; short vectors number by number.
+
+    >>> drawn = {"wind": np.zeros(2), "goal": np.ones((2, 3)), "map": np.zeros((2, 64, 64))}
+    >>> list(scalars(drawn))
+    ['wind', 'goal[0]', 'goal[1]', 'goal[2]']
+    """
+    found: dict[str, NDArray] = {}
+    for name, array in arrays.items():
+        few = array.ndim == 2 and array.shape[1] <= FEW
+        columns = {name: array} if array.ndim == 1 else {}
+        columns |= {f"{name}[{i}]": array[:, i] for i in range(array.shape[1])} if few else {}
+        found |= {key: column for key, column in columns.items() if _in_a_table(key, column)}
+    return dict(list(found.items())[:MOST_COLUMNS])
+
+
+def _in_a_table(name: str, column: NDArray) -> bool:
+    """Whether a table of environments can have this column."""
+    try:
+        checked_descriptions({name: column}, len(column))
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.ranges import EnvironmentRange
-from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
+from pacbayes_control.tasks.environments import Arrays, Environments, Noise, in_a_line, scalars
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,27 @@ class Scene:
     boxes: NDArray[np.float64]  # (boxes, 4) as left, right, bottom, top
     robot_radius: float
     time_step: float  # s between two points of a path
+
+
+class Film(Protocol):
+    """Where the frames of a rollout go, as it is filmed."""
+
+    every: int  # frames from one that is drawn to the next: the others need not be drawn
+
+    def take(self, frame: NDArray[np.uint8], fps: float) -> None:
+        """Take a frame (height, width, 3); fps: of all frames, also of those that are not drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """One rollout that was watched. Row 0 of its trajectory is the state that it began in."""
+
+    cost: float | None  # None if it raised an error that is not a declared failure
+    error: BaseException | None = None  # raised by the rollout, a declared failure too
+    ended: str = ""  # how, in words; empty if the task does not tell
+    columns: Mapping[str, NDArray] = field(default_factory=dict)  # (steps + 1,) each, by name
+    # the cost where frames were drawn, if it is another: drawing has changed the rollout
+    filmed_cost: float | None = None
 
 
 class Task:
@@ -130,6 +151,32 @@ class Task:
 
     def check_policies(self, policies: NDArray) -> None:
         """Raise ValueError, before any rollout, if rows are not valid policies."""
+
+    def describe(self, environments: Environments) -> Arrays:
+        """Numbers and words that describe each environment, one value each, by name.
+
+        They go into the run's files. By default all that was drawn and is one value, or a few.
+        """
+        return scalars(environments.arrays())
+
+    def watch(
+        self,
+        policy: NDArray,
+        environments: Environments,
+        noise: Noise | None = None,
+        film: Film | None = None,
+    ) -> Watched:
+        """One rollout: its cost or its error, and its trajectory if the task can tell it.
+
+        Args:
+            policy: (parameters,)
+            environments: one of them
+            noise: as for `costs`, shifted to the policy's column
+            film: is given the frames; ValueError, before the rollout, if the task cannot draw them
+        """
+        from pacbayes_control.tasks.watching import watch_costs
+
+        return watch_costs(self, policy, environments, noise, film)
 
     def in_batches(self, vector: int = 8) -> Task | None:  # noqa: ARG002
         """The task with so many rollouts of a policy at once, to measure; None: no other task."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.ranges import EnvironmentRange
 from pacbayes_control.tasks.environments import Arrays, Environments, Noise, stacked
 from pacbayes_control.tasks.identity import LONGEST, one_line
-from pacbayes_control.tasks.task import Task
+from pacbayes_control.tasks.task import Film, Task, Watched
+from pacbayes_control.tasks.watching import caught, check_no_film
 
 begins: Callable[[int, int], None] | None = None  # is told of each rollout, in watched processes
 
@@ -120,6 +121,25 @@ class OneByOneTask(UserTask):
             except (Exception, SystemExit) as error:
                 raise RolloutFailed(i, j, error) from error
         return costs, raised
+
+    def watch(
+        self,
+        policy: NDArray,
+        environments: Environments,
+        noise: Noise | None = None,
+        film: Film | None = None,
+    ) -> Watched:
+        """One rollout, with the error that it raised; see `Task.watch`."""
+        check_no_film(self.name, film)
+        self.check_policies(policy[None])
+        [(_, rollout)] = self._rollouts(policy[None], environments, noise)
+        outcome, error = caught(rollout)
+        if isinstance(error, self.failures):
+            return Watched(1.0, error)
+        cost = None
+        if error is None:
+            cost, error = caught(lambda: cost_number(self.cost(outcome)))
+        return Watched(cost, error)
 
     def _draw_block(self, rng: np.random.Generator, n: int) -> Arrays:
         return stacked([self.draw(rng) for _ in range(n)])

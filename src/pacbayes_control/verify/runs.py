@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.certificate import Certificate
+from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import read_json, sha256
 from pacbayes_control.certify.looks import growth
@@ -24,6 +25,7 @@ from pacbayes_control.verify.bets import (
     proven_by_bets,
 )
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
+from pacbayes_control.verify.parts import check_parts
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
 from pacbayes_control.verify.trials import check_trials, proves_at_any_time
 from pacbayes_control.verify.words import check_words, claims_without_proof
@@ -227,6 +229,11 @@ def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
     if c.method == "betting":
         return cost, _betting(run, posterior, kl)
     if c.policy is None:
+        check_parts(
+            run,
+            lambda each: _expected(posterior, each),
+            lambda here, mean, delta, _: _pac_bayes(c, mean, kl, here.environments, delta),
+        )
         return cost, _pac_bayes(c, cost, kl)
     lowest = iv.mpf(0) if c.statistic.kind == "quantile" else cost  # which may be below the mean
     return lowest, _occam(run, prior, cost)
@@ -243,6 +250,11 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
         weight * iv.mpf(c.budget[c.method]),
         costs.values[:, c.policy],
     )
+    check_parts(
+        run,
+        lambda each, policy=c.policy: each[policy],
+        lambda here, _, delta, stated: _one_policy(c, here, weight * delta, stated),
+    )
     kind = c.statistic.kind
     if c.method == "anytime":
         return lambda b: proves_at_any_time(column, b, level)
@@ -254,16 +266,22 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
         require(c.margin == 1 or tail <= paid.a, words)
     if kind == "quantile":
         return lambda b: distribution.proves_quantile(column, b, c.statistic.share, level)
-    ordered = np.ascontiguousarray(column[costs.order], float)
     if kind == "cvar":
-        return _cvar(c, ordered, level)
+        return _cvar(c, np.ascontiguousarray(column[costs.order], float), level)
+    if c.grid is None and not c.success_or_failure:  # before format 6
+        return lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
+    return _one_policy(c, costs, level, c.bound_on_training)
+
+
+def _one_policy(c: Certificate, costs: Costs, level: Interval, stated: float) -> Test:
+    """The test for the mean cost of the certified policy: by the exact tail, or by bets."""
+    column, n = costs.values[:, c.policy], costs.environments
     if c.success_or_failure:
         failures, tail = int(column.sum(dtype=np.int64)), intervals.binomial_tail
         least = failures + (c.tasks is not None)  # by Hoeffding's theorem, for different means
         return lambda b: b.a * n > least and tail(failures, n, b).b <= level.a
-    if c.grid is None:  # before format 6
-        return lambda b: intervals.exceeds_kl_inverse(cost, b, -iv.log(level) / n)
-    proven = iv.mpf(proven_by_bets(ordered, level, c.bound_on_training, together=c.tasks or 0))
+    ordered = np.ascontiguousarray(column[costs.order], float)
+    proven = iv.mpf(proven_by_bets(ordered, level, stated, together=c.tasks or 0))
     return lambda b: bool(proven.b <= b.a)
 
 
@@ -358,9 +376,19 @@ def _check_drawn(posterior: DiagonalGaussian, policy: NDArray[np.float64]) -> No
     )
 
 
-def _pac_bayes(c: Certificate, cost: Interval, kl: Interval) -> Test:
-    """Maurer's theorem or its relaxation, at the share of δ that the budget has for it."""
-    n, delta = c.environments, iv.mpf(c.budget[c.method])
+def _pac_bayes(
+    c: Certificate,
+    cost: Interval,
+    kl: Interval,
+    n: int | None = None,
+    delta: Interval | None = None,
+) -> Test:
+    """Maurer's theorem or its relaxation, at the share of δ that the budget has for it.
+
+    n and delta: of a part of the world.
+    """
+    n = c.environments if n is None else n
+    delta = iv.mpf(c.budget[c.method]) if delta is None else delta
     constant = intervals.xi(n) if c.method in ("kl", "tilted") else 2 * iv.sqrt(iv.mpf(n))
     complexity = (kl + iv.log(constant / delta)) / n
     if c.method == "pinsker":

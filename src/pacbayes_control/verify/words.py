@@ -93,6 +93,11 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (c.incidents, f"how the rollouts went: {'; '.join(c.incident_words)}"),
         ("stream" in origin and not c.incidents, "that no rollout was run again or left out"),
         (in_words, "the constraints, which its format states in words alone"),
+        (
+            c.parts,
+            "that the parts of the world were declared before the costs were seen, and that "
+            "environments.csv is what was drawn",
+        ),
         (c.ball is not None, f"that the shift is no larger than {c.ball}"),
         (c.test_estimate is not None, "the estimate on unseen environments"),
         (True, "the versions of the software" + (" and the date" * bool(run.created))),

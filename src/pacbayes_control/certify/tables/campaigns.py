@@ -20,6 +20,8 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.files import existing_file, has_type, hash_file, read_json, read_npy
 from pacbayes_control.certify.priors import prior_for, prior_over
 from pacbayes_control.certify.tables.costs import RawTable, read_table
+from pacbayes_control.certify.tables.rollout_records import costs_of
+from pacbayes_control.certify.tables.rollouts import read_rollouts
 from pacbayes_control.certify.tables.sheets import SPREADSHEETS, read_sheet
 from pacbayes_control.certify.text import printable, quoted
 
@@ -40,13 +42,14 @@ class CostTable:
 def read_campaign(
     path: str | Path, *, header: bool | None = None, graded: bool | None = None
 ) -> CostTable:
-    """Read costs from `.npy`, `.npz`, `.csv` or `.tsv`.
+    """Read costs from `.npy`, `.npz`, `.csv`, `.tsv` or `.parquet`.
 
     `.npz`: arrays `costs`, and optionally `prior`, `policies` (names) and `sites` (names of the
     environments). `.csv`: one row for each environment and one column for each policy; optionally a
     header with the policies' names, a first column with the environments', and then a row named
     `prior`. Cells are numbers in [0, 1], or pass and fail. Separators are commas, semicolons (then
-    with decimal commas too), tabs or bars.
+    with decimal commas too), tabs or bars. Or one row a rollout, also in `.parquet`, with columns
+    `environment`, `policy` and `cost`, as `pbc evaluate` writes it: see `tables.rollouts`.
 
     Args:
         path: the file.
@@ -63,6 +66,11 @@ def read_campaign(
             f"{path} is the table of a campaign, which knows how often it was looked at: learn "
             "from it by pbc learn TASK --campaign FOLDER"
         )
+    if (suffix in TEXT and header is not False) or suffix == ".parquet":
+        rollouts = read_rollouts(path)
+        if rollouts is not None:
+            costs, reading = costs_of(path, rollouts, graded)
+            return CostTable(costs, None, f"{reading}, {_policies(costs)}")
     if suffix in TEXT:
         table = read_table(path, header)
     elif header is not None:
@@ -72,7 +80,10 @@ def read_campaign(
     elif suffix == ".npz":
         table = _read_npz(path)
     else:
-        raise ValueError(f"{path.name}: costs are read from .npy, .npz, .csv or .tsv files")
+        raise ValueError(
+            f"{path.name}: costs are read from .npy, .npz, .csv or .tsv files, or from .parquet "
+            "with one row a rollout"
+        )
     options = {"header": header, "graded": graded}
     given = {option: value for option, value in options.items() if value is not None}
     name = " ".join(printable(path.name).split())

@@ -9,9 +9,8 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 from pacbayes_control.certify.text import as_number, quoted
@@ -92,34 +91,46 @@ def read_sheet(path: Path, *, growing: bool = False) -> CsvTable:
     before and after a table of several columns are allowed. `growing`: the file is being written,
     and a last line without its end is not read yet.
     """
-    whole = read_text(path)
-    delimiter, text, before = _separated(path, ended_lines(whole) if growing else whole)
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    delimiter, numbered = separated_rows(path, growing=growing)
     rows, lines = [], []
-    try:
-        for row in reader:
-            rows.append([cell.strip().strip(INVISIBLE).strip() for cell in row])
-            lines.append(before + reader.line_num)
-    except csv.Error as error:
-        raise ValueError(f"{path.name} is not a CSV file ({error})") from None
-    filled = [i for i, row in enumerate(rows) if not _is_blank(row)]
+    for row, line in numbered:
+        rows.append(row)
+        lines.append(line)
+    filled = [i for i, row in enumerate(rows) if not is_blank(row)]
     if not filled:
         raise ValueError(f"{path.name} has no rows: it is empty")
     for i in filled:
-        _check_row(path.name, rows[i], lines[i], first=rows[filled[0]], first_line=lines[filled[0]])
+        check_row(path.name, rows[i], lines[i], first=rows[filled[0]], first_line=lines[filled[0]])
     width = len(rows[filled[0]])
     while width > 1 and not any(rows[i][width - 1] for i in filled):
         width -= 1  # a separator at every line's end
     ends = (0, len(rows)) if width == 1 else (filled[0], filled[-1])
     for i in range(*ends):
-        if _is_blank(rows[i]):
-            raise ValueError(
-                f"{path.name}: line {lines[i]} is blank: {MISSING_TRIAL}; if nothing is missing "
-                "there, remove the line"
-            )
+        if is_blank(rows[i]):
+            raise blank_line(path.name, lines[i])
     return CsvTable(
         path.name, [rows[i][:width] for i in filled], [lines[i] for i in filled], delimiter
     )
+
+
+def separated_rows(
+    path: Path, *, growing: bool = False
+) -> tuple[str, Iterator[tuple[list[str], int]]]:
+    """The delimiter of a CSV file, and its rows one after another, each with its line."""
+    whole = read_text(path)
+    delimiter, text, before = _separated(path, ended_lines(whole) if growing else whole)
+
+    def rows() -> Iterator[tuple[list[str], int]]:
+        each_line = (found[0] for found in re.finditer(r"[^\n]*\n|[^\n]+", text))  # no copy of all
+        reader = csv.reader(each_line, delimiter=delimiter, strict=True)
+        try:
+            for row in reader:
+                cells = [cell.strip().strip(INVISIBLE).strip() for cell in row]
+                yield cells, before + reader.line_num
+        except csv.Error as error:
+            raise ValueError(f"{path.name} is not a CSV file ({error})") from None
+
+    return delimiter, rows()
 
 
 def read_text(path: Path) -> str:
@@ -163,12 +174,21 @@ def _separated(path: Path, text: str) -> tuple[str, str, int]:
     return max(DELIMITERS, key=first.count), text, 0
 
 
-def _is_blank(row: Sequence[str]) -> bool:
+def blank_line(file: str, line: int) -> ValueError:
+    """The error for a blank line among others."""
+    return ValueError(
+        f"{file}: line {line} is blank: {MISSING_TRIAL}; if nothing is missing there, remove the "
+        "line"
+    )
+
+
+def is_blank(row: Sequence[str]) -> bool:
     """Whether the line is blank; a line of separators alone is a row of missing cells."""
     return len(row) < 2 and not any(row)
 
 
-def _check_row(file: str, row: list[str], line: int, *, first: list[str], first_line: int) -> None:
+def check_row(file: str, row: list[str], line: int, *, first: list[str], first_line: int) -> None:
+    """An error for a comment, and for a row of another length than the first."""
     numbered = len(row) > 1 and re.fullmatch(r"#\s*\d*", row[0])  # as in #1, #2 under a heading #
     if row[0].startswith("#") and not numbered and row[0].casefold() not in MISSING:
         raise ValueError(f"{file}: line {line} is a comment, {quoted(row[0])}: remove it")

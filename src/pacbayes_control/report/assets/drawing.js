@@ -68,11 +68,13 @@ function drawingOn(canvas, rollouts) {
   function drawPaths(pen, point, { row, path, step, others }) {
     if (others) {
       pen.lineWidth = point;
-      pen.strokeStyle = "rgba(90, 100, 110, 0.35)";
+      pen.strokeStyle = colour("soft");
+      pen.globalAlpha = 0.4;
       for (let column = 0; column < rollouts.columns; column++) {
         const other = rollouts.pathOf(row, column);
         line(pen, other, other.last);
       }
+      pen.globalAlpha = 1;
     }
     pen.strokeStyle = colour("blue");
     pen.lineWidth = 1.2 * point;

@@ -46,14 +46,14 @@
   function rowsShown(column) {
     const rows = [];
     for (let row = 0; row < values.environments.length; row++) {
-      if (!element("failures").checked || fails(row, column)) rows.push(row);
+      if (!element("only-failures").checked || fails(row, column)) rows.push(row);
     }
     return rows;
   }
 
   let listed = "";  // which list of environments is shown: it is long, and made again only if it changes
   function fillEnvironments() {
-    const list = element("environment"), key = `${state.column} ${element("failures").checked}`;
+    const list = element("environment"), key = `${state.column} ${element("only-failures").checked}`;
     if (key !== listed) {
       listed = key;
       list.replaceChildren(...rowsShown(state.column).map((row) => {
@@ -165,7 +165,7 @@
   function watch(environment) {
     const row = values.environments.indexOf(environment);
     const failing = values.policies.findIndex((_, column) => fails(row, column));
-    element("failures").checked = false;
+    element("only-failures").checked = false;
     chooseAndLink(row, Math.max(failing, 0));
     element("stage").scrollIntoView({ block: "center" });
     element("stage").focus({ preventScroll: true });
@@ -180,7 +180,7 @@
     if (row < 0 || column < 0) {
       choose(0, 0, "The rollout that the link names is not in this page.");
     } else {
-      element("failures").checked &&= fails(row, column);
+      element("only-failures").checked &&= fails(row, column);
       choose(row, column);
     }
     element("replay").scrollIntoView();
@@ -199,7 +199,7 @@
   on("random", "click", chooseRandom);
   on("policy", "change", () => choosePolicy(Number(element("policy").value)));
   on("environment", "change", () => chooseAndLink(Number(element("environment").value), state.column));
-  on("failures", "change", () => choosePolicy(state.column));
+  on("only-failures", "change", () => choosePolicy(state.column));
   on("others", "change", draw);
   on("stage", "pointerdown", () => element("stage").focus());
   for (const button of document.querySelectorAll("button.watch")) {
@@ -212,7 +212,7 @@
     ArrowRight: () => element("forward").click(),
     n: () => move(1),
     p: () => move(-1),
-    f: () => element("failures").click(),
+    f: () => element("only-failures").click(),
   };
   on("player", "keydown", (event) => {
     const { target, key } = event;
@@ -230,6 +230,7 @@
   for (const medium of ["print", "(prefers-color-scheme: dark)"]) {
     matchMedia(medium).addEventListener("change", draw);  // with the colours of the page there
   }
+  document.addEventListener("themechange", draw);
   addEventListener("beforeprint", () => goTo(state.path.last));
   new ResizeObserver(draw).observe(element("canvas"));
 

@@ -33,6 +33,8 @@ from pacbayes_control.tasks.gym.registrations import (
     packed_registrations,
     registered_spec,
 )
+from pacbayes_control.tasks.gym.watching import watch_episode
+from pacbayes_control.tasks.task import Film, Watched
 from pacbayes_control.tasks.user_task import OneByOneTask, check_parameters, failure_words, pairs_of
 
 SEED, SEEDS = "seed", 2**31  # a simulator may be counted on to take one of so many
@@ -247,6 +249,17 @@ class GymTask(OneByOneTask):
             check_batches(policy, row, (env.observation_space, env.action_space), self.together)
             self._tried.add(key)
         return env.action_space
+
+    def watch(
+        self,
+        policy: NDArray,
+        environments: Environments,
+        noise: Noise | None = None,
+        film: Film | None = None,
+    ) -> Watched:
+        """One episode, step by step; filmed by `rgb_array` frames. See `Task.watch`."""
+        del noise  # all randomness is the seed's
+        return watch_episode(self, policy, environments, film)
 
     def observed(
         self, policies: NDArray, environments: Environments, steps: int | None = None

@@ -11,6 +11,8 @@ import numpy as np
 from pacbayes_control.certify.files import read_npy
 from pacbayes_control.certify.tables.campaigns import ends_in_means, read_campaign
 from pacbayes_control.certify.tables.costs import LABEL_HEADERS
+from pacbayes_control.certify.tables.rollout_records import has_record
+from pacbayes_control.certify.tables.rollouts import is_header
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.trials.logs.columns import (
     Roles,
@@ -43,6 +45,8 @@ def read_table_log(path: Path, options: LogOptions, growing: bool, name: str = "
     sources = sources_of([path])
     if not sheet.header:
         return Log(sheet.file, [], Scoring("", False), sources=sources)
+    if is_header(sheet.header) and has_record(path):
+        options = _as_recorded(path, options)
     roles = find_roles(sheet, options)
     if roles is None:
         log = _matrix_log(sheet, options, growing)
@@ -52,6 +56,19 @@ def read_table_log(path: Path, options: LogOptions, growing: bool, name: str = "
             names = _names(sheet, roles.policy, "policy")
         log = _trial_log(sheet, roles, names, options, growing)
     return replace(log, sources=sources)
+
+
+def _as_recorded(path: Path, options: LogOptions) -> LogOptions:
+    """The options for a table of `pbc evaluate`, whose other columns are no outcomes."""
+    costs = read_campaign(path).costs  # an error if it was altered
+    if costs.incidents or costs.policies_seen:
+        raise ValueError(
+            f"{shown_name(path)}: its record tells how the rollouts went or what the policies were "
+            "made from, which a certificate must state: pbc certify does"
+        )
+    usual = {role: getattr(options, role) for role in ("policy", "environment")}
+    named = {role: name or role for role, name in usual.items()}
+    return replace(options, **named, outcome=options.outcome or "cost")
 
 
 # ---- one row a trial ----------------------------------------------------------------------------

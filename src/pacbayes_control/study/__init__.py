@@ -1,0 +1,1 @@
+"""Around a run: which environments it fails in, tables of rollouts, sweeps."""
