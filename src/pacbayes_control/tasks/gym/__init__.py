@@ -5,6 +5,7 @@ policies       how a row of parameters acts: a function, a torch module, an obje
 rules          from an episode to a cost in [0, 1]
 episodes       one episode for each (environment, policy), alone, in a batch or in a vector
 batches        does a policy act in a batch as it does in one episode?
+watching       one episode step by step, and its frames
 registrations  ids that are registered here, and where a task comes from
 """
 
