@@ -50,6 +50,7 @@ def test_there_are_no_loose_modules_and_as_many_folders_as_layers():
         "learn",
         "deploy",
         "trials",
+        "study",
         "report",
     )
     assert inside == {"__init__.py", "__main__.py", "py.typed", *core, "robots", "cli"}

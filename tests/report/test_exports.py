@@ -18,7 +18,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.text import percent_up, round_up
-from pacbayes_control.learn import learn_finite
+from pacbayes_control.learn import learn_finite, learn_in_parts
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.report.exports import (
     Cell,
@@ -144,7 +144,7 @@ def test_parts_that_were_declared_have_a_table():
     rng = np.random.default_rng(0)
     wind = rng.uniform(0, 10, 200)
     costs = Costs((rng.random((200, 2)) < 0.1).astype(float), described={"wind": wind})
-    run = learn_finite(costs, 0.05, method="occam", parts=parsed_parts(("wind<5", "wind>=5")))
+    run = learn_in_parts(costs, ["wind<5", "wind>=5"], 0.05)
     table = tables(run_export(run, "mine"))["parts"]
     assert [row[0] for row in table.rows] == [part.words for part in run.certificate.parts]
     assert "declared before any rollout" in table.caption

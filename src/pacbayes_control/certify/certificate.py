@@ -32,7 +32,7 @@ LATER: dict[int, dict[str, Any]] = {
     6: {"of": "mean", "until": None, "at_most": None}
     | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin")),
     7: dict.fromkeys(("unit", "candidates", "tasks")),
-    8: {"parts": ()},
+    8: {"parts": []},
 }
 
 
@@ -379,7 +379,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
     inner = dict.fromkeys(("constraints", "looks", "parts"), list[Any])
     inner |= dict.fromkeys(("ball", "test_estimate"), Any)
-    check_record({**fields, "parts": list(fields["parts"])}, get_type_hints(Certificate) | inner)
+    check_record(fields, get_type_hints(Certificate) | inner)
     constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
     for name in ("budget", "hashes", "versions"):
