@@ -34,4 +34,4 @@ def stand(gains, seen):  # the torque of each joint, by its angle and its rate
 
 falls, pd = FromTermination(success=False), FunctionPolicy(stand, parameters=2)
 gains = np.array([[p, d] for p in (1, 3, 9) for d in (0.1, 0.3, 1)])
-task = GymTask(make, pd, falls, masses, steps=250, name="hopper", policies=gains)
+task = GymTask(make, pd, falls, masses, 250, graded=False, name="hopper", policies=gains)

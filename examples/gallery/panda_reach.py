@@ -29,4 +29,4 @@ def reach(gain, seen):
 
 arm, gains = FunctionPolicy(reach, parameters=1), np.array([[1.0], [3.0], [10.0], [30.0]])
 there = FromTermination(success=True)
-task = GymTask(make, arm, there, camera, steps=20, name="reach", policies=gains)
+task = GymTask(make, arm, there, camera, 20, graded=False, name="reach", policies=gains)

@@ -62,7 +62,7 @@ def sweep(asked: SweepOptions) -> None:
     else. FOLDER has it as sweep.json, sweep.csv and sweep.svg. Interrupted at any moment, the same
     command goes on where it was.
 
-    Example: pbc sweep vehicle --over environments=100,1000 --over method=occam,kl --out sweeps/car
+    Example: pbc sweep robot.py:task --over environments=100,1000 --over method=occam,kl --out sweep
     """
     from pacbayes_control.learn.plan import Plan
     from pacbayes_control.study.campaign_slices import Size

@@ -53,8 +53,8 @@ class Plan:
         "The certificate: occam (one policy, the default for a list), kl (PAC-Bayes, a mixture of "
         "policies), betting (the same by bets, for graded costs), kl-maurer and pinsker (looser), "
         "or best (the smaller of kl and occam, paid for). For more than the mean cost of one "
-        'policy: --set of=quantile:0.9, or of=cvar:0.1. With --parts "wind<8,wind>=8", decided '
-        "on before any rollout, also for parts of the world.",
+        "policy: --set of=quantile:0.9, or of=cvar:0.1; also in parts of the world, decided on "
+        'before any rollout: --set "parts=wind<8,wind>=8".',
     )
     of: str = option(
         "mean",

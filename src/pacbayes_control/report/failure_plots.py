@@ -31,6 +31,7 @@ from pacbayes_control.tasks import Task
 
 COLUMNS = 8  # parameters in the page's table of the hardest environments
 PARAMETERS = 6  # that the page has a plot for
+PAIRS = 6  # of parameters, that the page has a map for
 DARKEST = 0.55  # of the cells: the letters in them must be legible on a dark screen too
 RANKING = "failures-ranking"
 
@@ -48,12 +49,12 @@ def failure_section(run: Run[Any], task: Task | None) -> dict[str, Any]:
     if not described:
         return {"failures": None}
     found = failures_of(run, described)
-    plots = failure_plots(found, PARAMETERS)
+    plots = failure_plots(found, PARAMETERS, PAIRS)
     names = [name for name in plots if name != RANKING]
     singles = [f"Mean cost against {quoted(name)}, with intervals" for name in found.bins]
     pairs = [
         f"Map of the mean cost by {quoted(pair.across.name)} and {quoted(pair.down.name)}"
-        for pair in found.pairs
+        for pair in found.pairs[:PAIRS]
     ]
     return {
         "failures": found,
@@ -65,10 +66,15 @@ def failure_section(run: Run[Any], task: Task | None) -> dict[str, Any]:
     }
 
 
-def failure_plots(failures: Failures, most: int | None = None) -> dict[str, Draw]:
+def failure_plots(
+    failures: Failures, most: int | None = None, pairs: int | None = None
+) -> dict[str, Draw]:
     """The plots by name, each a function of its file; the parameters that explain most first.
 
-    most: parameters with a plot of their own; None for all
+    Args:
+        failures: to draw
+        most: parameters with a plot of their own; None for all
+        pairs: of parameters with a map; None for all
     """
     plots: dict[str, Draw] = {}
     if failures.ranking is not None:
@@ -77,7 +83,7 @@ def failure_plots(failures: Failures, most: int | None = None) -> dict[str, Draw
         mean = float(failures.costs.mean())
         draw = partial(draw_bins, failures.groups[name], failures.bins[name], mean)
         plots[f"failures-{number}-{_slug(name)}"] = draw
-    for number, pair in enumerate(failures.pairs, 1):
+    for number, pair in enumerate(failures.pairs[:pairs], 1):
         names = f"{_slug(pair.across.name)}-{_slug(pair.down.name)}"
         plots[f"failures-pair-{number}-{names}"] = partial(draw_pair, pair)
     return plots
@@ -152,19 +158,26 @@ def _top(bins: tuple[Bin, ...]) -> float:
 
 
 def draw_pair(pair: Pair, file: Path | BinaryIO) -> None:
-    """A map of mean costs by two parameters, with the number of environments in each cell."""
+    """A map of mean costs by two parameters, with intervals."""
     down, across = pair.means.shape
     figure, axis = new_figure(1.1 + 0.44 * down)
     highest = max(float(np.nanmax(pair.means, initial=0.0)), 1e-9)
     for row, column in np.ndindex(down, across):
-        mean, count = pair.means[row, column], pair.environments[row, column]
+        mean, ends = pair.means[row, column], (pair.low[row, column], pair.high[row, column])
         if np.isnan(mean):
             continue
         share = DARKEST * mean / highest
         cell = Rectangle((column, row), 1, 1, facecolor=ORANGE, alpha=share, lw=0)
         axis.add_patch(cell)
         axis.text(column + 0.5, row + 0.57, f"{mean:.2f}", ha="center", va="bottom", fontsize=9)
-        axis.text(column + 0.5, row + 0.45, f"of {count:,}", ha="center", va="top", fontsize=7)
+        axis.text(
+            column + 0.5,
+            row + 0.45,
+            f"{ends[0]:.2f} – {ends[1]:.2f}",
+            ha="center",
+            va="top",
+            fontsize=6.5,
+        )
     axis.set(xlim=(0, across), ylim=(0, down))
     _label(axis.set_xticks, pair.across)
     _label(axis.set_yticks, pair.down)

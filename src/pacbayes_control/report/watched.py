@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.text import printable, quoted
 from pacbayes_control.report.console import key_values, print_table, say, show, warn
 from pacbayes_control.rollouts.evaluation import described_by
+from pacbayes_control.study.failures import plain_value
 from pacbayes_control.study.one_rollout import Rollout
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import Watched
@@ -60,12 +59,14 @@ def show_rollout(one: Rollout, seen: Watched) -> None:
 def drawn(one: Rollout) -> dict[str, Any]:
     """The environment by what was drawn, as plain values."""
     described = described_by(one.task, one.environments)
-    return {name: _plain(column[0]) for name, column in described.items()}
+    return {name: plain_value(column[0]) for name, column in described.items()}
 
 
 def rollout_record(one: Rollout, seen: Watched) -> dict[str, Any]:
     """All of it as plain values for JSON."""
-    columns = {name: [_plain(value) for value in column] for name, column in seen.columns.items()}
+    columns = {
+        name: [plain_value(value) for value in column] for name, column in seen.columns.items()
+    }
     record: dict[str, Any] = {
         "task": one.task.name,
         "cost": seen.cost,
@@ -75,7 +76,7 @@ def rollout_record(one: Rollout, seen: Watched) -> dict[str, Any]:
         "stream": one.environments.stream,
         "seed": one.environments.seed,
         "policy": one.name,
-        "parameters": [_plain(value) for value in one.policy],
+        "parameters": [plain_value(value) for value in one.policy],
         "note": one.note or None,
         "steps": _steps(seen),
         "ended": seen.ended or None,
@@ -97,7 +98,7 @@ def trajectory_csv(seen: Watched) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["step", *(printable(name) for name in seen.columns)])
     for step, row in enumerate(zip(*seen.columns.values(), strict=True)):
-        values = (_plain(value) for value in row)
+        values = (plain_value(value) for value in row)
         writer.writerow([step, *("" if value is None else value for value in values)])
     return text.getvalue().encode()
 
@@ -125,7 +126,7 @@ def _show_steps(columns: Mapping[str, NDArray]) -> None:
     rows = [
         ["…"] * (len(names) + 1)
         if step < 0
-        else [str(step), *(value_words(_plain(columns[name][step])) for name in names)]
+        else [str(step), *(value_words(plain_value(columns[name][step])) for name in names)]
         for step in shown
     ]
     left_out = len(columns) - len(names)
@@ -143,9 +144,3 @@ def value_words(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value), 60)
-
-
-def _plain(value: Any) -> Any:
-    """A number or a word for JSON; None for NaN and infinity."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

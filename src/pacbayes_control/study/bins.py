@@ -57,7 +57,9 @@ class Pair:
     across: Groups
     down: Groups
     means: NDArray[np.float64]  # (groups down, groups across); NaN where too few were drawn
-    environments: NDArray[np.intp]  # of each cell; the same shape
+    low: NDArray[np.float64]  # of the intervals of the cells; the same shape
+    high: NDArray[np.float64]
+    environments: NDArray[np.intp]  # of each cell
 
 
 def grouped(name: str, values: NDArray, most: int) -> Groups:
@@ -136,11 +138,16 @@ def interval(costs: NDArray[np.float64], delta: float, *, binary: bool) -> tuple
     return lowest_mean(costs, delta / 2), highest_cost(costs, delta / 2)
 
 
-def paired(across: Groups, down: Groups, costs: NDArray[np.float64]) -> Pair:
-    """Mean costs by the groups of two parameters."""
+def paired(
+    across: Groups, down: Groups, costs: NDArray[np.float64], delta: float, *, binary: bool
+) -> Pair:
+    """Mean costs by the groups of two parameters; each interval is wrong with probability δ."""
     shape = len(down.labels), len(across.labels)
     cells = down.members * shape[1] + across.members
-    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    totals = np.bincount(cells, costs, minlength=shape[0] * shape[1]).reshape(shape)
-    means = np.where(counts >= IN_CELL, totals / np.maximum(counts, 1), np.nan)
-    return Pair(across, down, means, counts)
+    counts = np.bincount(cells, minlength=shape[0] * shape[1])
+    found = np.full((3, len(counts)), np.nan)
+    for cell in np.flatnonzero(counts >= IN_CELL):
+        inside = costs[cells == cell]
+        found[:, cell] = inside.mean(), *interval(inside, delta, binary=binary)
+    means, low, high = found.reshape(3, *shape)
+    return Pair(across, down, means, low, high, counts.reshape(shape))

@@ -10,7 +10,6 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ IDENTITIES = ("seed",)  # columns that tell environments apart, and say nothing 
 FEWEST = 30  # environments to tell anything apart
 FEWEST_FAILURES = 5
 ALIKE = 0.05  # costs that differ by less from the median are like most others
-PAIRED = 4  # parameters that are looked at in pairs
+PAIRED = 8  # parameters that are looked at in pairs
 MEANING = (
     "Nothing here is certified: the policies and what is shown were chosen after the costs were "
     "seen. The numbers describe the environments that were recorded; in new ones the cost may be "
@@ -76,8 +75,8 @@ class Failures:
         kind = "exact ones of Clopper and Pearson" if self.binary else "by e-values"
         return (
             f"Intervals ({kind}) hold at {percent(CONFIDENCE)} for all {count:,} bins of all "
-            "parameters at once, for a policy that was fixed beforehand. Bins are by the "
-            "parameters alone, not by the costs."
+            "parameters at once, and those of pairs for all cells of all pairs, for a policy that "
+            "was fixed beforehand. Bins are by the parameters alone, not by the costs."
         )
 
 
@@ -162,7 +161,9 @@ def find_failures(
     if groups and ranking is None:
         bins = dict(sorted(bins.items(), key=lambda item: -_between(item[1])))
         groups = {name: groups[name] for name in bins}
-    pairs = find_pairs(usable, list(groups)[:PAIRED], costs) if groups else ()
+    pairs = find_pairs(usable, list(groups)[:PAIRED], costs, binary=binary)
+    if len(groups) > PAIRED:
+        notes.append(f"Pairs are of the first {PAIRED} parameters.")
     return Failures(
         costs=costs,
         binary=binary,
@@ -226,12 +227,18 @@ def why_too_little(costs: NDArray[np.float64]) -> str:
 
 
 def find_pairs(
-    usable: Mapping[str, NDArray], names: list[str], costs: NDArray[np.float64]
+    usable: Mapping[str, NDArray], names: list[str], costs: NDArray[np.float64], *, binary: bool
 ) -> tuple[Pair, ...]:
-    """The mean cost by each two of these parameters, in cells of about 10 environments or more."""
+    """The mean cost by each two of these parameters, in cells of about 10 environments or more.
+
+    Pairs of the first parameters come first. Their intervals hold for all cells of all pairs.
+    """
     most = int(np.clip(np.sqrt(len(costs) / 10), 2, 6))
-    groups = {name: grouped(name, usable[name], most) for name in names}
-    return tuple(paired(groups[one], groups[other], costs) for one, other in combinations(names, 2))
+    groups = [grouped(name, usable[name], most) for name in names]
+    both = [(groups[i], groups[j]) for j in range(len(groups)) for i in range(j)]
+    cells = sum(len(one.labels) * len(other.labels) for one, other in both)
+    delta = (1 - CONFIDENCE) / max(cells, 1)
+    return tuple(paired(one, other, costs, delta, binary=binary) for one, other in both)
 
 
 def _between(bins: tuple[Bin, ...]) -> float:
@@ -285,7 +292,7 @@ def to_record(failures: Failures) -> dict[str, Any]:
                 "environment": i,
                 "name": failures.names[i] if failures.names else None,
                 "cost": float(failures.costs[i]),
-                "parameters": {n: _plain(v[i]) for n, v in failures.described.items()},
+                "parameters": {n: plain_value(v[i]) for n, v in failures.described.items()},
             }
             for i in failures.hardest.tolist()
         ],
@@ -296,12 +303,14 @@ def _pair_record(pair: Pair) -> dict[str, Any]:
     return {
         "across": {"parameter": pair.across.name, "groups": list(pair.across.labels)},
         "down": {"parameter": pair.down.name, "groups": list(pair.down.labels)},
-        "means": [[_plain(cell) for cell in row] for row in pair.means],
+        "means": [[plain_value(cell) for cell in row] for row in pair.means],
+        "low": [[plain_value(cell) for cell in row] for row in pair.low],
+        "high": [[plain_value(cell) for cell in row] for row in pair.high],
         "environments": pair.environments.tolist(),
     }
 
 
-def _plain(value: Any) -> Any:
-    """A value for JSON, which has no NaN and no infinity."""
-    plain = value.item()
+def plain_value(value: Any) -> Any:
+    """A number or a word for JSON, which has no NaN and no infinity: None for these."""
+    plain = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(plain, float) and not np.isfinite(plain) else plain

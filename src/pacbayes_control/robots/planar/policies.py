@@ -40,7 +40,8 @@ class Controller:
     def respond(self, policy: Floats, depths: Floats) -> Floats:
         """The control of one policy for depths (…, rays): the formula, in NumPy.
 
-        >>> round(float(Linear().respond(np.arange(10.0), np.full(20, 5.0))), 9)  # both sides alike
+        >>> alike = Linear().respond(np.arange(10.0), np.full(20, 5.0))  # on both sides
+        >>> round(abs(float(alike)), 9)
         0.0
         """
         weights, rays = self.weights(np.asarray(policy, float)), self.rays
