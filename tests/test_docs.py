@@ -26,11 +26,11 @@ from shortcuts import coarse_pictures, plain_kl
 from sizes import FULL, sized
 
 ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
 SITE = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
 DATA = ("csv", "json", "toml", "yaml")  # blocks that are no code
-SNIPPET = re.compile(r'^--8<-- "(.*)"$', re.M)
-LAYERS = "bounds certify verify tasks rollouts learn deploy trials report robots"
+LAYERS = "bounds certify verify tasks rollouts learn deploy trials study report robots"
 NAMES = re.compile(rf"`((?:{LAYERS.replace(' ', '|')})(?:\.\w+)+)`")
 
 
@@ -78,15 +78,11 @@ ALONE = re.compile(r"[\w\s./:,@=-]*")  # words of a command, and nothing that is
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The code of a page, as language and text, with the files that it includes."""
+    """The code of a page, as language and text."""
     text = page.read_text()
     found = BLOCK.findall(text)
     assert text.count(NOTE) == sum(bool(note) for note, *_ in found), f"{page.name}: a lost note"
-    return [(kind, smaller(note, SNIPPET.sub(included, code))) for note, kind, code in found]
-
-
-def included(line: re.Match[str]) -> str:
-    return (ROOT / line[1]).read_text()
+    return [(kind, smaller(note, code)) for note, kind, code in found]
 
 
 def smaller(note: str, code: str) -> str:
@@ -122,6 +118,36 @@ def test_every_block_is_code_that_can_be_run_or_data(page: Path):
     for language, _ in blocks(page):
         known = ("python", "sh", *DATA)
         assert language in known, f"{page.name} has a block of {language or 'nothing'}"
+
+
+def test_every_example_is_shown_as_it_is():
+    """Pages have copies, which GitHub shows: a block that begins as an example is all of it."""
+    shown = {}
+    for page in PAGES:
+        for _, _, code in BLOCK.findall(page.read_text()):
+            shown[code.partition("\n")[0]] = code
+    examples = [*EXAMPLES.rglob("*.py"), EXAMPLES / "rover" / "pyproject.toml"]
+    assert len(examples) > 5
+    for example in examples:
+        text = example.read_text()
+        assert shown.get(text.partition("\n")[0]) == text, f"{example.name} is not on a page"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_reads_as_well_on_github(page: Path):
+    """No lines that only the site's generator understands."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    assert not re.findall(r"^\s*(?:--8<--|:::|!!! |\?\?\? |=== ).*|\{:.*\}$", text, re.M)
+
+
+def test_the_page_on_python_names_what_exists():
+    page = (ROOT / "docs" / "api.md").read_text()
+    items = re.findall(r"^- \[(.*)\]\(\.\./src/(.*)\.py\)$", page, re.M)
+    assert len(items) == page.count("\n- ")
+    for words, path in items:
+        module = import_module(path.replace("/", "."))
+        for name in re.findall(r"`(\w+)`", words):
+            assert getattr(module, name).__doc__, f"{name} of {path}"
 
 
 @pytest.mark.slow
@@ -204,6 +230,9 @@ def test_the_site_builds_without_a_warning_and_shows_no_note(tmp_path: Path):
         assert not loaded, f"{page.name} loads {loaded}"
         assert "smaller:" not in re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.S)
     assert "smaller:" not in (tmp_path / "search" / "search_index.json").read_text()
+    python = (tmp_path / "api.html").read_text()
+    assert "pacbayes_control.learn.finite.learn_best" in python  # from its docstring
+    assert "src/pacbayes_control/" not in python
 
 
 def test_the_readmes_commands_are_commands():

@@ -55,16 +55,27 @@ class GymTask(OneByOneTask):
 
     Args:
         make: an id that is registered with Gymnasium, or a factory of environments
-        policy: the class of policies: it says how a row of parameters acts
-        cost: the rule from an episode to its cost in [0, 1]
-        options: from a generator to the options of a reset, by name
+        policy: the class of policies, which says how a row of parameters acts: `FunctionPolicy`,
+            `TorchPolicy` or `PredictPolicy`
+        cost: the rule from an episode to its cost in [0, 1]: `FromReturn`, `FromInfo`,
+            `FromTermination`, or a function of an `Episode`
+        options: from a generator to the options of a reset, by name; by default there are none, and
+            environments differ by their seeds
         steps: the most in an episode; by default it runs until it ends
-        arguments: for gymnasium.make
+        arguments: for gymnasium.make, by name, where `make` is an id
         vector: episodes of a policy to step together, where it acts in batches; 0 for one after
             another
         name: for records; by default that of the environment
-        failures: exceptions of an episode that count as cost 1
-        policies, prior, cost_rule, distribution, policy_names, data_used: as for `UserTask`
+        failures: exceptions of an episode that count as cost 1; any other is an error
+        policies: to choose from, one a row, where there are finitely many
+        prior: a `DiagonalGaussian` over policies, where there are infinitely many
+        cost_rule: how the cost is computed, in a line for records; by default the name of `cost`
+        graded: False if an episode only succeeds or fails, True if it may cost something between;
+            by default that is not said
+        distribution: of the environments, in a line for records; by default the names of `make` and
+            `options`
+        policy_names: one for each of `policies`; by default their numbers
+        data_used: environments that every policy was made with, which are then refused for learning
 
     >>> from pacbayes_control.tasks.gym import FromTermination, FunctionPolicy
     >>> push = FunctionPolicy(lambda gains, observation: int(gains @ observation > 0), 4)
