@@ -31,7 +31,7 @@ from pacbayes_control.rollouts import (
     sampled_mean,
 )
 from pacbayes_control.rollouts.jobs import CHUNK
-from pacbayes_control.tasks import Environments, Noise
+from pacbayes_control.tasks import BatchTask, Environments, Noise
 
 
 @dataclass
@@ -95,6 +95,29 @@ def test_evaluate_keeps_names_and_origin():
     costs = evaluate(task, thresholds(2), environments, names=["low", "high"])
     assert costs.names == ("low", "high")
     assert costs.origin == environments.origin
+
+
+def test_environments_are_described_in_parts_that_fit_into_memory():
+    drawn: list[int] = []
+
+    class Told(BatchTask):
+        def describe(self, environments):
+            drawn.append(len(environments))
+            return super().describe(environments)
+
+    def draw(rng, n):
+        return {"wind": rng.uniform(0, 10, n), "map": np.zeros((n, 8, 8))}
+
+    def rollouts(policies, environments):
+        return policies[:, 0] < environments["wind"][:, None]
+
+    task = Told(rollouts, draw, "windy")
+    environments = task.environments(3000, "train")
+    costs = evaluate(task, np.array([[5.0]]), environments)
+    assert len(drawn) > 1
+    assert sum(drawn) == 3000
+    assert list(costs.described) == ["wind"]
+    assert costs.described["wind"].tolist() == environments.arrays()["wind"].tolist()
 
 
 def test_evaluate_runs_the_vehicle():

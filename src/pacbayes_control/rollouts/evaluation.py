@@ -25,7 +25,7 @@ from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.processes import Place
 from pacbayes_control.tasks import Environments, Noise, Task
-from pacbayes_control.tasks.environments import in_a_line
+from pacbayes_control.tasks.environments import BLOCK, in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of, versions_of
 
 # Finished rollouts that are run again before others are run, and the seconds for it.
@@ -80,11 +80,17 @@ def evaluate(
 
 
 def described_by(task: Task, environments: Environments) -> Descriptions:
-    """What a task tells of each environment, for the record; nothing where there are many."""
-    if len(environments) > MOST_ROWS:
+    """What a task tells of each environment, for the record; nothing where there are many.
+
+    They are drawn in parts, since one may be large. A column counts if all parts have it.
+    """
+    if not 0 < len(environments) <= MOST_ROWS:
         return {}
     try:
-        return checked_descriptions(task.describe(environments), len(environments))
+        parts = [task.describe(part) for part in environments.chunks(BLOCK)]
+        names = [name for name in parts[0] if all(name in part for part in parts)]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
+        return checked_descriptions(columns, len(environments))
     except Exception as error:  # a user's task may raise anything
         raise ValueError(f"{task.name} cannot describe environments: {in_a_line(error)}") from error
 

@@ -19,7 +19,7 @@ from pacbayes_control.robots.grasping.camera import Camera, View
 from pacbayes_control.robots.grasping.environments import Tabletop, minor_axis
 from pacbayes_control.robots.grasping.labels import Grid, Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.models import mujoco
-from pacbayes_control.robots.grasping.objects import Procedural
+from pacbayes_control.robots.grasping.objects import FAMILIES, Procedural
 from pacbayes_control.robots.grasping.policy import GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.robots import Arm, Gripper, Hand
 from pacbayes_control.robots.grasping.simulator import LIFTED, Drop, Simulator
@@ -256,6 +256,13 @@ def test_objects_are_the_same_for_every_robot_and_policy(name: str):
     other = OTHERS[name](SEEING)
     assert objects(other).origin == objects(SEEING).origin
     assert objects(other, 2).digest() == objects(SEEING, 2).digest()
+
+
+def test_an_object_is_described_by_its_family_in_words():
+    told, drawn = BLIND.describe(objects()), objects().arrays()
+    assert told["family"].tolist() == [[*FAMILIES][family] for family in drawn["family"]]
+    assert told["mass"].tolist() == drawn["mass"].tolist()
+    assert "heights" not in told
 
 
 # ---- acting -------------------------------------------------------------------------------------

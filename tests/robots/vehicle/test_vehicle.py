@@ -11,6 +11,7 @@ from pacbayes_control.robots.planar import ObstacleField, Reshuffled, ray_angles
 from pacbayes_control.robots.vehicle import Arena
 from pacbayes_control.rollouts import mean_costs
 from pacbayes_control.tasks import Environments, Task
+from robots.vehicle.scenes import discs_in, scene
 from sizes import sized
 
 
@@ -114,6 +115,26 @@ RECORDED = Vehicle().environments(30, stream="recorded", seed=2)[10:16]
 
 def reshuffled(n: int, stream: str = "train", seed: int = 0) -> Environments:
     return Vehicle(obstacles=Reshuffled(RECORDED)).environments(n, stream, seed)
+
+
+def test_an_environment_is_described_by_its_cylinders_and_the_room_at_the_start():
+    told = Vehicle().describe(scene((3, 5, 0.5), (0, 3, 0.1)))
+    assert told["cylinders"].tolist() == [2]
+    assert told["mean_radius"].tolist() == pytest.approx([0.3])
+    assert told["room_at_start"].tolist() == pytest.approx([1.9])  # from y = 1
+    none = Vehicle(ObstacleField(fewest=0, most=0))
+    told = none.describe(none.environments(1, "empty"))
+    assert (told["mean_radius"][0], told["room_at_start"][0]) == (0, none.horizon)
+
+
+def test_cylinders_that_are_not_used_describe_nothing():
+    few = Vehicle(ObstacleField(fewest=1, most=9))
+    environments = few.environments(50, "few")
+    [first, *_], told = discs_in(environments), few.describe(environments)
+    assert told["mean_radius"][0] == pytest.approx(first[:, 2].mean())
+    gaps = np.hypot(first[:, 0], first[:, 1] - 1) - first[:, 2]
+    assert told["room_at_start"][0] == pytest.approx(min(gaps.min(), few.horizon))
+    assert len(first) < 9
 
 
 def test_reshuffled_obstacles_are_recorded_ones_up_to_a_mirror():

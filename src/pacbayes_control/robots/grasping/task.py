@@ -21,16 +21,18 @@ from pacbayes_control.robots.grasping.extras import needed
 from pacbayes_control.robots.grasping.labels import Labels, Surrogate, gradients
 from pacbayes_control.robots.grasping.meshes import MeshFolder
 from pacbayes_control.robots.grasping.models import Floats
+from pacbayes_control.robots.grasping.objects import FAMILIES
 from pacbayes_control.robots.grasping.policy import GraspController, GraspNetwork, Offsets
 from pacbayes_control.robots.grasping.robots import Arm, Gripper, Robot
 from pacbayes_control.robots.grasping.simulator import LIFTED, Simulator, physics
 from pacbayes_control.rollouts import Progress
 from pacbayes_control.tasks import Task
-from pacbayes_control.tasks.environments import Environments, first_environments
+from pacbayes_control.tasks.environments import Arrays, Environments, first_environments
 from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.options import from_values, option
 from pacbayes_control.tasks.user_task import check_parameters
 
+NAMES = np.array([*FAMILIES])
 ROBOTS = {"gripper": Gripper, "arm": Arm}
 
 
@@ -138,6 +140,13 @@ class Grasping(Task):
         return first_environments(
             self.tabletop.draw, words, n, stream=stream, seed=seed, block=BLOCK
         )
+
+    def describe(self, environments: Environments) -> Arrays:
+        """The family or the mesh of each object, what it is like, and how high it lies."""
+        drawn = environments.arrays()
+        kept = ("family", "mesh", "scale", "mass", "friction", "attempts", "top")
+        told = {name: drawn[name] for name in kept if name in drawn}
+        return told | ({"family": NAMES[told["family"]]} if "family" in told else {})
 
     @property
     def distribution(self) -> str:

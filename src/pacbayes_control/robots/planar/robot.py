@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacbayes_control.robots.planar import drivers, kernel, records
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
-from pacbayes_control.tasks.environments import Environments, Noise
+from pacbayes_control.tasks.environments import Arrays, Environments, Noise
 from pacbayes_control.tasks.identity import one_line
 from pacbayes_control.tasks.task import Scene, Task, noise_of
 
@@ -154,6 +154,16 @@ class Planar(Task):
             raise ValueError(f"{n} environments were asked for: at least one is needed")
         words = f"{self.name} {self.obstacles}"
         return Environments(self.obstacles.draw, words, stream, seed, 0, n)
+
+    def describe(self, environments: Environments) -> Arrays:
+        """The number of cylinders in each environment, their mean radius, and the room to start."""
+        arrays = environments.arrays()
+        obstacles, counts = arrays["obstacles"].astype(float), arrays["counts"]
+        used = np.arange(obstacles.shape[1]) < counts[:, None]
+        away = np.hypot(*np.moveaxis(obstacles[..., :2] - self.start[:2], -1, 0))
+        room = np.where(used, away - obstacles[..., 2], np.inf).min(axis=1, initial=self.horizon)
+        radii = np.where(used, obstacles[..., 2], 0).sum(axis=1) / np.maximum(counts, 1)
+        return {"cylinders": counts, "mean_radius": radii, "room_at_start": room}
 
     @property
     def noise_kind(self) -> str:
