@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -13,13 +14,17 @@ import numpy as np
 import pytest
 
 from commands import complaint
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.tables.campaigns import read_campaign
 from pacbayes_control.cli.commands import app  # noqa: F401 - registers every command
 from pacbayes_control.cli.evaluating import EvaluatedTasks
+from pacbayes_control.learn.finite import learn_in_parts
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
 
 ROBOT = """
 import os
+import time
 from pathlib import Path
 import numpy as np
 import pacbayes_control as pbc
@@ -36,13 +41,23 @@ def fragile(policy, environment):
         raise RuntimeError("the arm is stuck")
     return miss(policy, environment)
 
-def made(rollout=miss, **known):
+def late(policy, environment):
+    if environment["goal"] > 0.9:
+        time.sleep(60)
+    return miss(policy, environment)
+
+def unlucky(rng):
+    return {"goal": rng.random(), "ground": rng.choice(["ice", "=A1"])}
+
+def made(rollout=miss, draw=draw, **known):
     return FunctionTask(rollout, draw, "jump", parameters=1, **known)
 
 grid = np.linspace(0, 1, 3)[:, None]
 task = made(policies=grid, policy_names=("left", "middle", "right"))
 formula = made(policies=grid, policy_names=("=1", "b", "c"))
 stuck = made(fragile, policies=grid)
+worded = made(fragile, unlucky, policies=grid)
+slow = made(late, policies=grid)
 listless = made(prior=pbc.DiagonalGaussian([0.2], 0.05))
 """
 
@@ -86,6 +101,76 @@ def test_the_table_of_a_task_gives_the_bound_that_learning_gives(run: Pbc, out: 
     again = ("--again", 3, "--task", "jumping.py:task")
     assert run("verify", "table", "--costs", out, *again).returncode == 0
     assert not [path for path in Path().iterdir() if "checkpoint" in path.name]
+
+
+@pytest.mark.parametrize("out", ["costs.csv", "costs.parquet"])
+@pytest.mark.parametrize("method", ["occam", "kl"])
+def test_parts_of_the_world_are_certified_as_by_learning(run: Pbc, out: str, method: str):
+    evaluated(run, out=out)
+    declared = ("--parts", "goal<0.5,goal>=0.5&distance<0.8", "--method", method)
+    usual = ("--workers", 0, "--environments", 40, "--test-environments", 0, "--out", "learnt")
+    assert run("learn", "jumping.py:task", *usual, *declared).returncode == 0
+    result = run("certify", out, *declared, "--out", "table")
+    assert result.returncode == 0, result.stderr
+    assert "“goal >= 0.5 & distance < 0.8” (" in result.stdout
+    assert (
+        Path("learnt/certificate.json").read_bytes() == Path("table/certificate.json").read_bytes()
+    )
+    again = ("--again", 3, "--task", "jumping.py:task")
+    assert run("verify", "table", "--costs", out, *again).returncode == 0
+
+
+def test_parameters_that_were_changed_in_a_run_are_not_those_of_its_table(run: Pbc):
+    evaluated(run)
+    costs = read_campaign("costs.csv").costs
+    goal = 1 - costs.described["goal"]
+    known = {"origin": costs.origin, "parameters": costs.parameters}
+    forged = Costs(costs.values, costs.names, **known, described={"goal": goal})
+    learn_in_parts(forged, ["goal<0.5"]).save("forged")
+    assert run("verify", "forged").returncode == 0  # as taken as told
+    for more in (("--costs", "costs.csv"), ("--again", 2, "--task", "jumping.py:task")):
+        result = run("verify", "forged", *more)
+        assert result.returncode == 1
+        assert "environments.csv of the run is not what" in result.stderr + result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--parts", "rain<8"), "environments have no parameter 'rain', but goal, distance"),
+        (("--parts", ""), "no part of the world"),
+        (("--parts", "goal<0.5,goal < 0.5"), "declared twice"),
+        (("--parts", "goal<0.5", "--method", "best"), "--parts is for the mean cost"),
+        (("--parts", "goal<0.5", "--method", "betting"), "--parts is for the mean cost"),
+        (("--parts", "goal<0.5", "--ball", "kl:0.1"), "--parts is for the mean cost"),
+        (("--parts", "goal<0.5", "--of", "cvar:0.1"), "--parts is for the mean cost"),
+        (("--parts", "goal<0.5", "--at-least", "0.1:left"), "--parts is for the mean cost"),
+    ],
+)
+def test_parts_that_cannot_be_certified_get_one_line(
+    run: Pbc, options: tuple[str, ...], words: str
+):
+    evaluated(run)
+    assert words in complaint(run("certify", "costs.csv", *options))
+
+
+def test_parameters_that_a_table_cannot_hold_are_told_before_any_rollout(run: Pbc):
+    Path("broken").touch()  # a rollout would fail
+    words = complaint(run("evaluate", "jumping.py:worded", "--out", "c.csv", "--workers", 0))
+    assert "word of “ground” “=A1” would be a formula" in words
+    assert {path.name for path in Path().iterdir()} <= {"broken", "jumping.py", "__pycache__"}
+
+
+def test_rollouts_that_took_too_long_are_told(run: Pbc):
+    limited = ("--rollout-timeout", 0.3, "--environments", 20, "--workers", 2)
+    result = run("evaluate", "jumping.py:slow", *limited, "--out", "c.csv")
+    assert result.returncode == 0, result.stderr
+    goals = [row["goal"] for row in csv.DictReader(Path("c.csv").read_text().splitlines())]
+    ended = sum(float(goal) > 0.9 for goal in goals)
+    assert f"Note that {ended} rollouts count as failures" in result.stdout
+    rows = csv.DictReader(Path("c.csv").read_text().splitlines())
+    assert {row["cost"] for row in rows if row["timed_out"] == "1"} == {"1.0"}
+    assert "took longer than the time limit" in run("certify", "c.csv").stdout
 
 
 def test_a_comparison_takes_the_cost_of_such_a_table_and_no_parameter(run: Pbc):

@@ -191,8 +191,43 @@ def test_a_table_that_cannot_be_completed_is_left_as_it_was(
         written(tmp_path / "c.csv", n=50)
     assert (tmp_path / "c.csv").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"c.csv", "c.csv.json"}
-    with pytest.raises(ValueError, match="is not the table that"):  # never with another's record
-        read_campaign(tmp_path / "c.csv")
+    assert read_campaign(tmp_path / "c.csv").costs.environments == 38
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ({"=A1": [1, 2]}, "parameter “=A1” would be a formula"),
+        ({"sky": ["clear", "=A1"]}, "word of “sky” “=A1” would be a formula"),
+        ({"sky": ["clear", "rain "]}, "word of “sky” “rain” begins or ends with a blank"),
+        ({"Wind": [1, 2], "wind": [1, 2]}, "two parameters"),
+    ],
+)
+def test_parameters_that_a_table_cannot_hold_are_refused_before_any_rollout(
+    tmp_path: Path, described: dict[str, Any], words: str
+):
+    known = Costs([[0], [1]], described=described).described
+    with pytest.raises(ValueError, match=words):
+        check_table(tmp_path / "c.csv", described=known)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rollouts_that_took_too_long_are_marked(tmp_path: Path, name: str):
+    task, late = Windy(policies=GAINS), [[1, 0], [2, 2]]
+    environments = task.environments(4, "train", 3)
+    done = evaluate(task, task.policies, environments)
+    values = np.array(done.values)
+    values[tuple(zip(*late, strict=True))] = 1
+    more = {"rollout_timeout": 2.0, "timed_out": late, "incidents": {"timeouts": 2}}
+    costs = Costs(values, (), {**done.origin, **more}, parameters=GAINS, described=done.described)
+    write_rollouts(tmp_path / name, costs, task, environments)
+    table = read_campaign(tmp_path / name)
+    assert table.costs.timed_out == costs.timed_out == {(1, 0), (2, 2)}
+    assert table.costs.digests == costs.digests
+    assert "not used" not in table.reading
+    if name == "costs.csv":
+        rows = [*csv.DictReader((tmp_path / name).read_text().splitlines())]
+        assert [row["timed_out"] for row in rows] == [*"000100001000"]
 
 
 def test_parameters_whose_columns_would_be_confused_are_refused():
@@ -200,6 +235,7 @@ def test_parameters_whose_columns_would_be_confused_are_refused():
         "cost": "environment.environment.cost",
         "environment.cost": "environment.cost",
     }
+    assert column_names(["Timed_out"]) == {"Timed_out": "environment.Timed_out"}
     with pytest.raises(ValueError, match="two parameters"):
         column_names(["Wind", "wind"])
 

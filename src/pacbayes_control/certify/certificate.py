@@ -13,9 +13,10 @@ import scipy
 import pacbayes_control
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import INCIDENTS
+from pacbayes_control.certify.costs import INCIDENTS, incidents_in_words
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
+from pacbayes_control.certify.parts import LONGEST as LONGEST_PART
 from pacbayes_control.certify.parts import CertifiedPart
 from pacbayes_control.certify.statistics import Statistic, percent, rest_percent
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up, shown
@@ -267,7 +268,8 @@ class Certificate:
         told = []
         for part in self.parts:
             limit = percent_up(part.bound) if fails else round_up(part.bound)
-            which = f"{quoted(part.words)} ({part.environments} of the {self.environments})"
+            words = quoted(part.words, LONGEST_PART)  # all of it: no condition may be hidden
+            which = f"{words} ({part.environments} of the {self.environments})"
             promise = f"it fails in at most {limit} of" if fails else f"at most {limit} in"
             told.append(f"{promise} those with {which}")
         return told
@@ -334,8 +336,7 @@ class Certificate:
     @property
     def incident_words(self) -> list[str]:
         """Incidents of the rollouts, each in words."""
-        counts = [(texts, self.incidents.get(kind, 0)) for kind, texts in INCIDENTS.items()]
-        return [texts[count > 1].format(f"{count:,}") for texts, count in counts if count]
+        return incidents_in_words(self.incidents)
 
     @property
     def purpose(self) -> str:

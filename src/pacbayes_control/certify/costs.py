@@ -61,6 +61,16 @@ INCIDENTS = {
 MOST_ROWS = 100_000  # environments of a stream that a posterior also lists one by one
 
 
+def incidents_in_words(incidents: Mapping[str, int]) -> list[str]:
+    """Each kind of incident, in words.
+
+    >>> incidents_in_words({"resumed": 1})
+    ['the rollouts were interrupted once and resumed']
+    """
+    counts = [(texts, incidents.get(kind, 0)) for kind, texts in INCIDENTS.items()]
+    return [texts[count > 1].format(f"{count:,}") for texts, count in counts if count]
+
+
 @dataclass(frozen=True, eq=False)
 class Costs:
     """Costs in [0, 1], one row an environment and one column a policy.

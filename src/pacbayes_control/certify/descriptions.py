@@ -32,10 +32,13 @@ def checked_descriptions(values: Mapping[str, ArrayLike], environments: int) -> 
         raise ValueError(f"environments have {len(values)} parameters: {MOST_COLUMNS} at most")
     found = {}
     for name, column in values.items():
+        long = "words that cannot be shown in a line"
+        if isinstance(column, list) and any(isinstance(v, str) and not _fits(v) for v in column):
+            raise ValueError(f"the parameter {name!r} has {long}")  # before an array of their size
         array = np.asarray(column)
         if not _fits(name) or name == NUMBER:
             raise ValueError(f"{str(name)[:LONGEST]!r} cannot be the name of a parameter")
-        if array.shape != (environments,) or array.dtype.kind not in "biufUS":
+        if array.shape != (environments,) or array.dtype.kind not in "biufU":
             raise ValueError(
                 f"the parameter {name!r} needs a number or a word for each of the "
                 f"{environments} environments"
@@ -44,7 +47,7 @@ def checked_descriptions(values: Mapping[str, ArrayLike], environments: int) -> 
             array = array.astype(int)
         texts = [repr(v) if isinstance(v, float) else str(v) for v in array.tolist()]
         if not all(_fits(text) for text in texts):
-            raise ValueError(f"the parameter {name!r} has words that cannot be shown in a line")
+            raise ValueError(f"the parameter {name!r} has {long}")
         found[name] = _typed(texts)
         found[name].setflags(write=False)
     return found
@@ -105,7 +108,7 @@ def read_descriptions(path: Path, environments: int) -> Descriptions:
         )
     columns = list(zip(*rows[1:], strict=True))[1:]
     described = checked_descriptions(
-        {name: np.array(column) for name, column in zip(header[1:], columns, strict=True)},
+        {name: list(column) for name, column in zip(header[1:], columns, strict=True)},
         environments,
     )
     if to_bytes(described) != content:

@@ -187,11 +187,13 @@ def issue_with_parts(basis: Basis[Categorical], method: str, parts: Sequence[Par
     if method not in ("occam", *PAC_BAYES):
         known = ", ".join(("occam", *PAC_BAYES))
         raise ValueError(f"parts of the world are certified by {known}, and not by {method}")
-    whole = issue(basis, method)
     costs, share = basis.costs, basis.budget.spent[PARTS] / len(parts)
+    if costs.trial_facts.candidates is not None:
+        raise ValueError("parts of the world are for rollouts, not for trials of an evaluation log")
+    whole = issue(basis, method)
     certified = []
     for part in parts:
-        here, count = costs_in(part, costs), int(part.holds(costs.described).sum())
+        count, here = costs_in(part, costs)
         if here is None:
             certified.append(CertifiedPart(str(part), count, None, 1.0, share))
             continue

@@ -9,6 +9,7 @@ parts, all of their bounds hold at once, beside the one for the whole world, at 
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 SHARE = "parts"  # the budget's name for the share of δ of all parts together
 MOST = 100  # parts of one plan
-LONGEST = 200  # characters of a part
+LONGEST = 200  # characters of a part as it is shown
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -36,7 +37,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     "=": operator.eq,
 }
-CONDITION = re.compile(r"\s*([^<>=!&]+?)\s*(<=|>=|!=|<|>|=)\s*([^<>=!&]+?)\s*")
+CONDITION = re.compile(r"([^<>=!&]+)(<=|>=|!=|<|>|=)([^<>=!&]+)")
+WHOLE = re.compile(r"[-+]?[0-9]+")
 WRITE = "write a parameter, a comparison and a value, such as wind<8 or wind<8&surface=ice"
 
 
@@ -57,9 +59,16 @@ class Part:
     def parse(cls, text: str) -> Part:
         """A part from a user's words."""
         found = [CONDITION.fullmatch(piece) for piece in text.split("&")]
-        if not all(found) or len(text) > LONGEST or not text.isprintable():
+        part = cls(tuple((m[1].strip(), m[2], m[3].strip()) for m in found if m))
+        filled = all(found) and all(all(condition) for condition in part.conditions)
+        if not filled or not text.isprintable():
             raise ValueError(f"{text[:LONGEST]!r} is no part of the world: {WRITE}")
-        return cls(tuple((m[1], m[2], m[3]) for m in found if m))
+        if len(str(part)) > LONGEST:
+            raise ValueError(
+                f"the part {text[:LONGEST]!r}… is longer than {LONGEST} characters: a reader has "
+                "to see all of it"
+            )
+        return part
 
     def __str__(self) -> str:
         return " & ".join(map(" ".join, self.conditions))
@@ -73,18 +82,21 @@ class Part:
                     f"the part {self}: environments have no parameter {name!r}, but {known}"
                 )
             numeric = described[name].dtype.kind in "if"
-            if numeric and as_number(value) is None:
-                raise ValueError(f"the part {self}: {name} is a number, and {value!r} is not")
+            number = as_number(value) if value.isascii() else None
+            if numeric and (number is None or not math.isfinite(number)):
+                raise ValueError(f"the part {self}: compare {name} with a number, not {value!r}")
             if not numeric and sign not in ("=", "!="):
-                raise ValueError(f"the part {self}: {name} is a word, to be compared by = or !=")
+                raise ValueError(f"the part {self}: {name} is a word: compare it by = or !=")
 
     def holds(self, described: Descriptions) -> NDArray[np.bool_]:
         """Whether each environment is in it; (environments,)."""
         self.check(described)
         inside = np.True_
         for name, sign, value in self.conditions:
-            column = described[name]
-            other: Any = float(value) if column.dtype.kind in "if" else value
+            column, other = described[name], value
+            if column.dtype.kind in "if":  # whole numbers may be too large for a float
+                exact = column.dtype.kind == "i" and WHOLE.fullmatch(value)
+                other = int(value) if exact else float(value)
             inside = inside & COMPARISONS[sign](column, other)
         return np.asarray(inside)
 
@@ -99,16 +111,23 @@ def parsed_parts(texts: Sequence[str]) -> tuple[Part, ...]:
     return parts
 
 
-def costs_in(part: Part, costs: Costs) -> Costs | None:
-    """The costs in the environments of a part; None if there are fewer than two."""
+def costs_in(part: Part, costs: Costs) -> tuple[int, Costs | None]:
+    """The number of environments in a part, and the costs in them; None for fewer than two.
+
+    Whether trials only succeed or fail is told of the whole world: a part in which no cost between
+    0 and 1 was recorded may have one in another environment.
+    """
     from pacbayes_control.certify.costs import Costs
 
-    inside = part.holds(costs.described)
-    if inside.sum() < 2:
-        return None
-    kept = {name: costs.origin[name] for name in ("graded", "noise") if name in costs.origin}
-    sites = [costs.sites[i] if costs.sites else str(i) for i in np.flatnonzero(inside)]
-    return Costs(costs.values[inside], costs.names, kept, parameters=costs.parameters, sites=sites)
+    inside = np.flatnonzero(part.holds(costs.described))
+    if len(inside) < 2:
+        return len(inside), None
+    kept: dict[str, object] = {"graded": not costs.success_or_failure}
+    if costs.noise is not None:
+        kept["noise"] = costs.origin["noise"]
+    sites = [costs.sites[i] if costs.sites else str(i) for i in inside]  # for the order of bets
+    here = Costs(costs.values[inside], costs.names, kept, parameters=costs.parameters, sites=sites)
+    return len(inside), here
 
 
 @dataclass(frozen=True)

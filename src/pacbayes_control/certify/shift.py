@@ -46,6 +46,11 @@ def under_shift(run: Run[Any], ball: Ball) -> Run[Any]:
             f"the certificate already holds where {certificate.ball}: start from the run that it "
             "was made from"
         )
+    if certificate.parts:
+        raise ValueError(
+            "the certificate has bounds for parts of the world, which a ball says nothing of: "
+            "learn without parts for a certificate under a shift"
+        )
     check_statistic(certificate.statistic)
     budget = dict(certificate.budget)
     if ball.delta:

@@ -79,13 +79,14 @@ def round_up(value: float, digits: int = 4) -> str:
     return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):f}"
 
 
-def interval_ends(low: float, high: float) -> tuple[str, str]:
-    """The ends of an interval with four decimals, rounded outwards.
+def interval_ends(low: float, high: float, digits: int = 4) -> tuple[str, str]:
+    """The ends of an interval with `digits` decimals, rounded outwards.
 
     >>> interval_ends(0.01239, 0.04561)
     ('0.0123', '0.0457')
     """
-    return f"{Decimal(low).quantize(Decimal('1e-4'), ROUND_FLOOR):f}", round_up(high)
+    floor = Decimal(low).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)
+    return f"{floor:f}", round_up(high, digits)
 
 
 def percent_up(fraction: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,11 @@ from pacbayes_control.report.summary import hardest_records
 from pacbayes_control.report.terminal import show_checks, show_methods
 from pacbayes_control.tasks.options import option
 from pacbayes_control.tasks.registry import load_task
+
+if TYPE_CHECKING:
+    from pacbayes_control.certify.costs import Costs
+    from pacbayes_control.certify.distributions import Categorical
+    from pacbayes_control.learn import MethodComparison
 
 Method = Literal["occam", "kl", "betting", "kl-maurer", "pinsker", "best", "tilted"]
 
@@ -46,6 +51,13 @@ class CertifyOptions:
         "mean",
         statistics.HELP,
         metavar="STATISTIC",
+    )
+    parts: str | None = option(
+        None,
+        "Parts of the world to certify beside the whole, by the parameters in a table with one row "
+        'a rollout: "wind<8,wind>=8". They share a half of delta. Declare them before any rollout, '
+        "by what is known of an environment before it.",
+        metavar="A<X,…",
     )
     prior: Path | None = option(
         None, "Prior over the policies: .json, .csv or .npy.", metavar="FILE"
@@ -99,9 +111,6 @@ def certify(asked: CertifyOptions) -> None:
 
     Example: pbc certify examples/campaign.csv --delta 0.05 --out runs/campaign
     """
-    from pacbayes_control.learn import MethodComparison, compare_methods, learn_finite
-    from pacbayes_control.learn.relative_entropy import limit_on
-
     file, out = asked.costs_file, asked.out_folder
     options.check_json(asked.json_file, file)
     if out:
@@ -117,27 +126,7 @@ def certify(asked: CertifyOptions) -> None:
         weights = read_prior(asked.prior, policies)
     if asked.pilot:
         weights = read_pilot(asked.pilot, policies, header=asked.header, graded=asked.graded)
-    limits = [limit_on(text, costs) for text in asked.at_least or []]
-    limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
-    ball = Ball.parse(asked.ball) if asked.ball is not None else None
-    if ball:
-        check_statistic(Statistic.parse(asked.of))
-    if asked.of == "mean":
-        comparison = compare_methods(
-            costs,
-            asked.delta,
-            prior=weights,
-            method=asked.method,
-            constraints=limits,
-            solver=asked.solver,
-            ball=ball,
-        )
-    else:
-        if limits or asked.solver or asked.method not in (None, "occam"):
-            raise ValueError(f"--of {asked.of} is for one policy: use occam, without constraints")
-        run = learn_finite(costs, asked.delta, method=asked.method, prior=weights, of=asked.of)
-        run = under_shift(run, ball) if ball else run
-        comparison = MethodComparison((run,), run)
+    comparison = _certified(costs, weights, asked)
     chosen = comparison.chosen
     say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:
@@ -156,6 +145,45 @@ def certify(asked: CertifyOptions) -> None:
             "hardest": hardest_records(chosen),
         },
     )
+
+
+def _certified(costs: Costs, prior: Categorical | None, asked: CertifyOptions) -> MethodComparison:
+    """The certificates that were asked for, side by side."""
+    from pacbayes_control.learn import MethodComparison, compare_methods, learn_finite
+    from pacbayes_control.learn.finite import learn_in_parts
+    from pacbayes_control.learn.relative_entropy import limit_on
+
+    method, delta = asked.method, asked.delta
+    limits = [limit_on(text, costs) for text in asked.at_least or []]
+    limits += [limit_on(text, costs, at_most=True) for text in asked.at_most or []]
+    ball = Ball.parse(asked.ball) if asked.ball is not None else None
+    if ball:
+        check_statistic(Statistic.parse(asked.of))
+    if asked.parts is not None:
+        unfit = ball or limits or asked.solver or asked.of != "mean"
+        if unfit or method not in (None, "occam", "kl", "kl-maurer", "pinsker"):
+            raise ValueError(
+                "--parts is for the mean cost by occam, kl, kl-maurer or pinsker: leave out --of, "
+                "--ball, --solver and constraints"
+            )
+        parts = asked.parts.split(",")
+        run = learn_in_parts(costs, parts, delta, method=method, prior=prior)
+        return MethodComparison((run,), run)
+    if asked.of == "mean":
+        return compare_methods(
+            costs,
+            delta,
+            prior=prior,
+            method=method,
+            constraints=limits,
+            solver=asked.solver,
+            ball=ball,
+        )
+    if limits or asked.solver or method not in (None, "occam"):
+        raise ValueError(f"--of {asked.of} is for one policy: use occam, without constraints")
+    run = learn_finite(costs, delta, method=method, prior=prior, of=asked.of)
+    run = under_shift(run, ball) if ball else run
+    return MethodComparison((run,), run)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from numpy.typing import NDArray
 
+from pacbayes_control.certify.costs import incidents_in_words
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.task_commands import (
@@ -38,6 +39,8 @@ HELP = f"""Write the costs of a task's policies as a table: pbc evaluate TASK --
 
     Example: pbc evaluate examples/braking.py:task --environments 500 --out costs.csv
     """
+
+SOME = 1000  # environments whose parameters are tried before any rollout
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,13 @@ def _evaluate(
     """Roll out, and write the table; finished rollouts are kept beside it until it is complete."""
     from pacbayes_control.learn.planned import warn_of_faults
     from pacbayes_control.rollouts import evaluate as roll_out
-    from pacbayes_control.rollouts.evaluation import equal_costs
-    from pacbayes_control.study.rollout_tables import write_rollouts
+    from pacbayes_control.rollouts.evaluation import described_by, equal_costs
+    from pacbayes_control.study.rollout_tables import check_table, write_rollouts
 
     policies, names = _policies(name, task, asked)
     file = _checked_file(where, names, asked)
     environments = _drawn(name, task, asked)
+    check_table(file, names, described_by(task, environments[:SOME]))
     store = file.with_name(f"{file.name}.checkpoint")
     fast = name in installed_tasks() and task.uses_all_cores  # keeping would take longer
     with options.executing(task, how, None if fast else store) as execution:
@@ -151,15 +155,16 @@ def _evaluate(
     options.remove_store(store)  # not needed once the table is complete
     if warning := equal_costs(costs.values):
         warn(warning)
-    record = f"{file}.json"
-    told = f"{record} tells where they come from: keep it beside the table"
+    told = f"{file}.json tells where they come from: keep it beside the table"
     if file.suffix.lower() == ".parquet":
         told = "its metadata tell where they come from"
     say(f"{costs.environments * costs.policies:,} rollouts are in {file}, one a row; {told}.")
+    for words in incidents_in_words(costs.incidents):
+        say(f"Note that {words}.")
     say(f"Nothing is certified. To certify these policies: pbc certify {file}")
     say(
-        "Policies, a method or a delta chosen by a look at these costs need other environments "
-        f"(--seed {asked.seed + 1})."
+        "Policies, parts of the world, a method or a delta chosen by a look at these costs need "
+        f"other environments (--seed {asked.seed + 1})."
     )
     means = {costs.name(j): float(mean) for j, mean in enumerate(costs.means)}
     size = {"environments": costs.environments, "policies": costs.policies}

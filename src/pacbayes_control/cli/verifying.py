@@ -230,5 +230,7 @@ def _check_table(run: Run[Any], file: Path) -> str:
     same = table.values.shape == costs.values.shape and np.array_equal(table.values, costs.values)
     if not same or table.names != costs.names or table.sites != costs.sites:
         raise InvalidCertificate(f"the costs or names of the run are not those of {file}")
+    if costs.described and table.digests.get("environments") != costs.digests["environments"]:
+        raise InvalidCertificate(f"environments.csv of the run is not what {file} tells")
     words = f"It rests on {file}: every cost and every name is the same"
     return words + (", and every byte." if recorded is not None else "; it tells no SHA-256.")

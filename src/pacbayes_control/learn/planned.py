@@ -144,7 +144,7 @@ def _learn_listed(
     elif store is not None:  # what no delta can pay for is refused before it is rolled out
         manifest.check_uncovered(store)
         _next_look(manifest.known_looks(store), len(train), np.asarray(policies), plan, store)
-    _check_parts(task, train, plan)
+    _check_parts(task, train, plan, execution)
     if plan.task not in installed_tasks() and not (store and store.exists()):
         warn_of_faults(task, policies, execution)
     if plan.until is not None:
@@ -164,15 +164,23 @@ def check_listed(plan: Plan) -> None:
         raise ValueError("best takes no objective: it minimises each method's own bound")
 
 
-def _check_parts(task: Task, train: Environments, plan: Plan) -> None:
-    """Raise ValueError if environments have no such parts: a wrong name is noticed at once."""
+def _check_parts(task: Task, train: Environments, plan: Plan, execution: Execution) -> None:
+    """Raise ValueError if environments have no such parts: a wrong name is noticed at once.
+
+    A warning for one with too few environments, such as by a misspelt word.
+    """
     if not plan.parts:
         return
     if len(train) > MOST_ROWS:
         raise ValueError(f"parts of the world are for at most {MOST_ROWS:,} environments")
-    some = described_by(task, train[:2])
+    described = described_by(task, train)
     for part in parsed_parts(plan.parts):
-        part.check(some)
+        inside = int(part.holds(described).sum())
+        if inside < 2:
+            execution.warn(
+                f"the part {part} has {inside} of the {len(train):,} environments: it will have no "
+                "bound below 1"
+            )
 
 
 def learn_from_costs(costs: Costs, plan: Plan, prior: Categorical | None) -> Run[Categorical]:
@@ -257,6 +265,12 @@ def _next_look(
         raise ValueError(f"the looks at {store} were declared as {numbers}: they stay so")
     late, declared = not declared, declared or plan.looks
     delta, digest = plan.delta / max(1, len(declared)), looks.list_digest(policies)
+    for name in ("parts_delta", "function_delta"):
+        spent = getattr(plan, name)
+        if spent is not None and spent >= delta:
+            raise ValueError(
+                f"{name} = {spent:g} overspends: it must leave some of the {delta:g} of this look"
+            )
     look = looks.Look(environments, digest, len(policies), delta)
     before = looks.looks_from(known.get("looks", []))
     if plan.looks and late and before:

@@ -23,6 +23,7 @@ from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of
 from pacbayes_control.tasks.user_task import RolloutFailed
+from pacbayes_control.verify import InvalidCertificate
 
 MOST = 1000  # rollouts that are run again at most, if no number is given
 
@@ -149,7 +150,7 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
     if costs.described:
         drawn = described_by(task, environments)
         if to_bytes(drawn) != to_bytes(costs.described):
-            raise ValueError("environments.csv of the run is not what its task draws")
+            raise InvalidCertificate("environments.csv of the run is not what its task draws")
 
 
 def _jobs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.descriptions import Descriptions
 from pacbayes_control.certify.files import json_bytes, replacing, write_output
 from pacbayes_control.certify.tables.rollout_records import record_of, record_path
-from pacbayes_control.certify.tables.rollouts import INSTALL, KEY, ROLES
+from pacbayes_control.certify.tables.rollouts import INSTALL, KEY, ROLES, TIMED_OUT
 from pacbayes_control.certify.tables.sheets import INVISIBLE
 from pacbayes_control.certify.text import as_number, quoted
 from pacbayes_control.rollouts.evaluation import described_by
@@ -29,6 +29,7 @@ from pacbayes_control.tasks import Environments, Task
 AT_A_TIME = 1 << 16  # rows that are written at a time
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 FORMATS = (".csv", ".parquet")
+OWN = {*ROLES, TIMED_OUT}  # columns that are no parameters
 
 
 class _Writer(Protocol):
@@ -36,13 +37,17 @@ class _Writer(Protocol):
         """Write rows, given column by column."""
 
 
-def check_table(path: Path, names: Sequence[str] = ()) -> None:
+def check_table(
+    path: Path, names: Sequence[str] = (), described: Descriptions | None = None
+) -> None:
     """Raise ValueError or ImportError, before any rollout, if a table cannot be written.
 
     Args:
         path: of the table; its suffix is its format
         names: of the policies
+        described: parameters of some of the environments
     """
+    columns = column_names([*(described or {})])
     if path.suffix.lower() not in FORMATS:
         raise ValueError(f"{path}: rollouts are written as a .csv or a .parquet file")
     if path.suffix.lower() == ".parquet":
@@ -52,6 +57,14 @@ def check_table(path: Path, names: Sequence[str] = ()) -> None:
             raise ImportError(f"{path.name} needs pyarrow to be written: {INSTALL}") from None
     else:
         _check_texts(names, "policy", "name the policies otherwise (--names)")
+        named = {columns[name]: column for name, column in (described or {}).items()}
+        _check_texts([*named], "parameter", "write a .parquet file")
+        for name, column in named.items():
+            _check_words(name, {*column.tolist()} if column.dtype.kind == "U" else ())
+
+
+def _check_words(name: str, words: Collection[str]) -> None:
+    _check_texts(sorted(words), f"word of {quoted(name)}", "write a .parquet file")
 
 
 def write_rollouts(path: Path, costs: Costs, task: Task, environments: Environments) -> None:
@@ -59,6 +72,7 @@ def write_rollouts(path: Path, costs: Costs, task: Task, environments: Environme
 
     A CSV file has a record beside it, `costs.csv.json` for `costs.csv`, of where its costs come
     from; a Parquet file has it in its metadata. By it, the table is read back as the same costs.
+    Where rollouts took longer than the time limit, a column `timed_out` tells which.
 
     Args:
         path: a .csv or .parquet file, which is complete or as it was before
@@ -71,13 +85,14 @@ def write_rollouts(path: Path, costs: Costs, task: Task, environments: Environme
     columns = column_names([*(costs.described or described_by(task, environments[:1]))])
     record = json_bytes(record_of(costs, {column: name for name, column in columns.items()}))
     csv_file = path.suffix.lower() == ".csv"
-    if csv_file:  # first, so that no table is without it
-        write_output(record_path(path), record)
     writing = _csv_writer if csv_file else _parquet_writer
-    with replacing(path) as unfinished, writing(unfinished, record) as write:
-        for first, values, described in _chunks(costs, task, environments):
-            named = {columns[name]: column for name, column in described.items()}
-            write(_rows(costs, first, values, named))
+    with replacing(path) as unfinished:
+        with writing(unfinished, record) as write:
+            for rows, described in _chunks(costs, task, environments):
+                named = {columns[name]: column for name, column in described.items()}
+                write(_rows(costs, rows, environments.start, named))
+        if csv_file:  # before the table, so that none is ever without it
+            write_output(record_path(path), record)
 
 
 def column_names(parameters: Sequence[str]) -> dict[str, str]:
@@ -87,10 +102,10 @@ def column_names(parameters: Sequence[str]) -> dict[str, str]:
     {'wind': 'wind', 'Cost': 'environment.Cost'}
     """
     columns: dict[str, str] = {}
-    taken = {*ROLES, *(name.casefold() for name in parameters if name.casefold() not in ROLES)}
+    taken = OWN | {name.casefold() for name in parameters}
     for name in parameters:
         column = name
-        while column.casefold() in ROLES or (column != name and column.casefold() in taken):
+        while column.casefold() in OWN or (column != name and column.casefold() in taken):
             column = f"environment.{column}"
         if column.casefold() in {known.casefold() for known in columns.values()}:
             raise ValueError(f"two parameters of environments are named {quoted(name)}")
@@ -103,8 +118,8 @@ def column_names(parameters: Sequence[str]) -> dict[str, str]:
 
 def _chunks(
     costs: Costs, task: Task, environments: Environments
-) -> Iterator[tuple[int, NDArray, Descriptions]]:
-    """The number of the first environment, costs and parameters of a few environments at a time."""
+) -> Iterator[tuple[range, Descriptions]]:
+    """The rows, and the parameters, of a few environments at a time."""
     few = max(1, AT_A_TIME // costs.policies)
     for chunk in environments.chunks(few):
         start = chunk.start - environments.start
@@ -112,22 +127,30 @@ def _chunks(
         described = described or described_by(task, chunk)
         for i in range(0, len(chunk), few):
             part = slice(i, min(i + few, len(chunk)))
-            values = costs.values[start + part.start : start + part.stop]
-            yield chunk.start + i, values, {name: c[part] for name, c in described.items()}
+            rows = range(start + part.start, start + part.stop)
+            yield rows, {name: column[part] for name, column in described.items()}
 
 
 def _rows(
-    costs: Costs, first: int, values: NDArray, described: Mapping[str, NDArray]
+    costs: Costs, rows: range, first: int, described: Mapping[str, NDArray]
 ) -> dict[str, Sequence[Any]]:
-    """The columns of the rollouts of a few environments."""
-    rows, policies = values.shape
-    named = costs.names or range(policies)
-    return {
-        "environment": np.repeat(np.arange(first, first + rows), policies).tolist(),
-        "policy": [*named] * rows,
-        "cost": values.ravel().tolist(),
-        **{name: np.repeat(column, policies).tolist() for name, column in described.items()},
+    """The columns of the rollouts of a few environments.
+
+    Args:
+        costs: of all environments
+        rows: of the costs
+        first: number of the environment of the first row of all
+        described: the parameters of these environments, by column
+    """
+    named, policies = costs.names or range(costs.policies), costs.policies
+    columns: dict[str, Sequence[Any]] = {
+        "environment": np.repeat(np.add(rows, first), policies).tolist(),
+        "policy": [*named] * len(rows),
+        "cost": costs.values[rows.start : rows.stop].ravel().tolist(),
     }
+    if over := costs.timed_out:
+        columns[TIMED_OUT] = [int((i, j) in over) for i in rows for j in range(policies)]
+    return columns | {name: np.repeat(c, policies).tolist() for name, c in described.items()}
 
 
 # ---- CSV ----------------------------------------------------------------------------------------
@@ -143,9 +166,8 @@ def _csv_writer(path: Path, _: bytes) -> Iterator[_Writer]:
                 _check_texts([*columns], "parameter", "write a .parquet file")
                 writer.writerow(columns)
             for name, column in columns.items():
-                if name not in ROLES and isinstance(column[0], str):
-                    new = {*column} - known
-                    _check_texts(sorted(new), f"word of {quoted(name)}", "write a .parquet file")
+                if name not in OWN and isinstance(column[0], str):
+                    _check_words(name, new := {*column} - known)
                     known.update(new)
             # the module writes numbers by `repr`, so that they are read back exactly
             writer.writerows(zip(*columns.values(), strict=True))

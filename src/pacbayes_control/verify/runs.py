@@ -25,7 +25,7 @@ from pacbayes_control.verify.bets import (
     proven_by_bets,
 )
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, Test, iv, mp, require
-from pacbayes_control.verify.parts import check_parts
+from pacbayes_control.verify.parts import check_declared, check_parts
 from pacbayes_control.verify.shift import check_samples, shifted_condition, tilted_condition
 from pacbayes_control.verify.trials import check_trials, proves_at_any_time
 from pacbayes_control.verify.words import check_words, claims_without_proof
@@ -107,6 +107,7 @@ def _check_record(run: Run, sentence: str | None) -> None:
     require(c.graded == costs.graded, "the certificate is wrong about whether costs are graded")
     require(costs.binary or not c.success_or_failure, "trials that fail in part are graded")
     _check_budget(c)
+    check_declared(c)
     name = costs.names[c.policy] if c.policy is not None and costs.names else None
     wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
     require(c.policy_name == name, wrong_name)

@@ -93,10 +93,11 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         (c.incidents, f"how the rollouts went: {'; '.join(c.incident_words)}"),
         ("stream" in origin and not c.incidents, "that no rollout was run again or left out"),
         (in_words, "the constraints, which its format states in words alone"),
+        (c.parts, "that the parts of the world were declared before the costs were seen"),
+        (c.parts and "stream" in origin, "that environments.csv is what was drawn (see --again)"),
         (
-            c.parts,
-            "that the parts of the world were declared before the costs were seen, and that "
-            "environments.csv is what was drawn",
+            c.parts and "stream" not in origin,
+            "that environments.csv was known before the rollouts, and does not depend on them",
         ),
         (c.ball is not None, f"that the shift is no larger than {c.ball}"),
         (c.test_estimate is not None, "the estimate on unseen environments"),

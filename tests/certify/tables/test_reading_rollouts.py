@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,41 @@ def test_other_columns_are_used_if_they_describe_environments(tmp_path: Path):
     assert "columns not used: “row”, “blank”" in table.reading
 
 
+def test_decimal_commas_are_numbers_in_parameters_too(tmp_path: Path):
+    cells = [row.replace(".", ",").split(",", 3) for row in ("1,a,0,3.5", "2,a,1,4", "3,a,1,0.25")]
+    lines = [f"{';'.join(row)};{'x,y' if row[0] == '1' else 'z'}" for row in cells]
+    costs = costs_of(tmp_path, lines, header="environment;policy;cost;wind;note")
+    assert costs.described["wind"].tolist() == [3.5, 4.0, 0.25]
+    assert costs.described["note"].tolist() == ["x,y", "z", "z"]
+
+
+def test_a_column_of_rollouts_that_took_too_long_is_no_parameter(tmp_path: Path):
+    lines = ["1,a,0,0,3", "2,a,1,1,4"]  # one policy: it has one value for each environment
+    table = read_campaign(write(tmp_path, lines, "environment,policy,cost,Timed_out,wind"))
+    assert [*table.costs.described] == ["wind"]
+
+
+def test_columns_of_other_types_of_a_parquet_file_are_read_or_left_out(tmp_path: Path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "costs.parquet"
+    columns = {"environment": [1, 2], "policy": ["a", "a"], "cost": pa.array([0, 1], pa.int8())}
+    columns["at"] = pa.array([1, 2], pa.timestamp("ns"))  # as pandas writes times
+    columns["took"] = pa.array([1, 2], pa.duration("ns"))
+    columns["sky"] = pa.array(["clear", "rain"]).dictionary_encode()
+    columns["image"] = pa.array([b"\xff", b"\xfe"])
+    parquet.write_table(pa.table(columns), path)
+    described = read_campaign(path).costs.described
+    assert [*described] == ["at", "took", "sky"]
+    assert described["at"].tolist()[0].startswith("1970-01-01 00:00:00")
+    ends, text = np.array([0, 1, 2], np.int32).tobytes(), b"\xff\xfe"
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(ends), pa.py_buffer(text))
+    parquet.write_table(pa.table(columns | {"sky": broken}), path)
+    with pytest.raises(ValueError, match=r"costs\.parquet cannot be read as Parquet"):
+        read_campaign(path)
+
+
 def test_a_table_with_its_record_tells_where_it_comes_from(tmp_path: Path):
     table = read_campaign(with_record(tmp_path))
     costs = table.costs
@@ -173,6 +209,11 @@ def test_a_matrix_is_still_a_matrix(tmp_path: Path):
         (lambda r: ["# a comment", *r], "line 2 is a comment"),
         (lambda r: [*r, "mean,slow,0.5,1", "mean,fast,0.3,1"], "“mean” is a summary"),
         (lambda r: [*r, "a,slow,0,1", "a,fast,0,1", "A,slow,0,1", "A,fast,0,1"], "is also “a”"),
+        (lambda r: [*r, "013,slow,0,1", "013,fast,0,1"], "“13” is also “013”|“013” is also “13”"),
+        (lambda r: [*r, "13.0,slow,0,1", "13.0,fast,0,1"], "is also “13"),
+        (lambda r: [*r, "a b,slow,0,1", "a b,fast,0,1", "a  b,slow,0,1", "a  b,fast,0,1"], "is al"),
+        (lambda r: [*r, "NaN,slow,0,1", "NaN,fast,0,1"], "line 10: the environment is missing"),
+        (lambda r: [*r, "n/a,slow,0,1", "n/a,fast,0,1"], "line 10: the environment is missing"),
         (lambda r: r[:0], "has a header and no rollouts"),
         (lambda r: r[:2], "one environment is not a sample"),
     ],
@@ -225,6 +266,28 @@ def test_a_parquet_file_of_another_kind_is_refused_in_a_line(
     path.write_bytes(b"PAR1 no")
     with pytest.raises(ValueError, match="cannot be read as Parquet"):
         read_campaign(path)
+
+
+@pytest.mark.parametrize("name", ["costs.csv", "costs.parquet"])
+def test_one_long_word_in_a_small_file_does_not_take_the_memory_of_many(tmp_path: Path, name: str):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path, count, long = tmp_path / name, 2000, "x" * 100_000
+    table = {"environment": [*range(count)], "policy": ["a"] * count, "cost": [0.0, 1.0] * 1000}
+    if name == "costs.csv":
+        rows = zip(table["environment"], table["policy"], table["cost"], strict=True)
+        write(tmp_path, [f"{e},{p},{c},{long if e == 0 else 'y'}" for e, p, c in rows])
+    else:
+        words = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [long])
+        parquet.write_table(pa.table(table | {"wind": words.cast(pa.string())}), path)
+        assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    reading = read_campaign(path).reading
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "columns not used: “wind”" in reading
+    assert peak < 20_000_000
 
 
 # ---- altered tables and forged records ----------------------------------------------------------

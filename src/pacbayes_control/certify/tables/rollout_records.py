@@ -7,21 +7,25 @@ unknown source: a certificate tells what the record says, and `verify` lists it 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import pacbayes_control
 from pacbayes_control.certify import files
 from pacbayes_control.certify.costs import MOST_ROWS, Costs
 from pacbayes_control.certify.descriptions import (
+    LONGEST,
     MOST_COLUMNS,
     Descriptions,
     checked_descriptions,
 )
-from pacbayes_control.certify.tables.rollouts import KEY, RolloutTable, check_names
+from pacbayes_control.certify.tables.costs import is_summary
+from pacbayes_control.certify.tables.rollouts import KEY, RolloutTable
 from pacbayes_control.certify.text import as_number, printable, quoted
 
 FORMAT = 1
@@ -167,9 +171,8 @@ def _with_record(table: RolloutTable, record: dict[str, Any]) -> Costs | None:
     column = {name: number for number, name in enumerate(table.policies)}
     if len(column) != len(policies):
         return None
-    described = {}
-    if stop - start <= MOST_ROWS:  # as `rollouts.evaluate` has them
-        described = {new: np.array(table.described[old]) for old, new in record["columns"]}
+    few = stop - start <= MOST_ROWS  # as `rollouts.evaluate` has them
+    described = {new: table.described[old] for old, new in record["columns"] if few}
     if parameters is not None and record["dtype"] not in DTYPES:
         raise ValueError(f"the policies' dtype {quoted(record['dtype'])} is unknown")
     costs = Costs(
@@ -177,9 +180,7 @@ def _with_record(table: RolloutTable, record: dict[str, Any]) -> Costs | None:
         names,
         origin,
         parameters=None if parameters is None else np.array(parameters, record["dtype"]),
-        described={k: np.array(v) for k, v in described.items()}
-        if stop - start <= MOST_ROWS
-        else {},
+        described=described,
     )
     _ = costs.noise, costs.incidents, costs.cost_rule, costs.distribution, costs.policies_seen
     return costs
@@ -189,7 +190,7 @@ def _with_record(table: RolloutTable, record: dict[str, Any]) -> Costs | None:
 
 
 def _without_record(path: Path, table: RolloutTable, graded: bool | None) -> tuple[Costs, str]:
-    check_names(table)
+    _check_names(table)
     name = _file(path)["file"]
     numbered = table.policies == [*map(str, range(len(table.policies)))]
     described, unused = {}, list(table.varying)
@@ -218,12 +219,45 @@ def _without_record(path: Path, table: RolloutTable, graded: bool | None) -> tup
 
 def _description(column: str, cells: list[str]) -> Descriptions:
     """The column as a parameter of environments; nothing if a cell is blank or cannot be shown."""
-    numbers = [as_number(cell) for cell in cells]
-    whole = all(re.fullmatch(r"0|-?[1-9]\d*", cell, re.ASCII) for cell in cells)
-    values = np.array(cells if whole or None in numbers else numbers)
-    if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+    if max(map(len, cells)) > LONGEST:  # before as much is done for each of them
         return {}
+    numbers = [number for cell in cells if (number := as_number(cell)) is not None]
+    whole = all(re.fullmatch(r"0|-?[1-9]\d*", cell, re.ASCII) for cell in cells)
+    values: ArrayLike = cells
+    if not whole and len(numbers) == len(cells):
+        if not np.all(np.isfinite(numbers)):
+            return {}
+        values = numbers
     try:
         return checked_descriptions({column: values}, len(cells))
     except ValueError:
         return {}
+
+
+def _check_names(table: RolloutTable) -> None:
+    """An error for names of a table that may be those of summaries, or two of one environment."""
+    for role, names in (("environment", table.environments), ("policy", table.policies)):
+        seen: dict[str, str] = {}
+        for name in names:
+            if is_summary(name):
+                raise ValueError(
+                    f"{table.file}: the {role} {quoted(name)} is a summary of other rows: remove "
+                    "them, or rename it if it is not"
+                )
+            other = seen.setdefault(_key(name), name)
+            if other != name:
+                raise ValueError(
+                    f"{table.file}: the {role} {quoted(other)} is also {quoted(name)}: write one "
+                    "name in one way"
+                )
+
+
+def _key(name: str) -> str:
+    """The same text for names that differ in nothing but how they are written.
+
+    >>> [_key(name) for name in ("07", "7.0", "Site 7", "site  ７", "7b")]
+    ['7', '7', 'site 7', 'site 7', '7b']
+    """
+    line = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    whole = re.fullmatch(r"([-+]?[0-9]+)(\.0*)?", line)
+    return str(int(whole[1])) if whole else line

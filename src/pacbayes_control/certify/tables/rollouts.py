@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.tables import sheets
-from pacbayes_control.certify.tables.costs import is_summary
 from pacbayes_control.certify.text import quoted
 
 ROLES = ("environment", "policy", "cost")
+TIMED_OUT = "timed_out"  # a column that tells of a rollout, and never of its environment
 MOST_CELLS = 100_000_000  # of a Parquet file, which may be small and hold very many
 INSTALL = 'pip install "pacbayes-control[tables]"'
 KEY = b"pacbayes_control.rollouts"  # of a Parquet file's metadata: the record of its origin
@@ -90,22 +90,43 @@ def _read_parquet(path: Path) -> RolloutTable:
     except ImportError:
         raise ImportError(f"{path.name} needs pyarrow to be read: {INSTALL}") from None
     try:
-        with parquet.ParquetFile(path) as file:
-            names = [each.name for each in file.schema_arrow if not pa.types.is_nested(each.type)]
+        texts = [e.name for e in parquet.read_schema(path) if _is_text(e.type, pa)]
+        # each word once: a small file may hold a long one in very many rows
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            names = [each.name for each in file.schema_arrow if _is_plain(each.type, pa)]
             if file.metadata.num_rows * len(names) > MOST_CELLS:
                 raise ValueError(f"{path.name} has more than {MOST_CELLS:,} cells")
             if not is_header(names):
                 raise ValueError(f"{path.name} must have columns {', '.join(ROLES)}")
             found = _Rollouts(sheets.CsvTable(path.name, [], [], ","), names, "row")
             for batch in file.iter_batches(columns=names):
-                columns = [map(_text, batch.column(name).to_pylist()) for name in names]
+                columns = [map(_text, _plain(batch.column(name), pa)) for name in names]
                 for row in zip(*columns, strict=True):
                     found.add(row, len(found.costs) + 1)
             metadata = (file.schema_arrow.metadata or {}).get(KEY)
-    except (OSError, KeyError, NotImplementedError, pa.ArrowException) as error:
+    except (OSError, KeyError, NotImplementedError, UnicodeError, pa.ArrowException) as error:
         words = " ".join(str(error).split())[:200]
         raise ValueError(f"{path.name} cannot be read as Parquet ({words})") from None
     return replace(found.table(), metadata=metadata)
+
+
+def _is_text(kind: Any, pa: Any) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_plain(kind: Any, pa: Any) -> bool:
+    """Whether a column has one number, word or time in each row."""
+    raw = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
+    return not (pa.types.is_nested(kind) or any(is_raw(kind) for is_raw in raw))
+
+
+def _plain(column: Any, pa: Any) -> list[Any]:
+    """The values of a column; times as words, since Python's have no nanoseconds."""
+    if pa.types.is_dictionary(column.type):
+        words = _plain(column.dictionary, pa)
+        return [None if i is None else words[i] for i in column.indices.to_pylist()]
+    timed = pa.types.is_temporal(column.type)
+    return (column.cast(pa.string()) if timed else column).to_pylist()
 
 
 def _text(value: Any) -> str:
@@ -134,7 +155,8 @@ class _Rollouts:
                 raise ValueError(f"{sheet.file} has two columns {column}: rename one of them")
         self.sheet, self.header, self.place = sheet, header, place
         self.roles = [folded.index(role) for role in ROLES]
-        self.others = [at for at, name in enumerate(folded) if name and name not in ROLES]
+        used = {*ROLES, TIMED_OUT, ""}
+        self.others = [at for at, name in enumerate(folded) if name not in used]
         self.number = float if sheet.delimiter == "," else sheet.number  # the first is faster
         self.environments: dict[str, int] = {}  # numbers of those seen so far, by name
         self.policies: dict[str, int] = {}
@@ -148,25 +170,30 @@ class _Rollouts:
         environment, policy, cell = (row[at] for at in self.roles)
         for name, role in ((environment, ROLES[0]), (policy, ROLES[1])):
             if not name:
-                raise ValueError(f"{self.sheet.file}, {self.place} {line}: the {role} is missing")
+                raise ValueError(f"{self._place(line)}: the {role} is missing")
         number = self.environments.setdefault(environment, len(self.environments))
         others = [row[at] for at in self.others]
         if number == len(self.told):
+            if self.sheet.is_missing(environment):
+                where = self._place(line)
+                raise ValueError(f"{where}: the environment is missing ({quoted(environment)})")
             self.told.append(others)
         elif others != (first := self.told[number]):
             self.varying.update(i for i, cell in enumerate(others) if cell != first[i])
         cost = self._cost(cell)
         if cost is None:
-            where = f"{self.sheet.file}, {self.place} {line}"
-            cost = _checked_cost(self.sheet, cell, where)
+            cost = _checked_cost(self.sheet, cell, self._place(line))
             self.words += 1
         if self.words and self.words <= len(self.costs):
-            where = f"{self.sheet.file}, {self.place} {line}"
-            raise ValueError(f"{where}: {quoted(cell)}: write all costs as words, or as numbers")
+            words = f"{quoted(cell)}: write all costs as words, or as numbers"
+            raise ValueError(f"{self._place(line)}: {words}")
         self.rows.append(number)
         self.columns.append(self.policies.setdefault(policy, len(self.policies)))
         self.costs.append(cost)
         self.lines.append(line)
+
+    def _place(self, line: int) -> str:
+        return f"{self.sheet.file}, {self.place} {line}"
 
     def _cost(self, cell: str) -> float | None:
         """A cell as a cost in [0, 1]; None if it is a word, missing or wrong."""
@@ -189,7 +216,7 @@ class _Rollouts:
         told = [self.told[self.environments[name]] for name in environments]
         names = [self.header[at] for at in self.others]
         described = {
-            name: [cells[i] for cells in told]
+            name: self.sheet.with_points([cells[i] for cells in told])
             for i, name in enumerate(names)
             if i not in self.varying
         }
@@ -251,21 +278,3 @@ def _ranks(order: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
     ranks = np.empty(len(order), np.int64)
     ranks[[known[name] for name in order]] = np.arange(len(order))
     return ranks
-
-
-def check_names(table: RolloutTable) -> None:
-    """An error for names of a table that may be those of summaries, or two of one environment."""
-    for role, names in (("environment", table.environments), ("policy", table.policies)):
-        seen: dict[str, str] = {}
-        for name in names:
-            if is_summary(name):
-                raise ValueError(
-                    f"{table.file}: the {role} {quoted(name)} is a summary of other rows: remove "
-                    "them, or rename it if it is not"
-                )
-            other = seen.setdefault(name.casefold(), name)
-            if other != name:
-                raise ValueError(
-                    f"{table.file}: the {role} {quoted(other)} is also {quoted(name)}: write one "
-                    "name in one way"
-                )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pacbayes_control.certify.text import as_number, quoted
+from pacbayes_control.certify.text import LONGEST_NAME, as_number, quoted
 
 DELIMITERS = ",;\t|"
 WORDS = {"pass": 0.0, "passed": 0.0, "success": 0.0, "fail": 1.0, "failed": 1.0, "failure": 1.0}
@@ -47,6 +47,12 @@ class CsvTable:
         """All cells as numbers, or None where they are not."""
         return [[self.number(cell) for cell in row] for row in self.rows]
 
+    def with_points(self, cells: list[str]) -> list[str]:
+        """The cells with points for decimal commas, where all of them are numbers."""
+        if self.delimiter == "," or any(self.number(cell) is None for cell in cells):
+            return cells
+        return [cell.replace(",", ".") for cell in cells]
+
     def cost(self, cell: str) -> float | None:
         """The cell as a number, 0 for a pass and 1 for a failure, or None."""
         value = self.number(cell)
@@ -64,6 +70,7 @@ class CsvTable:
             raise ValueError(f"{where}: the cost is missing; {MISSING_TRIAL}")
         if value is not None:
             return value
+        cell = cell if len(cell) <= LONGEST_NAME else f"{cell[: LONGEST_NAME - 2]}…{cell[-1]}"
         if cell.endswith("%"):
             raise ValueError(f"{where}: {cell!r} is a percentage: write costs between 0 and 1")
         if cell.casefold() in TRUTHS:
