@@ -13,7 +13,7 @@ from measuring import conclude, main, repeat
 from pacbayes_control.bounds import kl_inverse, mcallester_pinsker
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
-from pacbayes_control.learn.finite import minimise
+from pacbayes_control.learn.gibbs import minimise
 from pacbayes_control.learn.relative_entropy import Programmes, solve_programmes
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate

@@ -11,7 +11,8 @@ from pacbayes_control.bounds import maurer_xi, mcallester_pinsker
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import learn_best, learn_finite
-from pacbayes_control.learn.finite import OBJECTIVES, GibbsPath, minimise
+from pacbayes_control.learn.gibbs import GibbsPath, minimise
+from pacbayes_control.learn.objectives import OBJECTIVES
 from sizes import sized
 
 

@@ -10,7 +10,7 @@ from pacbayes_control.bounds import mcallester_pinsker
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.learn import compare_methods, learn_constrained, relative_entropy
-from pacbayes_control.learn.finite import minimise
+from pacbayes_control.learn.gibbs import minimise
 from pacbayes_control.learn.relative_entropy import Programmes, solve_programmes
 
 

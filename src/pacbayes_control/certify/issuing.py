@@ -16,16 +16,9 @@ from scipy.special import chdtr, chdtrc
 
 from pacbayes_control import bounds
 from pacbayes_control.bounds.anytime import highest_cost
-from pacbayes_control.bounds.betting import (
-    GRID,
-    betting_draws,
-    betting_pac_bayes,
-    cvar_betting,
-    occam_betting,
-)
-from pacbayes_control.bounds.distribution import distribution_margin, quantile_bound
+from pacbayes_control.bounds.betting import GRID, betting_draws, betting_pac_bayes
+from pacbayes_control.bounds.distribution import distribution_margin
 from pacbayes_control.bounds.shift import tilted_maurer
-from pacbayes_control.bounds.theorems import exact_tail_of_tasks
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.certificate import (
     Budget,
@@ -46,6 +39,7 @@ from pacbayes_control.certify.looks import (
     describe_fault,
     looks_until,
 )
+from pacbayes_control.certify.occam import occam_bounds, policy_weights, rounding_error
 from pacbayes_control.certify.parts import SHARE as PARTS
 from pacbayes_control.certify.parts import CertifiedPart, Part, costs_in
 from pacbayes_control.certify.priors import GIVEN
@@ -61,7 +55,6 @@ BETTING = "betting"  # PAC-Bayes by bets
 METHODS = ("occam", *PAC_BAYES, BETTING)
 ANYTIME = "anytime"  # for one policy, and every number of environments at once
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
-TINY = 1e-290  # levels below it may underflow
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies
 
 
@@ -142,7 +135,7 @@ def issue(
             "these are costs of draws from a posterior, not of policies to choose from"
         )
     empirical_cost = min(1.0, float(posterior.probabilities @ costs.means))
-    kl, delta, loss = posterior.kl(prior), basis.budget.spent[method], _rounding(costs)
+    kl, delta, loss = posterior.kl(prior), basis.budget.spent[method], rounding_error(costs)
     measured = {"empirical_cost": empirical_cost, "kl": kl}
     kl_up = kl * (1 + loss) + 4 * loss
     if method == "occam":
@@ -218,7 +211,7 @@ def issue_sampled(basis: Basis[DiagonalGaussian], method: str) -> Certificate:
     if method not in PAC_BAYES or not {method, SAMPLING} <= shares.keys():
         raise ValueError(f"the budget needs a share for {SAMPLING} and one for the method {method}")
     empirical_cost = min(1.0, float(costs.means.mean()))
-    cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
+    cost_up = min(1.0, empirical_cost * (1 + rounding_error(costs)))
     kl, ratio = posterior.kl(prior), posterior.variance / prior.variance
     # The sizes of its terms: the rounding error is far below 1e-13 of their sum.
     sizes = ratio + np.abs(np.log(ratio)) + (posterior.mean - prior.mean) ** 2 / prior.variance
@@ -242,7 +235,7 @@ def issue_tilted(basis: Basis[Categorical], tilt: float, ball: Ball) -> Certific
     costs, posterior = basis.costs, basis.posterior
     if costs.draws is not None or ball.divergence != "kl":
         raise ValueError("tilted certificates are for finitely many policies and kl balls")
-    n, delta, loss = costs.environments, basis.budget.spent[TILTED], _rounding(costs)
+    n, delta, loss = costs.environments, basis.budget.spent[TILTED], rounding_error(costs)
     tilted = float(posterior.probabilities @ costs.tilted_means(tilt))
     tilted_up, kl = min(1.0, tilted * (1 + 2 * loss + 1e-13)), posterior.kl(basis.prior)
     kl_up = kl * (1 + loss) + 4 * loss
@@ -272,7 +265,7 @@ def issue_single_draw(basis: Basis[DiagonalGaussian]) -> Certificate:
     terms = _ratio_terms(posterior, policy) + _ratio_terms(prior, policy)
     ratio_up = ratio + 1e-13 * (len(posterior) + float(np.sum(np.abs(terms))))
     empirical_cost = min(1.0, float(costs.means[0]))
-    cost_up = min(1.0, empirical_cost * (1 + _rounding(costs)))
+    cost_up = min(1.0, empirical_cost * (1 + rounding_error(costs)))
     delta = basis.budget.spent["single-draw"]
     bound = float(bounds.single_draw(cost_up, ratio_up, costs.environments, delta))
     measured = {"empirical_cost": empirical_cost, "kl": ratio, "policy": 0}
@@ -380,73 +373,11 @@ def check_typical(posterior: DiagonalGaussian, policy: NDArray) -> None:
         )
 
 
-def occam_bounds(
-    costs: Costs,
-    prior: Categorical,
-    delta: float,
-    of: Statistic = MEAN,
-    policies: Sequence[int] | slice = slice(None),
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Occam's bound for these policies, by default all, and thresholds of CVaR; (policies,).
-
-    The bounds of all policies hold at once.
-    """
-    first = costs.first_equal[policies]
-    own = np.unique(first)  # one of each group of equal policies
-    weights = policy_weights(costs, prior)[own]
-    values = costs.values if len(own) == costs.policies else costs.values[:, own]
-    thresholds = np.zeros(len(own))
-    if costs.trial_facts.tasks:
-        found = _bounds_of_tasks(costs, values, weights * delta, of)
-    elif of.kind == "quantile":
-        pairs = zip(values.T, weights * delta, strict=True)
-        found = np.array([quantile_bound(c, of.share, d) if d > TINY else 1.0 for c, d in pairs])
-    elif of.kind == "mean" and costs.success_or_failure:
-        failures = values.sum(axis=0)  # of which an exact tail wants whole numbers
-        found = bounds.occam_exact_tail(failures, costs.environments, weights, delta)
-    else:
-        ordered = values if costs.range else values[costs.order]
-        if of.kind == "mean":
-            found = occam_betting(ordered, weights, delta)
-        else:
-            found, thresholds = cvar_betting(ordered, weights, delta, of.share)
-    place = np.searchsorted(own, first)
-    return found[place], thresholds[place]
-
-
-def _bounds_of_tasks(
-    costs: Costs, values: NDArray, levels: NDArray[np.float64], of: Statistic
-) -> NDArray[np.float64]:
-    """Bounds on mean costs over a fixed list of tasks, each at its level; (policies,)."""
-    if of.kind != "mean":
-        raise ValueError(f"{of} is of new environments, and not of a fixed list of tasks")
-    if costs.success_or_failure:
-        return exact_tail_of_tasks(values.sum(axis=0), costs.environments, levels)
-    tasks, ordered = costs.trial_facts.task_count, np.asarray(values[costs.order], float)
-    columns = zip(ordered.T, levels, strict=True)
-    return np.array([betting_draws(c.reshape(-1, tasks).T, level) for c, level in columns])
-
-
-def policy_weights(costs: Costs, prior: Categorical) -> NDArray[np.float64]:
-    """The weight of each policy in Occam's bound, rounded downwards; shape (policies,).
-
-    That of policies with equal parameters together, since they are one policy.
-    """
-    first = costs.first_equal
-    total = np.bincount(first, prior.probabilities, costs.policies)
-    return np.asarray(total[first] * (1 - _rounding(costs)), float)
-
-
 def set_aside_by(prior: Categorical | DiagonalGaussian, costs: Costs) -> int:
     """The number of environments of the same stream that were used before and do not count."""
     mine = costs.range
     ranges = merged_ranges([*(prior.seen or ()), *costs.policies_seen])
     return sum(r.stop - r.start for r in ranges if mine and r[:2] == mine[:2])
-
-
-def _rounding(costs: Costs) -> float:
-    """A bound on the relative rounding error of a sum over environments and one over policies."""
-    return (costs.environments + 8 * costs.policies + 8) * float(np.finfo(float).eps)
 
 
 def _ratio_terms(gaussian: DiagonalGaussian, policy: NDArray) -> NDArray[np.float64]:

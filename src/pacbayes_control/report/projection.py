@@ -14,7 +14,8 @@ from pacbayes_control.bounds.anytime import MARGIN, SHARES, STAKES
 from pacbayes_control.bounds.betting import log_regret
 from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
 from pacbayes_control.bounds.theorems import exact_tail_of_tasks
-from pacbayes_control.certify.issuing import ANYTIME, BETTING, PAC_BAYES, policy_weights
+from pacbayes_control.certify.issuing import ANYTIME, BETTING, PAC_BAYES
+from pacbayes_control.certify.occam import policy_weights
 from pacbayes_control.certify.run import Run
 
 POINTS = 61  # of the curve of bounds against environments
