@@ -106,7 +106,20 @@ def test_a_run_without_failures_says_so(quick: Pbc, tmp_path: Path):
     result = quick("failures", "good", "--plots", "figures")
     assert result.returncode == 0
     assert "failed in none of 60 environments" in result.stdout
+    assert "hardest" not in result.stdout
     assert not list((tmp_path / "figures").iterdir())
+
+
+@pytest.mark.parametrize("name", ["evil.py:task", "evil:task", "evil"])
+def test_no_code_runs_that_a_run_names(name: str, quick: Pbc, tmp_path: Path):
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()")
+    stream = {"stream": "train", "seed": 0, "start": 0, "stop": 60}
+    origin = {"task": name, "settings": {"module": "evil.py"}, **stream}
+    learn_finite(Costs(np.eye(60)[:, :2], origin=origin)).save(tmp_path / "strange")
+    shown = quick("failures", "strange")
+    assert "give its task" in shown.stdout
+    assert quick("report", "strange").returncode == 0
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

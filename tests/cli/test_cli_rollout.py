@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pacbayes_control.learn import learn_finite
 from pacbayes_control.report import videos
 from pacbayes_control.robots import Vehicle
 from pacbayes_control.rollouts import evaluate
+from pacbayes_control.study.one_rollout import rollout_of
 from pacbayes_control.tasks.registry import load_task
 
 Pbc = Callable[..., subprocess.CompletedProcess[str]]
@@ -87,6 +89,8 @@ def test_a_rollout_is_the_training_rollout_of_its_cell(
         assert record["parameters"] == run.costs.parameters[3].tolist()  # type: ignore[index]
         assert record["recorded_cost"] == (record["cost"] if arguments else None)
     assert "(recorded: " in result.stdout
+    named = quick("rollout", BRAKING, "--environment", 7, "--policy", "policy 3", "--json", "-")
+    assert json.loads(named.stdout)["cost"] == run.costs.values[7, 3]
 
 
 def test_the_certified_policy_is_the_best_of_a_run(quick: Pbc, braking: tuple[Run[Any], Path]):
@@ -97,6 +101,26 @@ def test_the_certified_policy_is_the_best_of_a_run(quick: Pbc, braking: tuple[Ru
     assert json.loads(elsewhere.stdout)["recorded_cost"] is None
     later = quick("rollout", BRAKING, "--run", folder, "--environment", 30, "--json", "-")
     assert json.loads(later.stdout)["recorded_cost"] is None
+    assert "does not have this rollout: it counts environments 0 to 29." in later.stderr
+    assert "environments 0 to 29 of “train”, seed 0." in elsewhere.stderr
+
+
+def test_a_run_of_a_table_has_no_policies_to_roll_out(quick: Pbc, tmp_path: Path):
+    learn_finite(Costs(np.eye(40)[:, :2])).save(tmp_path / "table")
+    told = complaint(quick("rollout", BRAKING, "--run", "table"))
+    assert "the run was made from a table of costs" in told
+
+
+def test_a_rollout_that_timed_out_has_no_recorded_cost(braking: tuple[Run[Any], Path]):
+    costs = braking[0].costs
+    values = costs.values.copy()
+    values[7, 3] = 1
+    told = {"rollout_timeout": 9.0, "timed_out": [[7, 3]], "incidents": {"timeouts": 1}}
+    ended = replace(costs, values=values, origin={**costs.origin, **told})
+    with examples_forgotten():
+        one = rollout_of(learn_finite(ended), load_task(BRAKING), 7, "3")
+    assert one.recorded is None
+    assert "ended by its time limit" in one.note
 
 
 def test_another_cost_than_the_recorded_one_is_not_reproduced(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import imageio.v3 as imageio
@@ -16,6 +17,7 @@ from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report import clips as made
 from pacbayes_control.report import videos
+from pacbayes_control.report.page import embedded_pictures
 from pacbayes_control.report.videos import Reel, Video, smaller
 from pacbayes_control.rollouts import evaluate
 from pacbayes_control.study.one_rollout import DRAWN, LIKELIEST, certified_column
@@ -91,7 +93,7 @@ def test_the_hardest_and_the_easiest_are_shown_with_their_environments():
         assert len(video) == 5  # of 8 at 30 a second, every second one and the last
         assert abs(video.mean() - 255 * LIGHTS[clip.environment]) < 6
         assert f"light {LIGHTS[clip.environment]:.4g}" in clip.caption
-        assert clip.differs is None
+        assert clip.differs == ""
 
 
 def test_all_costs_alike_make_no_clip_twice():
@@ -102,6 +104,32 @@ def test_all_costs_alike_make_no_clip_twice():
 def test_a_slow_simulator_has_one_clip(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(made, "LONGEST", 0.0)
     assert len(made.clips(TASK, RUN, TRAIN)) == 1
+
+
+def test_rollouts_that_timed_out_are_not_filmed():
+    first, second = np.flatnonzero(RUN.costs.values[:, 1])[:2].tolist()
+    told = {"rollout_timeout": 9.0, "timed_out": [[first, 1]], "incidents": {"timeouts": 1}}
+    costs = replace(RUN.costs, origin={**RUN.costs.origin, **told})
+    shown = made.clips(TASK, learn_finite(costs, method="occam"), TRAIN)
+    assert shown[0].environment == second
+    assert made.chosen_rows(np.array([1, 1, 0, 0.5]), {0, 2}) == [1, 3]
+
+
+def test_a_rollout_that_raises_now_says_so_in_the_caption():
+    def broken(episode: Episode) -> float:
+        raise RuntimeError(f"a bug after {episode}")
+
+    shown = made.clips(replace(TASK, cost=broken), RUN, TRAIN)
+    assert shown[0].caption.startswith(
+        f"Environment {shown[0].environment}: cost 1 as recorded, an error now."
+    )
+
+
+def test_pictures_that_do_not_fit_beside_rollouts_are_left_out():
+    picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1" + bytes(7_000)
+    captions = {name: (name, "to look at") for name in ("a.png", "b.png", "c.png")}
+    embedded = embedded_pictures(dict.fromkeys(captions, picture), captions, 20_000)
+    assert [row[3] for row in embedded] == ["a.png", "b.png"]
 
 
 def test_clips_that_do_not_fit_are_left_out():
@@ -126,7 +154,7 @@ def test_costs_that_are_not_recorded_are_told_in_the_caption():
         values, origin=RUN.costs.origin, parameters=TASK.policies, described=RUN.costs.described
     )
     shown = made.clips(TASK, learn_finite(costs, method="occam"), TRAIN)
-    assert all(clip.differs == 1 - clip.cost for clip in shown)
+    assert all(clip.differs == f"{1 - clip.cost:g}" for clip in shown)
     assert "as recorded, " in shown[0].caption
 
 
@@ -182,7 +210,7 @@ def frame(number: int) -> Any:
 
 
 def test_a_long_rollout_is_played_faster_in_a_bounded_number_of_frames():
-    reel, taken = Reel(most=20, width=32, fps=15), 0
+    reel, taken = Reel(most=20, widest=32, fps=15), 0
     for number in range(400):
         if number % reel.every == 0:
             reel.take(frame(number), 30.0)
@@ -213,3 +241,10 @@ def test_the_same_frames_give_the_same_bytes_in_both_formats():
 def test_sides_are_even_and_nothing_is_enlarged():
     assert smaller(np.zeros((401, 601, 3), np.uint8), 320).shape == (214, 320, 3)
     assert smaller(np.zeros((41, 61, 3), np.uint8), 320).shape[:2] == (40, 60)
+    assert smaller(np.zeros((3000, 4, 3), np.uint8), 320).shape[:2] == (320, 2)
+
+
+def test_a_vast_frame_is_written_at_a_size_that_players_take():
+    video = Video()
+    video.take(np.zeros((1080, 3841, 3), np.uint8), 10.0)
+    assert frames_in(video.encoded(), 540, 1920).shape == (1, 540, 1920, 3)

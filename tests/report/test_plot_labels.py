@@ -21,8 +21,11 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.report import axes, plots, trial_plots
+from pacbayes_control.report import axes, failure_plots, plots, trial_plots
 from pacbayes_control.report.running import Running
+from pacbayes_control.study.failures import Failures, find_failures
+from pacbayes_control.study.importance import Importance
+from pacbayes_control.study.importance import Ranking as OfParameters
 from pacbayes_control.trials.ranking import Ranking
 
 SLACK = 0.5  # pixels of a hundredth of an inch
@@ -64,7 +67,7 @@ def faults(figure: Figure) -> list[str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Draw a plot and return the faults of its labels."""
     drawn: list[Figure] = []
-    for module in (plots, trial_plots):
+    for module in (plots, trial_plots, failure_plots):
         monkeypatch.setattr(module, "save_figure", lambda figure, _: drawn.append(figure))
 
     def read(draw: Callable[..., None], *given: Any) -> list[str]:
@@ -151,6 +154,38 @@ def test_the_tallest_of_crowded_bars_keep_their_counts():
     counts = np.zeros(20, int)
     counts[[0, 1, 2, 9, 10, 11, 19]] = 9, 1, 8, 12_345, 12_346, 12_344, 7
     assert axes.labelled_bars(counts) == [10, 0, 2, 19, 1]
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+PARAMETERS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "a parameter with a name of about sixty letters, of the wind": lambda rng, n: rng.random(n),
+    "far from zero": lambda rng, n: 1e6 + rng.random(n) / 100,
+    "skewed": lambda rng, n: np.exp(20 * rng.random(n)),
+    "tiny": lambda rng, n: -1e-9 * rng.random(n),
+    "words": lambda rng, n: rng.choice(
+        ["A gravel road after heavy rain", "$x^2$", "b" * 60, "M" * 9, "W" * 9], n
+    ),
+    "few": lambda rng, n: rng.integers(0, 3, n),
+}
+
+
+@pytest.fixture(scope="module", params=[40, 600])
+def failures(request: Any) -> Failures:
+    n, rng = request.param, np.random.default_rng(0)
+    parameters = {name: draw(rng, n) for name, draw in PARAMETERS.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        rows = tuple(Importance(name, 0.2, 0.3, True) for name in parameters)
+        ranking = OfParameters(rows, 0.5, 0.01, n, 10)
+        patch.setattr("pacbayes_control.study.failures.rank", lambda *_: ranking)
+        return find_failures((rng.random(n) < 0.3).astype(float), parameters, binary=True)
+
+
+def test_no_label_of_failures_lies_on_another(failures: Failures, read):
+    drawn = failure_plots.failure_plots(failures)
+    assert len(drawn) == 1 + 6 + 15
+    for name, draw in drawn.items():
+        assert read(draw) == [], name
 
 
 # ---- trials --------------------------------------------------------------------------------------

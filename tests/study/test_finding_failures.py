@@ -14,16 +14,15 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.study import failures as module
 from pacbayes_control.study.bins import OTHERS, grouped, interval, paired
+from pacbayes_control.study.failure_records import to_csv, to_record
 from pacbayes_control.study.failures import (
     described_environments,
     failures_of,
     find_failures,
-    to_csv,
-    to_record,
     usable_columns,
     why_too_little,
 )
-from pacbayes_control.study.importance import INSTALL, rank
+from pacbayes_control.study.importance import INSTALL, rank, together
 from pacbayes_control.tasks.demo import Stopping
 from sizes import sized
 
@@ -106,6 +105,24 @@ def test_words_and_graded_costs_are_ranked_too():
 
 
 @pytest.mark.usefixtures("no_forest")
+def test_parameters_that_go_together_are_told():
+    rng = np.random.default_rng(0)
+    parameters: dict[str, Any] = drawn(rng, "wind", "mass")
+    parameters["gust"] = 10 - parameters["wind"] ** 3 - 0.02 * rng.random(N)
+    parameters["season"] = np.where(parameters["mass"] > 0.5, "summer", "winter")
+    parameters["tyres"] = np.where(parameters["season"] == "summer", "wide", "narrow")
+    close = together(parameters)
+    assert [pair[:2] for pair in close[:2]] == [("tyres", "season"), ("wind", "gust")]
+    assert {frozenset(pair[:2]) for pair in close[2:]} == {
+        frozenset(["season", "mass"]),
+        frozenset(["tyres", "mass"]),
+    }
+    assert together(drawn(rng, *"abcdefgh")) == []
+    found = find_failures(failed(rng, parameters["wind"] * 0.8), parameters, binary=True)
+    assert any("go together" in note and "“wind” and “gust”" in note for note in found.notes)
+
+
+@pytest.mark.usefixtures("no_forest")
 def test_without_scikit_learn_only_the_ranking_is_missing():
     rng = np.random.default_rng(0)
     parameters = drawn(rng, "mass", "wind")
@@ -137,8 +154,8 @@ def test_seeds_names_and_constants_are_shown_but_not_ranked():
         ([0, 1] * 10, "20 environments are too few"),
         ([0] * 100, "failed in none of 100 environments"),
         ([1] * 100, "failed in all 100 environments"),
-        ([1] * 4 + [0] * 96, "4 failures in 100 environments are too few"),
-        ([0] * 2 + [1] * 98, "2 successes in 100 environments are too few"),
+        ([1] * 4 + [0] * 96, "4 of 100 environments failed: too few"),
+        ([0] * 2 + [1] * 98, "2 of 100 environments succeeded: too few"),
         ([0.04] * 99 + [1.0], "nearly the same in all but 1 of 100 environments"),
         ([0.3] * 100, "nearly the same in all of 100 environments"),
     ],
@@ -149,6 +166,14 @@ def test_where_there_is_too_little_nothing_is_told_apart(costs: list[float], wor
     found = find_failures(values, drawn(np.random.default_rng(0), "a", n=len(costs)), binary=False)
     assert found.too_little
     assert (found.bins, found.pairs, found.ranking) == ({}, (), None)
+
+
+def test_the_hardest_leave_out_those_of_cost_zero():
+    costs = np.array([0, 0.5, 0, 1, 0.2])
+    found = find_failures(costs, {}, binary=False)
+    assert found.worst(10) == [3, 1, 4]
+    assert found.worst(2) == [3, 1]
+    assert found.hardest.tolist() == [3, 1, 4, 0, 2]
 
 
 def test_five_failures_are_enough_to_look():
@@ -227,9 +252,33 @@ def test_rare_words_are_joined():
 def test_cells_with_few_environments_are_blank():
     across = grouped("a", np.array([0, 1] * 20 + [0] * 4), 4)
     down = grouped("b", np.array([0, 0] * 20 + [1] * 4), 4)
-    pair = paired(across, down, np.ones(44))
-    assert np.isnan(pair.means[pair.environments < 5]).all()
-    assert np.all(pair.means[pair.environments >= 5] == 1)
+    pair = paired(across, down, np.ones(44), 0.05, binary=True)
+    few = pair.environments < 5
+    assert few.any()
+    for shown in (pair.means, pair.low, pair.high):
+        assert np.array_equal(np.isnan(shown), few)
+    assert np.all(pair.means[~few] == 1)
+    assert np.all(pair.low[~few] < 1)
+
+
+@pytest.mark.usefixtures("no_forest")
+def test_the_confidence_is_shared_by_the_pairs_of_all_parameters_of_which_only_the_first_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    deltas = []
+
+    def recorded(*given: Any, binary: bool) -> Any:
+        deltas.append(given[3])
+        return paired(*given, binary=binary)
+
+    monkeypatch.setattr(module, "paired", recorded)
+    rng = np.random.default_rng(0)
+    parameters = {f"word {i}": rng.choice(["x", "y"], N) for i in range(10)}
+    found = find_failures(failed(rng, np.full(N, 0.5)), parameters, binary=True)
+    assert len(found.pairs) == len(deltas) == 8 * 7 / 2
+    cells = 4 * 10 * 9 / 2
+    assert deltas == pytest.approx([0.05 / cells] * len(deltas))
+    assert any("first 8 parameters" in note for note in found.notes)
 
 
 # ---- runs and files -----------------------------------------------------------------------------

@@ -149,6 +149,33 @@ def test_an_environment_without_frames_is_one_line(make: Any):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("frame", "told"),
+    [
+        (np.zeros((40, 60), np.uint8), r"shape \(40, 60\) and type uint8"),
+        (np.zeros((40, 60, 3)), "type float64"),
+        (np.zeros((1, 60, 3), np.uint8), r"shape \(1, 60, 3\)"),
+        ([np.zeros((40, 60, 3), np.uint8)], r"shape \(1, 40, 60, 3\)"),
+    ],
+)
+def test_a_frame_that_is_no_picture_is_one_line(frame: Any, told: str):
+    class Strange(Painted):
+        def render(self) -> Any:
+            return frame
+
+    with pytest.raises(CannotFilmError, match=f"^Strange returns a frame of .*{told}"):
+        drift_task(make=Strange).watch(GAINS[0], TRAIN[:1], None, Frames())
+
+
+def test_frames_of_different_sizes_are_one_line():
+    class Growing(Painted):
+        def render(self) -> Any:
+            return np.zeros((6 + self.steps, 8, 3), np.uint8)
+
+    with pytest.raises(CannotFilmError, match=r"not \(6, 8, 3\) and \(7, 8, 3\)"):
+        drift_task(make=Growing).watch(GAINS[0], TRAIN[:1], None, Frames())
+
+
 def test_a_vector_is_not_filmed_but_has_its_cost():
     def make() -> Any:
         return SyncVectorEnv([Painted] * 2, autoreset_mode=AutoresetMode.DISABLED)

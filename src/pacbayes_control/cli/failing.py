@@ -64,18 +64,15 @@ def failures(asked: FailureOptions) -> None:
         raise ValueError(f"{csv_file} cannot be both the table and the JSON")
     run = options.verified(options.certified_folder(folder), json_file)
 
-    from pacbayes_control.study.failures import (
-        described_environments,
-        failures_of,
-        to_csv,
-        to_record,
-    )
+    from pacbayes_control.study.failure_records import to_csv, to_record
+    from pacbayes_control.study.failures import described_environments, failures_of
 
     own = load_task(asked.task) if asked.task else None
     described, why_no_parameters = described_environments(run, own)
     with working("looking at the failures"):
         found = failures_of(run, described)
-    _show(found, len(found.costs) if asked.all else asked.top, why_no_parameters)
+    shown = found.hardest.tolist() if asked.all else found.worst(asked.top)
+    _show(found, shown, why_no_parameters)
     if csv_file:
         write_output(csv_file, to_csv(found))
         say(f"Table: {csv_file}")
@@ -89,11 +86,11 @@ def failures(asked: FailureOptions) -> None:
     options.write_json(json_file, to_record(found))
 
 
-def _show(found: Failures, most: int, why_no_parameters: str) -> None:
-    """The hardest environments, the ranking and the first parameters, and what they mean."""
+def _show(found: Failures, shown: list[int], why_no_parameters: str) -> None:
+    """Some environments, the ranking and the first parameters, and what they mean."""
     from pacbayes_control.study.failures import MEANING
 
-    _show_hardest(found, most)
+    _show_environments(found, shown)
     if why_no_parameters:
         say(why_no_parameters)
     if found.too_little:
@@ -106,9 +103,8 @@ def _show(found: Failures, most: int, why_no_parameters: str) -> None:
     say(MEANING)
 
 
-def _show_hardest(found: Failures, most: int) -> None:
+def _show_environments(found: Failures, numbers: list[int]) -> None:
     """A table of environments, with as many parameters as have room."""
-    numbers = found.hardest[:most].tolist()
     columns = found.columns[:COLUMNS]
     names = ["name"] if found.names else []
     rows = [
@@ -120,12 +116,19 @@ def _show_hardest(found: Failures, most: int) -> None:
         ]
         for i in numbers
     ]
+    failed = int(found.costs.sum())
     if found.binary:
-        failed = int(found.costs.sum())
         title = f"Failed in {failed:,} of {len(found.costs):,} environments"
     else:
         title = f"Mean cost {found.costs.mean():.4f} in {len(found.costs):,} environments"
-    which = "all" if len(numbers) == len(found.costs) else f"the {len(numbers):,} hardest"
+    if not numbers:
+        say(f"{title}.")
+        return
+    which = f"the {len(numbers):,} hardest"
+    if len(numbers) == len(found.costs):
+        which = "all"
+    elif found.binary and len(numbers) == failed:
+        which = "all of these"
     headings = ["environment", *names, "cost", *map(_short, columns)]
     print_table(f"{title}; {which}", headings, rows, left=names)
     if len(found.columns) > len(columns):

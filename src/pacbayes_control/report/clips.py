@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from pacbayes_control.tasks import Environments, Task
 from pacbayes_control.tasks.environments import in_a_line
 
 EACH = 2  # of the hardest environments, and of the easiest
-WIDTH, FPS, SECONDS = 320, 15.0, 10  # of a clip at most: pixels, frames per second
+WIDEST, FPS, SECONDS = 320, 15.0, 10  # of a clip at most: pixels of a side, frames per second
 MOST_BYTES = 1_500_000  # of all clips, before they are written as text, which adds a third
 QUALITIES = (28, 36, 44)  # x264's rate factors: the next if a clip is too large
 LONGEST = 60.0  # seconds of work: a slow simulator has fewer clips, and at least one
@@ -37,7 +38,7 @@ class Clip:
     cost: float  # as recorded
     parameters: str  # of the environment, in words
     played: str  # how fast, in words; empty if as fast as the rollout
-    differs: float | None = None  # the cost now, if it is not what was recorded
+    differs: str = ""  # what it cost now, in words, if it is not what was recorded
 
     @property
     def text(self) -> str:
@@ -48,8 +49,8 @@ class Clip:
     def caption(self) -> str:
         """Its environment, its cost, and how it is played."""
         words = f"Environment {self.environment}: cost {self.cost:.4g}"
-        if self.differs is not None:
-            words += f" as recorded, {self.differs:.4g} now"
+        if self.differs:
+            words += f" as recorded, {self.differs} now"
         return f"{words}. {self.parameters}{self.played}".strip()
 
 
@@ -69,27 +70,31 @@ def clips(
     if len(environments) != run.costs.environments:
         raise ValueError("the run counts other environments than those that its task draws")
     made: list[Clip] = []
-    rows = chosen_rows(run.costs.values[:, column])
+    ended = {row for row, policy in run.costs.timed_out if policy == column}
+    rows = chosen_rows(run.costs.values[:, column], ended)
     for row in in_time(rows, LONGEST):
         clip = _clip(task, run, row, most_bytes // len(rows))
         made += [clip] if clip else []
     return made
 
 
-def chosen_rows(costs: NDArray) -> list[int]:
+def chosen_rows(costs: NDArray, without: Collection[int] = ()) -> list[int]:
     """The hardest environments, then the easiest, each once; the first among equals.
+
+    without: rows of rollouts that timed out, which might again take any time
 
     >>> chosen_rows(np.array([0, 1, 0, 0.5, 0, 1]))
     [1, 5, 0, 2]
     """
-    order = np.argsort(-costs.astype(float), kind="stable")
-    easiest = np.argsort(costs, kind="stable")
+    rows = np.array([row for row in range(len(costs)) if row not in without], int)
+    order = rows[np.argsort(-costs[rows].astype(float), kind="stable")]
+    easiest = rows[np.argsort(costs[rows], kind="stable")]
     return list(dict.fromkeys([*order[:EACH].tolist(), *easiest[:EACH].tolist()]))
 
 
 def _clip(task: Task, run: Run[Any], row: int, most: int) -> Clip | None:
     """The clip of one environment; None if its rollout has no frames, or they do not fit."""
-    one, reel = rollout_of(run, task, row, "best"), Reel(int(SECONDS * FPS), WIDTH, FPS)
+    one, reel = rollout_of(run, task, row, "best"), Reel(int(SECONDS * FPS), WIDEST, FPS)
     seen = one.watch(reel)
     if not reel.frames:
         return None
@@ -102,7 +107,8 @@ def _clip(task: Task, run: Run[Any], row: int, most: int) -> Clip | None:
     known = [(name, value) for name, value in drawn(one).items() if name not in IDENTITIES]
     words = [f"{name} {value_words(value)}" for name, value in known[:SHOWN]]
     recorded = float(run.costs.values[row, certified_column(run)[0]])
-    differs = seen.cost if seen.filmed_cost is None else seen.filmed_cost
+    now = seen.cost if seen.filmed_cost is None else seen.filmed_cost
+    differs = "an error" if now is None else f"{now:.4g}"
     height, width = reel.frames[0].shape[:2]
     return Clip(
         content,
@@ -112,7 +118,7 @@ def _clip(task: Task, run: Run[Any], row: int, most: int) -> Clip | None:
         recorded,
         ", ".join(words) + "." * bool(words),
         "" if reel.speed < 1.05 else f" Played {reel.speed:.2g} times as fast.",
-        None if differs == recorded else differs,
+        "" if now == recorded else differs,
     )
 
 

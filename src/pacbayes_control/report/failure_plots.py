@@ -12,9 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.text import quoted
+from pacbayes_control.certify.text import interval_ends, quoted
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
 from pacbayes_control.report.plots import SHOWN, legend_above, new_figure, short
 from pacbayes_control.report.summary import WORST
@@ -32,6 +33,7 @@ from pacbayes_control.tasks import Task
 COLUMNS = 8  # parameters in the page's table of the hardest environments
 PARAMETERS = 6  # that the page has a plot for
 PAIRS = 6  # of parameters, that the page has a map for
+LETTERS = 40  # of all labels side by side under a map
 DARKEST = 0.55  # of the cells: the letters in them must be legible on a dark screen too
 RANKING = "failures-ranking"
 
@@ -60,7 +62,7 @@ def failure_section(run: Run[Any], task: Task | None) -> dict[str, Any]:
         "failures": found,
         "failure_plots": plots,
         "failure_figures": list(zip(names, [*singles[:PARAMETERS], *pairs], strict=True)),
-        "failures_shown": found.hardest[:WORST].tolist(),
+        "failures_shown": found.worst(WORST),
         "failure_columns": found.columns[:COLUMNS],
         "FAILURE_WORDS": (MEANING, SHARED),
     }
@@ -160,12 +162,15 @@ def _top(bins: tuple[Bin, ...]) -> float:
 def draw_pair(pair: Pair, file: Path | BinaryIO) -> None:
     """A map of mean costs by two parameters, with intervals."""
     down, across = pair.means.shape
-    figure, axis = new_figure(1.1 + 0.44 * down)
+    places, labels = _ticks(pair.across)
+    upright = len(labels) * max(map(len, labels)) > LETTERS  # they would not fit side by side
+    figure, axis = new_figure(1.1 + 0.44 * down + 0.6 * upright)
     highest = max(float(np.nanmax(pair.means, initial=0.0)), 1e-9)
     for row, column in np.ndindex(down, across):
-        mean, ends = pair.means[row, column], (pair.low[row, column], pair.high[row, column])
+        mean = float(pair.means[row, column])
         if np.isnan(mean):
             continue
+        ends = interval_ends(float(pair.low[row, column]), float(pair.high[row, column]), 2)
         share = DARKEST * mean / highest
         cell = Rectangle((column, row), 1, 1, facecolor=ORANGE, alpha=share, lw=0)
         axis.add_patch(cell)
@@ -173,14 +178,15 @@ def draw_pair(pair: Pair, file: Path | BinaryIO) -> None:
         axis.text(
             column + 0.5,
             row + 0.45,
-            f"{ends[0]:.2f} – {ends[1]:.2f}",
+            " – ".join(ends),
             ha="center",
             va="top",
             fontsize=6.5,
         )
     axis.set(xlim=(0, across), ylim=(0, down))
-    _label(axis.set_xticks, pair.across)
-    _label(axis.set_yticks, pair.down)
+    rotation = 90 if upright else 0
+    axis.set_xticks(places, labels, fontsize=9, parse_math=False, rotation=rotation)
+    axis.set_yticks(*_ticks(pair.down), fontsize=9, parse_math=False)
     axis.set_xlabel(short(pair.across.name), parse_math=False)
     axis.set_ylabel(short(pair.down.name), parse_math=False)
     axis.tick_params(pad=6)
@@ -191,13 +197,12 @@ def draw_pair(pair: Pair, file: Path | BinaryIO) -> None:
     save_figure(figure, file)
 
 
-def _label(set_ticks: Any, groups: Groups) -> None:
-    """Label the borders of ranges with numbers, and the middle of other groups with their words."""
+def _ticks(groups: Groups) -> tuple[NDArray, list[str]]:
+    """Places and labels: numbers at the borders of ranges, words in the middle of other groups."""
     if groups.kind == "numbers":
-        set_ticks(range(len(groups.edges)), numerals(groups.edges, 3), fontsize=9)
-        return
-    words = [_cut("others" if label == OTHERS else label) for label in groups.labels]
-    set_ticks(np.arange(len(words)) + 0.5, words, fontsize=9, parse_math=False)
+        return np.arange(len(groups.edges)), numerals(groups.edges, 3)
+    words = [_cut("others" if label == OTHERS else short(label)) for label in groups.labels]
+    return np.arange(len(words)) + 0.5, words
 
 
 def _cut(label: str) -> str:

@@ -45,6 +45,7 @@ SECTIONS = (  # the name of its template, its link at the top of the page, and i
     ("outlook", "More data", "More environments"),
     ("shift", "Shift", "If the world shifts"),
 )
+MOST_BYTES = 4_200_000  # of rollouts, videos and pictures, as text: the page has less than 5 MB
 LARGEST_PICTURE = 4 << 20  # bytes
 MOST_PICTURES = 12
 
@@ -105,7 +106,8 @@ def write_page(
             reason = f"{reason or ''} No recorded cost was compared: {error}.".strip()
     shown, why = clip_section(task, run, environments) if reason else ([], "")
     reason = None if shown else " ".join(filter(None, (reason, why))) or reason
-    embedded = embedded_pictures(pictures or {}, known.captions if known else {})
+    room = MOST_BYTES - sum(len(clip.text) for clip in shown) - (packed.size if packed else 0)
+    embedded = embedded_pictures(pictures or {}, known.captions if known else {}, room)
     failing = failure_section(run, task)
     absent = {
         "failures": failing["failures"] is None,
@@ -171,13 +173,16 @@ def why_no_replay(run: Run[Any], task: Task | None, known: type[Task] | None) ->
 
 
 def embedded_pictures(
-    pictures: Mapping[str, bytes], captions: Mapping[str, tuple[str, str]]
+    pictures: Mapping[str, bytes],
+    captions: Mapping[str, tuple[str, str]],
+    room: int = MOST_BYTES,
 ) -> list[tuple[Any, ...]]:
     """The pictures that have a caption, are PNG, and are not too large for a page.
 
     Each is its bytes in base64, its width and height in pixels, its description and its caption.
 
-    captions: for each file name, a description of the picture and its caption.
+    captions: for each file name, a description of the picture and its caption
+    room: bytes of all, as text
     """
     embedded = []
     for name, words in captions.items():
@@ -186,9 +191,10 @@ def embedded_pictures(
         if not content.startswith(opening) or not 24 <= len(content) <= LARGEST_PICTURE:
             continue
         width, height = struct.unpack(">II", content[16:24])
-        if 0 < width < 10_000 and 0 < height < 10_000:
-            encoded = base64.b64encode(content).decode("ascii")
+        encoded = base64.b64encode(content).decode("ascii")
+        if 0 < width < 10_000 and 0 < height < 10_000 and len(encoded) <= room:
             embedded.append((encoded, width, height, *words))
+            room -= len(encoded)
     return embedded
 
 

@@ -35,12 +35,12 @@ class Reel:
 
     Args:
         most: frames
-        width: of a frame in pixels, at most
+        widest: side of a frame in pixels, at most
         fps: at most
     """
 
-    def __init__(self, most: int, width: int, fps: float = math.inf) -> None:
-        self.most, self.width, self.most_fps = most, width, fps
+    def __init__(self, most: int, widest: int, fps: float = math.inf) -> None:
+        self.most, self.widest, self.most_fps = most, widest, fps
         self.frames: list[NDArray[np.uint8]] = []
         self.every, self.source = 1, 0.0  # frames per second of the rollout
 
@@ -48,7 +48,7 @@ class Reel:
         """Keep a frame; where there are too many, drop every second, and draw fewer from now on."""
         if not self.frames:
             self.source, self.every = fps, max(1, math.ceil(fps / self.most_fps))
-        self.frames.append(smaller(frame, self.width))
+        self.frames.append(smaller(frame, self.widest))
         if len(self.frames) > self.most:
             self.frames, self.every = self.frames[::2], 2 * self.every
 
@@ -78,6 +78,8 @@ class Video:
     quality: x264's constant rate factor, lower for larger files.
     """
 
+    widest = 1920  # pixels of a side: many players take no more
+
     every = 1
 
     def __init__(self, quality: int = 20) -> None:
@@ -85,15 +87,13 @@ class Video:
         self._folder = tempfile.TemporaryDirectory()
         self._file = Path(self._folder.name) / "video.mp4"
         self._writer: Any = None
-        self._shape: tuple[int, ...] = ()
 
     def take(self, frame: NDArray[np.uint8], fps: float) -> None:
-        """Write a frame, with its sides made even, as the format needs."""
+        """Write a frame."""
         if self._writer is None:
             import imageio.v2
 
             rate = ["-crf", str(self.quality), *BITEXACT]
-            self._shape = tuple(side - side % 2 for side in frame.shape[:2])
             self._writer = imageio.v2.get_writer(
                 self._file,
                 format="FFMPEG",  # type: ignore[arg-type]
@@ -105,8 +105,7 @@ class Video:
                 ffmpeg_log_level="error",
                 output_params=["-preset", "medium", "-movflags", "+faststart", *rate],
             )
-        height, width = self._shape
-        self._writer.append_data(np.ascontiguousarray(frame[:height, :width]))
+        self._writer.append_data(np.ascontiguousarray(smaller(frame, self.widest)))
         self.frames += 1
 
     def encoded(self, _: str = ".mp4") -> bytes:
@@ -120,16 +119,16 @@ class Video:
             self._folder.cleanup()
 
 
-def smaller(frame: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """A frame of at most this width, with the same proportions and even sides."""
+def smaller(frame: NDArray[np.uint8], most: int) -> NDArray[np.uint8]:
+    """A frame with sides of at most so many pixels, and even, as MP4 needs."""
     from PIL import Image
 
     high, wide = frame.shape[:2]
-    scale = min(1.0, width / wide)
-    size = [max(2, 2 * round(scale * side / 2)) for side in (wide, high)]
-    if size == [wide, high]:
-        return np.array(frame)
-    return np.asarray(Image.fromarray(frame).resize((size[0], size[1]), Image.Resampling.BOX))
+    scale = most / max(high, wide)
+    if scale >= 1:
+        return np.array(frame[: high - high % 2, : wide - wide % 2])
+    size = max(2, 2 * round(scale * wide / 2)), max(2, 2 * round(scale * high / 2))
+    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX))
 
 
 def _gif(frames: list[NDArray[np.uint8]], fps: float) -> bytes:

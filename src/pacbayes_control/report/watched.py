@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacbayes_control.certify.text import printable, quoted
 from pacbayes_control.report.console import key_values, print_table, say, show, warn
 from pacbayes_control.rollouts.evaluation import described_by
-from pacbayes_control.study.failures import plain_value
+from pacbayes_control.study.failure_records import plain_value
 from pacbayes_control.study.one_rollout import Rollout
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import Watched
@@ -40,8 +40,6 @@ def show_rollout(one: Rollout, seen: Watched) -> None:
     if seen.ended or steps:
         rows.append(("ended", f"{seen.ended}{' ' * bool(seen.ended)}after {steps or 0:,} steps"))
     show(key_values(rows))
-    if one.note:
-        say(one.note)
     if seen.columns:
         _show_steps(seen.columns)
     if seen.cost is not None and seen.error is not None:

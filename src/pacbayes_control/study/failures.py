@@ -6,10 +6,8 @@ chosen by these same costs: the numbers describe the environments that were reco
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +15,9 @@ from numpy.typing import NDArray
 
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.statistics import percent
-from pacbayes_control.certify.text import printable, quoted
+from pacbayes_control.certify.text import quoted
 from pacbayes_control.study.bins import MOST_BINS, Bin, Groups, Pair, binned, grouped, paired
-from pacbayes_control.study.importance import MOST, Ranking, rank
+from pacbayes_control.study.importance import MOST, Ranking, rank, together
 
 if TYPE_CHECKING:
     from pacbayes_control.certify.run import Run
@@ -31,6 +29,7 @@ FEWEST = 30  # environments to tell anything apart
 FEWEST_FAILURES = 5
 ALIKE = 0.05  # costs that differ by less from the median are like most others
 PAIRED = 8  # parameters that are looked at in pairs
+CLOSE = 5  # pairs that go together, that a note lists
 MEANING = (
     "Nothing here is certified: the policies and what is shown were chosen after the costs were "
     "seen. The numbers describe the environments that were recorded; in new ones the cost may be "
@@ -63,6 +62,11 @@ class Failures:
         """The numbers of all environments, the highest cost first."""
         return np.argsort(-self.costs, kind="stable")
 
+    def worst(self, most: int) -> list[int]:
+        """The numbers of the hardest environments, without those of cost 0."""
+        first = self.hardest[:most]
+        return first[self.costs[first] > 0].tolist()
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The parameters in the order of their importance, then those that were not ranked."""
@@ -72,11 +76,13 @@ class Failures:
     def interval_words(self) -> str:
         """How the intervals of the bins are to be read."""
         count = sum(map(len, self.bins.values()))
-        kind = "exact ones of Clopper and Pearson" if self.binary else "by e-values"
+        kind = "by e-values"
+        if self.binary:
+            kind = "exact ones of Clopper and Pearson, for trials that only succeed or fail"
         return (
-            f"Intervals ({kind}) hold at {percent(CONFIDENCE)} for all {count:,} bins of all "
-            "parameters at once, and those of pairs for all cells of all pairs, for a policy that "
-            "was fixed beforehand. Bins are by the parameters alone, not by the costs."
+            f"Intervals ({kind}): with confidence {percent(CONFIDENCE)} all {count:,} bins of all "
+            "parameters hold at once, and with the same confidence all cells of all pairs, if the "
+            "policy was fixed beforehand. Bins are by the parameters alone, not by the costs."
         )
 
 
@@ -152,6 +158,8 @@ def find_failures(
         except ImportError as error:
             notes.append(f"No ranking: {error}.")
             order = list(usable)
+        if close := together(usable):
+            notes.append(_close_words(close))
         most = int(np.clip(len(costs) // 20, 3, MOST_BINS))
         groups = {name: grouped(name, usable[name], most) for name in order}
         groups = {name: one for name, one in groups.items() if len(one.labels) > 1}
@@ -161,7 +169,7 @@ def find_failures(
     if groups and ranking is None:
         bins = dict(sorted(bins.items(), key=lambda item: -_between(item[1])))
         groups = {name: groups[name] for name in bins}
-    pairs = find_pairs(usable, list(groups)[:PAIRED], costs, binary=binary)
+    pairs = find_pairs({name: usable[name] for name in groups}, costs, binary=binary)
     if len(groups) > PAIRED:
         notes.append(f"Pairs are of the first {PAIRED} parameters.")
     return Failures(
@@ -210,11 +218,11 @@ def why_too_little(costs: NDArray[np.float64]) -> str:
             which = "failed in all" if failures else "failed in none of"
             return f"It {which} {n:,} environments: there is nothing to tell apart."
         if min(failures, n - failures) < FEWEST_FAILURES:
-            counted = "failure" if failures < n - failures else "success"
-            few = min(failures, n - failures)
+            rare = failures < n - failures
             return (
-                f"{few} {counted}{'es' if counted == 'success' else 's'} in {n:,} environments are "
-                f"too few to tell apart where it fails: at least {FEWEST_FAILURES}."
+                f"{failures if rare else n - failures} of {n:,} environments "
+                f"{'failed' if rare else 'succeeded'}: too few to tell apart where it fails, at "
+                f"least {FEWEST_FAILURES} are needed."
             )
     unlike = int(np.sum(np.abs(costs - np.median(costs)) >= ALIKE))
     if unlike < FEWEST_FAILURES:
@@ -227,17 +235,20 @@ def why_too_little(costs: NDArray[np.float64]) -> str:
 
 
 def find_pairs(
-    usable: Mapping[str, NDArray], names: list[str], costs: NDArray[np.float64], *, binary: bool
+    usable: Mapping[str, NDArray], costs: NDArray[np.float64], *, binary: bool
 ) -> tuple[Pair, ...]:
-    """The mean cost by each two of these parameters, in cells of about 10 environments or more.
+    """The mean cost by each two of the first parameters, in cells of about 10 environments or more.
 
-    Pairs of the first parameters come first. Their intervals hold for all cells of all pairs.
+    Pairs of the first parameters come first. Which these are depends on the costs, so the intervals
+    hold for all cells of all pairs, also of those that are not looked at.
     """
     most = int(np.clip(np.sqrt(len(costs) / 10), 2, 6))
-    groups = [grouped(name, usable[name], most) for name in names]
-    both = [(groups[i], groups[j]) for j in range(len(groups)) for i in range(j)]
-    cells = sum(len(one.labels) * len(other.labels) for one, other in both)
+    groups = [grouped(name, values, most) for name, values in usable.items()]
+    sizes = np.array([len(one.labels) for one in groups])
+    cells = int(sizes.sum() ** 2 - (sizes**2).sum()) // 2
     delta = (1 - CONFIDENCE) / max(cells, 1)
+    first = groups[:PAIRED]
+    both = [(first[i], first[j]) for j in range(len(first)) for i in range(j)]
     return tuple(paired(one, other, costs, delta, binary=binary) for one, other in both)
 
 
@@ -247,70 +258,17 @@ def _between(bins: tuple[Bin, ...]) -> float:
     return float(np.average((means - np.average(means, weights=counts)) ** 2, weights=counts))
 
 
+def _close_words(close: list[tuple[str, str, float]]) -> str:
+    pairs = ", ".join(
+        f"{quoted(one)} and {quoted(other)} ({share:.2f})" for one, other, share in close[:CLOSE]
+    )
+    rest = f" and {len(close) - CLOSE} more pairs" if len(close) > CLOSE else ""
+    return (
+        "These go together, so that the ranking cannot tell them apart (by rank correlation, or by "
+        f"Cramér's V where one is of words): {pairs}{rest}."
+    )
+
+
 def _listed(names: list[str]) -> str:
     rest = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(quoted(name) for name in names[:8]) + rest
-
-
-# ---- as files -----------------------------------------------------------------------------------
-
-
-def to_csv(failures: Failures) -> bytes:
-    """Every environment, the hardest first: its number, name, cost and parameters."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    own = ["environment", *(["name"] if failures.names else []), "cost"]
-    drawn = [f"{name} (drawn)" if name in own else name for name in failures.described]
-    writer.writerow([*own, *map(_inert, drawn)])
-    for i in failures.hardest.tolist():
-        name = [_inert(failures.names[i])] if failures.names else []
-        row = [_inert(values[i].item()) for values in failures.described.values()]
-        writer.writerow([i, *name, repr(float(failures.costs[i])), *row])
-    return file.getvalue().encode()
-
-
-def _inert(value: Any) -> Any:
-    """A value for a table; a word that a spreadsheet would take for a formula is marked as text."""
-    if not isinstance(value, str):
-        return value
-    return f"'{printable(value)}" if value.startswith(("=", "+", "-", "@")) else printable(value)
-
-
-def to_record(failures: Failures) -> dict[str, Any]:
-    """The same as plain values for JSON, with bins, pairs and the ranking."""
-    return {
-        "certified": False,
-        "meaning": MEANING,
-        "confidence": CONFIDENCE,
-        "too_little": failures.too_little,
-        "notes": list(failures.notes),
-        "ranking": asdict(failures.ranking) if failures.ranking else None,
-        "bins": {name: [asdict(b) for b in bins] for name, bins in failures.bins.items()},
-        "pairs": [_pair_record(pair) for pair in failures.pairs],
-        "environments": [
-            {
-                "environment": i,
-                "name": failures.names[i] if failures.names else None,
-                "cost": float(failures.costs[i]),
-                "parameters": {n: plain_value(v[i]) for n, v in failures.described.items()},
-            }
-            for i in failures.hardest.tolist()
-        ],
-    }
-
-
-def _pair_record(pair: Pair) -> dict[str, Any]:
-    return {
-        "across": {"parameter": pair.across.name, "groups": list(pair.across.labels)},
-        "down": {"parameter": pair.down.name, "groups": list(pair.down.labels)},
-        "means": [[plain_value(cell) for cell in row] for row in pair.means],
-        "low": [[plain_value(cell) for cell in row] for row in pair.low],
-        "high": [[plain_value(cell) for cell in row] for row in pair.high],
-        "environments": pair.environments.tolist(),
-    }
-
-
-def plain_value(value: Any) -> Any:
-    """A number or a word for JSON, which has no NaN and no infinity: None for these."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(plain, float) and not np.isfinite(plain) else plain

@@ -28,6 +28,7 @@ DRAWN = (
     "One draw from the posterior, as an illustration: the certificate is for a policy drawn afresh "
     "each time."
 )
+TIMED_OUT = "In the run this rollout was ended by its time limit, and cost 1."
 MEAN_NOTE = "No certificate is about the mean of a distribution over policies: an illustration."
 
 
@@ -103,9 +104,10 @@ def rollout_of(
         policy: `best` for the certified one, `mean` of a Gaussian posterior, a number or a name
         stream: of the environments, and its seed; by default those of the run
     """
-    costs, counted = run.costs, recorded_environments(run.costs, task)
+    costs = run.costs
     if costs.draws is None and costs.parameters is None:
         raise ValueError("the run was made from a table of costs: it holds no policies to roll out")
+    counted = recorded_environments(costs, task)
     own = counted.stream, counted.seed
     stream, first = stream or own, 0
     if stream == own:  # numbers are those of the run's rows, as in its report
@@ -116,15 +118,20 @@ def rollout_of(
         noise = noise_of(task, one, None)
         return Rollout(task, one, np.asarray(run.posterior.mean), noise, MEAN, MEAN_NOTE)
     column, note = certified_column(run)
+    names = [f"draw {draw}" for draw in range(costs.policies)] if costs.draws else costs.names
     if policy != BEST:
-        column = policy_number(policy, costs.names, costs.policies)
+        column = policy_number(policy, names, costs.policies)
         note = DRAWN if costs.draws else ""
-    name = f"draw {column}" if costs.draws else costs.name(column)
+    name = _name(names, column)
     if known:
         chosen, noise = recorded_rollout(run, task, counted, (number, column))
-        timed_out = (number, column) in costs.timed_out
-        before = None if timed_out else float(costs.values[number, column])
+        if (number, column) in costs.timed_out:
+            return Rollout(task, one, chosen, noise, name, f"{note} {TIMED_OUT}".strip())
+        before = float(costs.values[number, column])
         return Rollout(task, one, chosen, noise, name, note, before)
+    whose = "" if stream == own else f" of {quoted(own[0])}, seed {own[1]}"
+    counts = f"it counts environments 0 to {len(counted) - 1}{whose}"
+    note = f"{note} The run does not have this rollout: {counts}.".strip()
     noise = noise_of(task, one, None)
     if costs.parameters is None:
         draws = run.posterior.sample(generator(stream[1], "watched", of="policies"), column + 1)
@@ -144,13 +151,14 @@ def certified_column(run: Run[Any]) -> tuple[int, str]:
 
 def policy_number(policy: str, names: Sequence[str], count: int) -> int:
     """The number of a policy, from a user's number or name."""
+    names = names or [f"policy {number}" for number in range(count)]  # as they are shown
     if policy in names:
         return list(names).index(policy)
     if policy.isdecimal() and int(policy) < count:
         return int(policy)
     if policy == BEST and count == 1:
         return 0
-    some = f", or one of {', '.join(map(quoted, names[:LISTED]))}" if names else ""
+    some = f", or one of {', '.join(map(quoted, names[:LISTED]))}"
     more = ", …" if len(names) > LISTED else ""
     numbers = f"write a number from 0 to {count - 1}{some}{more}"
     if policy == BEST:

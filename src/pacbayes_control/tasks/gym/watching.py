@@ -76,6 +76,7 @@ class Steps(gym.Wrapper):
     def __init__(self, env: gym.Env, film: Film | None = None) -> None:
         super().__init__(env)
         self.film, self.fps = film, _fps(env)
+        self.size: tuple[int, ...] = ()  # of frames
         # the numbers of each, by name; one more observation than actions
         self.observations: list[dict[str, float]] = []
         self.actions: list[dict[str, float]] = []
@@ -101,8 +102,15 @@ class Steps(gym.Wrapper):
         return observation, reward, terminated, truncated, info
 
     def _draw(self, last: bool = False) -> None:
-        if self.film is not None and (last or len(self.actions) % self.film.every == 0):
-            self.film.take(_frame(self.env), self.fps)
+        if self.film is None or not (last or len(self.actions) % self.film.every == 0):
+            return
+        frame = _frame(self.env)
+        self.size = self.size or frame.shape
+        if frame.shape != self.size:
+            raise CannotFilmError(
+                f"frames of one episode must have one shape, not {self.size} and {frame.shape}"
+            )
+        self.film.take(frame, self.fps)
 
     def ended(self, seen: Watched) -> str:
         """How the episode ended, in words."""
@@ -161,11 +169,19 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, float]]:
 def _frame(env: gym.Env) -> NDArray[np.uint8]:
     """What the environment draws now."""
     try:
-        frame = np.asarray(env.render())
+        with _quiet():
+            frame = np.asarray(env.render())
     except Exception as error:
         raise CannotFilmError(_why(env, error)) from error
-    if frame.ndim != 3 or frame.shape[2] < 3 or frame.dtype != np.uint8:
+    if frame.ndim == 0:  # None
         raise CannotFilmError(_no_frames(env))
+    picture = frame.ndim == 3 and min(frame.shape[:2]) > 1 and frame.shape[2] in (3, 4)
+    if not picture or frame.dtype != np.uint8:
+        raise CannotFilmError(
+            f"{type(env.unwrapped).__name__} returns a frame of shape {frame.shape} and type "
+            f"{frame.dtype}: a frame is of shape (height, width, 3), each side 2 or more, and of "
+            "type uint8"
+        )
     return frame[:, :, :3]
 
 
@@ -233,9 +249,10 @@ def _takes_mode(make: Any) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Gymnasium's warning that a render mode is unknown: the error says it."""
+    """Without the warnings of Gymnasium and GLFW that nothing can be drawn: the error says it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*render_mode.*")
+        warnings.filterwarnings("ignore", module="glfw")
         yield
 
 
