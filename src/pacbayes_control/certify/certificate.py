@@ -16,10 +16,10 @@ from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import INCIDENTS, incidents_in_words
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
-from pacbayes_control.certify.parts import LONGEST as LONGEST_PART
 from pacbayes_control.certify.parts import CertifiedPart
-from pacbayes_control.certify.statistics import Statistic, percent, rest_percent
-from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up, shown
+from pacbayes_control.certify.sentence import sentence_of
+from pacbayes_control.certify.statistics import Statistic, rest_percent
+from pacbayes_control.certify.text import percent_up, quoted, round_up, shown
 
 FORMAT = 8
 WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
@@ -185,108 +185,12 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The guarantee in one English sentence, with the bound rounded upwards."""
-        return self._sentence(quoted)
-
-    def _sentence(self, quote: Callable[[str], str]) -> str:
-        confidence = f"With confidence {confidence_percent(self.delta)}"
-        parameters = f"{self.parameters} parameters"
-        if self.method == "single-draw":
-            who = f"the one policy drawn from the posterior over {parameters}"
-        elif self.policy is None:
-            many = parameters if self.policies is None else f"{self.policies} policies"
-            who = f"a policy drawn afresh from the posterior over {many}"
-        else:
-            name = f"“{self.policy_name}”" if quote is str else quoted(self.policy_name or "")
-            who = f"policy {self.policy if self.policy_name is None else name}"
-        what = self._promise()
-        noise = ""
-        if self.noise:
-            over = "averaged over" if self.of == "mean" else "each with"
-            noise = f", {over} noise drawn independently of the policy ({quote(self.noise)})"
-        source = f"the {self.environments} it was {self.purpose}"
-        if self.ball is None:
-            source = f"drawn like {source}"
-        elif self.ball.samples is None:
-            source = f"from any distribution D′ with {self.ball}, where D is that of {source}"
-        else:
-            shifted = self.ball.samples[0]
-            source = (
-                f"drawn like the shifted sample of {sum(shifted)}, if it differs from {source} in "
-                f"nothing but how often each of {len(shifted)} cells occurs"
-            )
-        remarks = [*self._trial_words(), *self.part_words, self.look_words, self._until_words()]
-        remarks += self.incident_words
-        if self.assumes_binary:
-            remarks.insert(0, "it is assumed that trials only succeed or fail")
-        told = "".join(f"; {words}" for words in remarks if words)
-        return f"{confidence}, {who} {what} {source}{noise}{told}."
-
-    def _promise(self) -> str:
-        """What is promised of a policy in new environments."""
-        statistic = self.statistic
-        if statistic.kind == "quantile" and self.graded is False and self.bound == 0:
-            return f"fails in at most {self.most_above_percent} of {self._new}"
-        if statistic.kind == "quantile":
-            return (
-                f"costs more than {self.shown_bound} in at most {self.most_above_percent} of "
-                f"{self._new}"
-            )
-        if statistic.kind == "cvar":
-            worst = f"the worst {percent(statistic.share)} of {self._new}"
-            return f"has an expected cost of at most {round_up(self.bound)} in {worst}"
-        if self.binary and not self.graded:
-            return f"fails in at most {percent_up(self.bound)} of {self._new}"
-        return f"has an expected cost of at most {round_up(self.bound)} in {self._new}"
-
-    @property
-    def _new(self) -> str:
-        """The environments that the promise is about."""
-        if self.tasks is None:
-            return "new environments"
-        return f"new episodes, on average over {self.tasks} tasks,"
-
-    def _trial_words(self) -> list[str]:
-        """The kind of trials of an evaluation log, and how the policy was chosen by them."""
-        words = []
-        known = self.unit is None or self.unit.casefold() in ("environment", "env")
-        if not known and self.tasks is None:
-            words.append(f"a new environment is another {quoted(self.unit or '')}")
-        elif self.tasks is not None:
-            another = f"another {quoted(self.unit)} of " if self.unit is not None else ""
-            words.append(f"a new episode is {another}one of these tasks, and not of others")
-        if self.candidates is not None and self.candidates > 1:
-            among = f"among {self.candidates} policies"
-            words.append(f"it was chosen by its trials {among}, which the confidence allows for")
-        if self.method == "anytime":
-            words.append("the trials might be stopped at any time")
-        return words
-
-    @property
-    def part_words(self) -> list[str]:
-        """The promise for each part of the world that was declared beforehand, in words."""
-        fails = self.binary and not self.graded
-        told = []
-        for part in self.parts:
-            limit = percent_up(part.bound) if fails else round_up(part.bound)
-            words = quoted(part.words, LONGEST_PART)  # all of it: no condition may be hidden
-            which = f"{words} ({part.environments} of the {self.environments})"
-            promise = f"it fails in at most {limit} of" if fails else f"at most {limit} in"
-            told.append(f"{promise} those with {which}")
-        return told
+        return sentence_of(self)
 
     @property
     def reached(self) -> bool:
         """Whether its bound, without a shift, is as small as was asked for."""
         return self.until is None or self.bound_on_training <= self.until
-
-    def _until_words(self) -> str:
-        if self.until is None:
-            return ""
-        which = "the bound" if self.ball is None else "the bound without a shift"
-        words = f"until {which} was at most {self.until:.12g}"
-        if not self.reached:
-            words = f"while {which} was above {self.until:.12g}, up to {self.at_most}"
-        return f"environments were added {words}, which the confidence allows for"
 
     @property
     def bound_on_training(self) -> float:
@@ -356,7 +260,7 @@ class Certificate:
         """
         later = {name for since, names in LATER.items() if since > self.format for name in names}
         record = {name: value for name, value in asdict(self).items() if name not in later}
-        return {**record, "sentence": self._sentence(quoted if self.format >= 4 else str)}
+        return {**record, "sentence": sentence_of(self, quoted if self.format >= 4 else str)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Certificate:
