@@ -5,20 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_trials import random
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.certify.text import percent_up, round_up
-from pacbayes_control.learn import learn_finite, learn_in_parts
+from pacbayes_control.learn import learn_finite, learn_in_parts, learn_task
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.report.exports import (
     Cell,
@@ -30,12 +34,16 @@ from pacbayes_control.report.exports import (
     file_names,
 )
 from pacbayes_control.report.latex import Column, escape
-from pacbayes_control.report.plots import PLOTS
-from pacbayes_control.report.run_exports import guarantee, run_export
+from pacbayes_control.report.pictures import column
+from pacbayes_control.report.plots import PLOTS, UNTIL
+from pacbayes_control.report.run_captions import guarantee, plot_captions
+from pacbayes_control.report.run_exports import facts, run_export
 from pacbayes_control.report.sweep_exports import sweep_export
 from pacbayes_control.report.trial_exports import comparison_export
+from pacbayes_control.report.trial_plots import draw_evidence
 from pacbayes_control.study.sweep import Sweep
 from pacbayes_control.study.sweep_grid import FIGURES
+from pacbayes_control.tasks.demo import Stopping
 from pacbayes_control.trials.choosing import choose
 from pacbayes_control.trials.comparing import compare
 
@@ -107,6 +115,54 @@ def test_other_statistics_have_their_own_words(of: str):
     assert "hold together" in found["distribution"].caption
 
 
+def test_a_shift_is_not_promised_and_excluded_in_one_caption(run: Any):
+    for each, symbol in ((run, "KL(D′‖D)"), (under_shift(run, Ball("kl", 0.05)), "KL(D′‖D)")):
+        caption = plot_captions(each)["shift"]
+        assert f"a shift: {symbol} ≤ B" in caption
+        assert each.certificate.sentence in caption
+        assert "Nothing is promised" not in caption
+
+
+def test_bounds_as_environments_were_added_are_said_to_be_without_the_shift():
+    run = learn_task(Stopping(), Plan(until=0.3, at_most=500, method="betting"))
+    shifted = under_shift(run, Ball("kl", 0.02))
+    assert "They are without the shift." in plot_captions(shifted)[UNTIL]
+    assert "without the shift" not in plot_captions(run)[UNTIL]
+
+
+@pytest.mark.parametrize(
+    ("method", "error"), [("occam", "95 % interval"), ("kl", "standard error at most 0.0")]
+)
+def test_a_test_estimate_stands_with_its_error(method: Any, error: str):
+    run = learn_task(Stopping(), Plan(environments=50, test_environments=200, method=method))
+    [row] = [row for row in facts(run) if "Test estimate" in row[0]]
+    assert isinstance(row[1], Cell)
+    assert error in row[1].shown
+    assert run.certificate.test_estimate is not None
+    assert row[1].value == run.certificate.test_estimate.cost
+
+
+def test_failures_are_exported_as_the_page_shows_them_and_certify_nothing():
+    rng = np.random.default_rng(0)
+    described = {"wind & rain_%": rng.uniform(0, 10, 200), "road": np.repeat(["wet", "dry"], 100)}
+    failed = rng.random((200, 2)) < described["wind & rain_%"][:, None] / 20
+    export = run_export(learn_finite(Costs(failed.astype(float), described=described)), "mine")
+    captions = {p.name: p.caption for p in export.plots if p.name.startswith("failures")}
+    assert len(captions) >= 3
+    assert all("Nothing here is certified" in caption for caption in captions.values())
+    table = tables(export)["environments"]
+    assert {"wind & rain_%", "road"} <= {column.heading for column in table.columns}
+    assert all(len(row) == 4 for row in table.rows)
+    assert "no guarantee is about a single environment" in table.caption
+
+
+def test_a_run_of_an_earlier_format_is_exported_without_what_it_does_not_record():
+    earlier = Path(__file__).parents[1] / "certify" / "earlier_runs" / "2-sampled"
+    export = run_export(Run.load(earlier), "mine")
+    assert "certificate" in tables(export)
+    assert "methods" not in tables(export)
+
+
 # ---- numbers ------------------------------------------------------------------------------------
 
 
@@ -156,8 +212,8 @@ def test_a_comparison_states_its_verdict_and_limits(rates: list[float]):
     comparison = compare(trials, "a", "b")
     found = tables(comparison_export(comparison, trials, "mine"))
     assert comparison.sentence in found["verdict"].caption
-    facts = dict(found["verdict"].rows)  # type: ignore[arg-type]
-    low, high = facts["Lower limit at any time"], facts["Upper limit at any time"]
+    told: dict[Any, Any] = dict(found["verdict"].rows)  # type: ignore[arg-type]
+    low, high = told["Lower limit at any time"], told["Upper limit at any time"]
     shown = [float(cell.shown.replace("−", "-")) for cell in (low, high)]  # type: ignore[union-attr]
     assert shown[0] <= comparison.difference[0] <= comparison.difference[1] <= shown[1]
     assert sum(cell.value for row in found["outcomes"].rows for cell in row[1:2]) == 60  # type: ignore[union-attr, misc]
@@ -172,6 +228,8 @@ def test_a_sweep_has_its_rows_and_says_what_picking_one_does():
     assert sweep.caption in table.caption
     assert "does not pay for" in table.caption
     assert "0.1235" in [cell.shown for cell in cells(table)]  # a bound, upwards
+    headings = [column.heading for column in table.columns]
+    assert headings == ["N", "method", "bound", "± s.d.", "training", "true", "± s.e.", "too low"]
     assert [plot.name for plot in export.plots] == ["sweep"]
 
 
@@ -189,6 +247,22 @@ def test_a_figure_is_a_pdf_of_a_columns_width_with_embedded_letters(run: Any, tm
     assert b"/CIDFontType2" in pdf or b"/Type42" in pdf
     assert b"/Type3" not in pdf
     assert b"/Subtype /Image" not in pdf
+
+
+@pytest.mark.parametrize("width", [3.0, 3.4])
+def test_no_legend_is_cut_off_in_a_column(width: float, monkeypatch: pytest.MonkeyPatch):
+    trials = replace(random([0.1, 0.6], 60), policies=("a policy before & now", "the other policy"))
+    comparison = compare(trials, *trials.policies)
+    kept: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (kept.append(f), save(f, *a, **k))[1])
+    with column(width):
+        draw_evidence(comparison, BytesIO())
+    [figure] = kept
+    [legend] = figure.findobj(Legend)
+    assert isinstance(legend, Legend)
+    assert len(legend.get_texts()) == 4
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_the_size_is_for_exports_alone(run: Any, tmp_path: Path):

@@ -87,7 +87,16 @@ def test_a_row_cannot_give_an_option_to_the_end_of_the_row_before():
 
 def test_a_wide_table_spans_two_columns():
     columns = [Column(f"heading {i}", "number") for i in range(9)]
-    assert r"\begin{table*}" in table(columns, [["1"] * 9], caption="", label="t")
+    text = table(columns, [["1"] * 9], caption="", label="t")
+    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 1
+    assert r"\setlength{\tabcolsep}" in text
+
+
+def test_a_table_without_room_for_its_words_spans_two_columns():
+    columns = [Column("Environment", "words"), *[Column("a parameter", "number")] * 3]
+    rows = [["hall", "1.2345", "1.2345", "1.2345"]]
+    assert r"\begin{table*}" in table(columns, rows, caption="", label="t")
+    assert r"\begin{table}" in table(columns[:2], [rows[0][:2]], caption="", label="t")
 
 
 @pytest.mark.parametrize("label", ["", "a b", "a}", "tab:ü", r"\x"])
@@ -98,5 +107,6 @@ def test_a_label_is_plain(label: str):
 
 def test_a_figure_includes_its_file():
     text = figure("run-figure-x.pdf", caption="δ", label="fig:x", width=3.4)
-    assert r"\includegraphics[width=3.4in]{run-figure-x.pdf}" in text
+    narrower = r"\ifdim\linewidth<3.4in \linewidth\else 3.4in\fi"
+    assert rf"\includegraphics[width={narrower}]{{run-figure-x.pdf}}" in text
     assert r"\caption{\ensuremath{\delta}}" in text

@@ -67,8 +67,8 @@ def test_a_page_says_what_is_certified(page: Write, tmp_path: Path):
         "A rollout costs 1 for a contact",
         "Environments are drawn from halls by lot",
         "How the rollouts went 2 rollouts count that had failed before they were run again",
-        "Test estimate, not a promise 0.0612 on 20,000 environments that it has never seen: "
-        "below the bound of ",
+        "Test estimate, not a promise 0.0612 on 20,000 environments that it has never seen "
+        "(standard error at most 0.0017): below the bound of ",
         f"Saved {datetime.fromisoformat(run.created):%-d %B %Y, %H:%M} UTC",
         "Environments it was learnt from 40",
         "drawn at random like those it was learnt from.",
@@ -91,7 +91,7 @@ def test_what_is_not_recorded_is_said_not_to_be(page: Write):
          "interval 0.1972 to 0.2132): below the bound of 0.2052."),
         (2053, "above the bound of 0.2052. Chance alone may explain this"),
         (2500, "above the bound of 0.2052, by more than chance explains. Do not rely on the bound"),
-        (612.5, "0.0612 on 10,000 environments that it has never seen: below the bound of 0.2052."),
+        (612.5, "has never seen (standard error at most 0.0024): below the bound of 0.2052."),
     ],
 )  # fmt: skip
 def test_a_test_estimate_is_compared_with_the_bound(failures: float, said: str):

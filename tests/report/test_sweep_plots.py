@@ -78,7 +78,7 @@ def test_environments_have_a_logarithmic_axis_and_a_line_for_each_method(drawn: 
     assert axis.get_xlabel() == "environments, N"
     assert [text.get_text() for text in axis.get_xticklabels()] == ["1,000", "100"]
     names = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert names == [*METHODS, "bound, ± s.d.", "true cost"]
+    assert names == [*METHODS, "bound, ± s.d.", "true cost, ± s.e."]
 
 
 def test_lines_that_are_too_many_are_counted(drawn: list[Figure]):

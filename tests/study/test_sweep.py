@@ -147,6 +147,17 @@ def test_draws_are_disjoint_and_test_environments_are_used_for_nothing_else():
             assert not any(one.overlaps(other) for other in ranges[:number] if other)
 
 
+def test_draws_of_a_search_are_disjoint_too():
+    seen = []
+    for draw in range(3):
+        task = Counted(kind="search")
+        plan = Plan(environments=10, draws=2, search=TINY)
+        Campaign(task, plan, Size(draws=3, test_environments=TESTS), 20).learn(plan, draw)
+        assert {row for stream, row in task.counts if stream == "sweep test"} == {*range(TESTS)}
+        seen.append({row for stream, row in task.counts if stream == "sweep"})
+    assert seen == [{*range(10 * draw, 10 * (draw + 1))} for draw in range(3)]
+
+
 def test_every_rollout_is_run_once_for_all_rows(tmp_path: Path):
     task = Counted()
     over = {"environments": [20, 40], "method": ["occam", "kl"], "delta": [0.01, 0.1]}
@@ -298,6 +309,35 @@ def test_fields_of_a_plan_that_a_sweep_does_not_take_are_refused(tmp_path: Path)
         sweep(Stopping(), None, {"delta": [0.1]}, folder=tmp_path, execution=Execution(retries=1))
 
 
+class Failing(Counted):
+    """One that cannot roll out one of its environments."""
+
+    def costs(self, policies: NDArray, environments: Environments, *noise: Noise) -> NDArray:
+        if environments.start <= 5 < environments.stop and environments.stream == "sweep":
+            raise RuntimeError("no motor")
+        return super().costs(policies, environments, *noise)
+
+
+def test_a_task_that_fails_is_told_with_advice_that_a_sweep_can_follow(tmp_path: Path):
+    with pytest.raises(ValueError, match="no motor") as error:
+        swept(Failing(), tmp_path / "s", {"delta": [0.1]}, Plan(environments=10))
+    assert str(error.value).endswith("mend the task, and sweep into another folder")
+    assert "allow_code_change" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_time_limit_of_rollouts_is_told_in_the_caption(tmp_path: Path):
+    folder, limited = tmp_path / "s", Execution(rollout_timeout=60.0, workers=0)
+    plan, over = Plan(environments=5), {"delta": [0.1]}
+    facts: Any = {"folder": folder, "draws": 1, "test_environments": 2}
+    made = sweep(Stopping(), plan, over, **facts, execution=limited)
+    assert "Rollouts that took longer than 60 s cost 1, the worst." in made.caption
+    assert load_sweep(folder) == made
+    assert "longer" not in replace(made, rollout_timeout=None).caption
+    with pytest.raises(ValueError, match="rollout timeout"):
+        sweep(Stopping(), plan, over, **facts)
+
+
 def test_a_folder_of_another_sweep_or_of_other_things_is_refused(tmp_path: Path):
     folder, over = tmp_path / "s", {"delta": [0.1]}
     plan = Plan(environments=10)
@@ -310,7 +350,7 @@ def test_a_folder_of_another_sweep_or_of_other_things_is_refused(tmp_path: Path)
         swept(Counted(), folder, over, plan, draws=4)
     with pytest.raises(ValueError, match="another sweep, with plan"):
         swept(Counted(), folder, over, replace(plan, seed=1))
-    with pytest.raises(ValueError, match=r"the tasks that .* was begun with have changed"):
+    with pytest.raises(ValueError, match=r"the task has changed since .* was begun"):
         swept(Counted(0.3), folder, over, plan)
     assert (folder / "sweep.json").read_bytes() == before
     (tmp_path / "other").mkdir()
@@ -363,6 +403,7 @@ BAD: dict[str, Any] = {
     "a figure as a field": lambda r: r | {"swept": ["bound"]},
     "a field twice": lambda r: r | {"swept": ["environments", "environments"]},
     "no test": lambda r: r | {"test_environments": 0},
+    "a time limit of nothing": lambda r: r | {"rollout_timeout": 0.0},
     "a wrong plan": lambda r: r | {"plan": {"delta": 2.0}},
     "another plan": lambda r: r | {"plan": {"delta": [0.1]}},
 }

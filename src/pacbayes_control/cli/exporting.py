@@ -61,9 +61,7 @@ def export(asked: ExportOptions) -> None:
             f"a width of {asked.width:g} inches: give one from {NARROWEST:g} to {WIDEST:g}"
         )
     names = file_names(folders)
-    exports = [
-        _export(folder, name, asked.json_file) for folder, name in zip(folders, names, strict=True)
-    ]
+    exports = [_export(*each, asked.json_file) for each in zip(folders, names, strict=True)]
     check_replaceable([file for each in exports for file in each.files(asked.out)], asked.force)
     written: list[Path] = []
     with working("drawing"):
@@ -88,6 +86,14 @@ def folder_of(path: Path) -> Path:
     return folder
 
 
+def _is_sweep(folder: Path) -> bool:
+    return (folder / SWEEP).is_file() and not (folder / "certificate.json").exists()
+
+
+def _is_comparison(folder: Path) -> bool:
+    return (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists()
+
+
 def _check_out(out: Path, folders: Sequence[Path]) -> None:
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file: tables and figures go to a folder")
@@ -100,18 +106,18 @@ def _check_out(out: Path, folders: Sequence[Path]) -> None:
 
 def _export(folder: Path, name: str, json_file: Path | None) -> Export:
     """The tables and figures of a folder, after it was verified."""
-    if (folder / SWEEP).is_file() and not (folder / "certificate.json").exists():
+    if _is_sweep(folder):
         from pacbayes_control.report.sweep_exports import sweep_export
         from pacbayes_control.study.sweep import load_sweep
 
         return sweep_export(load_sweep(folder), name)
-    if (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists():
+    if _is_comparison(folder):
         from pacbayes_control.report.trial_exports import comparison_export
 
         return comparison_export(*_compared(folder, json_file), name)
     from pacbayes_control.report.run_exports import run_export
 
-    return run_export(options.verified(folder, json_file), name)
+    return run_export(options.verified(folder, json_file, one_of_several=True), name)
 
 
 def _compared(folder: Path, json_file: Path | None) -> tuple[Comparison, Trials]:
@@ -122,7 +128,7 @@ def _compared(folder: Path, json_file: Path | None) -> tuple[Comparison, Trials]
         with working("verifying"):
             return load_comparison(folder)
     except (AlteredRun, InvalidCertificate) as error:
-        raise options.not_verified(json_file, error) from None
+        raise options.not_verified(json_file, f"{folder}: {error}") from None
 
 
 # ---- references ---------------------------------------------------------------------------------
@@ -151,6 +157,9 @@ def cite(asked: CiteOptions) -> None:
     from pacbayes_control.report.citations import PAPER, bibtex
 
     inputs = [] if asked.run is None else [folder_of(asked.run)]
+    for folder in inputs:
+        if _is_sweep(folder):
+            raise ValueError(f"{folder} is a sweep, which has no certificate: name a run")
     options.check_json(asked.json_file, *inputs)
     options.check_writable(asked.out, *inputs)
     if asked.out is not None and asked.out.suffix.lower() != ".bib":
@@ -170,7 +179,7 @@ def _references(folder: Path, json_file: Path | None) -> list[str]:
     """The keys of a run's or a comparison's references, after it was verified."""
     from pacbayes_control.report.citations import EVIDENCE, keys_of
 
-    if (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists():
+    if _is_comparison(folder):
         _compared(folder, json_file)
         return list(EVIDENCE)
     return keys_of(options.verified(folder, json_file).certificate)

@@ -136,6 +136,8 @@ def run_folder(path: Path) -> Path:
     folder = path.parent if path.name == "certificate.json" and path.is_file() else path
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {path}")
+    if (folder / "sweep.json").is_file() and not (folder / "certificate.json").exists():
+        raise ValueError(f"{path} is a sweep, and no run: pbc export writes its table and figure")
     return folder
 
 
@@ -150,11 +152,19 @@ def certified_folder(path: Path) -> Path:
 
 
 def verified(
-    folder: Path, json_file: Path | None, known: Mapping[str, str] | None = None
+    folder: Path,
+    json_file: Path | None,
+    known: Mapping[str, str] | None = None,
+    *,
+    one_of_several: bool = False,
 ) -> Run[Any]:
     """A verified run; if verification fails, print the reason and exit with code 1.
 
-    known: the fingerprint of a run that was verified before; its bound is not recomputed.
+    Args:
+        folder: of the run
+        json_file: where the reason goes too
+        known: the fingerprint of a run that was verified before; its bound is not recomputed
+        one_of_several: whether the reason has to name the folder
     """
     from pacbayes_control.deploy.monitor.state import fingerprint
     from pacbayes_control.verify import InvalidCertificate, verify
@@ -167,7 +177,8 @@ def verified(
         with working("verifying"):
             return verify(folder).run
     except (AlteredRun, InvalidCertificate) as error:
-        raise not_verified(json_file, error) from None
+        reason = f"{folder}: {error}" if one_of_several else error
+        raise not_verified(json_file, reason) from None
 
 
 def not_verified(

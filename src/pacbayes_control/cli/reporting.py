@@ -175,7 +175,7 @@ def _report_side_by_side(asked: ReportOptions) -> None:
     if asked.json_file and asked.json_file.resolve() == page.resolve():
         raise ValueError(f"{page} cannot be both the page and the JSON")
     names = distinct_names(folders)
-    loaded = [options.verified(folder, asked.json_file) for folder in folders]
+    loaded = [options.verified(path, asked.json_file, one_of_several=True) for path in folders]
     runs = [NamedRun(name, run) for name, run in zip(names, loaded, strict=True)]
     with working("drawing"):
         written = write_side_by_side(runs, page)

@@ -18,7 +18,7 @@ from pacbayes_control.report.pictures import column
 from pacbayes_control.trials.plans.schedules import FORMULA
 
 WIDTH = 3.4  # inches, of one of two columns
-NARROWEST, WIDEST = 1.5, 12.0
+NARROWEST, WIDEST = 3.0, 12.0
 
 
 @dataclass(frozen=True)

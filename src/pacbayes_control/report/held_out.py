@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from pacbayes_control.bounds import clopper_pearson
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.text import interval_ends, round_up
@@ -33,17 +35,32 @@ def held_out_interval(failures: int, environments: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def held_out_error(c: Certificate) -> str:
+    """The uncertainty of the estimate in words, from nothing but the certificate.
+
+    The variance of a cost in [0, 1] with mean r is r(1 - r) at most.
+    """
+    estimate = c.test_estimate
+    if estimate is None:
+        return ""
+    n, failures = estimate.environments, held_out_failures(c)
+    if failures is None:
+        variance = max(0.0, estimate.cost * (1 - estimate.cost)) / max(1, n - 1)
+        return f"standard error at most {round_up(sqrt(variance))}"
+    ends = " to ".join(interval_ends(*held_out_interval(failures, n)))
+    return f"{failures:,} failures; 95 % interval {ends}"
+
+
 def held_out_words(c: Certificate) -> str:
     """The estimate, its uncertainty where it is known, and whether it is above the bound."""
     estimate = c.test_estimate
     if estimate is None:
         return ""
     said = f"{estimate.cost:.4f} on {estimate.environments:,} environments that it has never seen"
+    said += f" ({held_out_error(c)})"
     failures, low, high = held_out_failures(c), 0.0, 1.0
     if failures is not None:
         low, high = held_out_interval(failures, estimate.environments)
-        ends = " to ".join(interval_ends(low, high))
-        said += f" ({failures:,} failures; 95 % interval {ends})"
     if c.of != "mean":
         return f"{said}. It is of the mean cost, which the bound is not on."
     bound = c.bound_on_training

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pacbayes_control.certify.text import printable
 
-LETTER, GAP = 0.0195, 0.05  # parts of the line: of a small letter, and between two columns
+LETTER, GAP = 0.0195, 0.053  # parts of the line: of a small letter, and between two columns
 NARROWEST = 0.22  # of the line, for a column of words
 MARK = "% Written by pbc export"  # the first line of files that may be overwritten
 SIGNS = {
@@ -144,7 +144,7 @@ def table(
     for place, column in enumerate(columns):
         if column.kind != "words":
             rest -= LETTER * max(len(column.heading), *(len(row[place]) for row in rows), 0)
-    float_name = "table" if rest > 0 else "table*"
+    float_name = "table" if rest > NARROWEST * wide else "table*"
     width = max(NARROWEST, rest / max(wide, 1))
     letters = {"text": "l", "number": "r", "words": rf"p{{{width:.2f}\linewidth}}"}
     kinds = "".join(letters[column.kind] for column in columns)
@@ -156,6 +156,7 @@ def table(
             rf"  \caption{{{escape(caption)}}}",
             rf"  \label{{{checked_label(label)}}}",
             r"  \smallskip",
+            *([r"  \setlength{\tabcolsep}{4pt}"] if float_name == "table*" else []),
             rf"  \begin{{tabular}}{{@{{}}{kinds}@{{}}}}",
             r"    \toprule",
             _row(columns, [column.heading for column in columns]),
@@ -179,19 +180,27 @@ def _row(columns: Sequence[Column], cells: Sequence[str]) -> str:
 
 
 def figure(file: str, *, caption: str, label: str, width: float) -> str:
-    """A floating figure of a PDF beside it, `width` inches wide; it needs `graphicx`."""
+    """A floating figure of a PDF beside it; it needs `graphicx`.
+
+    It is `width` inches wide, or as wide as a column that is narrower.
+    """
     return "\n".join(
         [
             rf"{MARK}; it needs \usepackage{{graphicx}}, and \graphicspath if it is elsewhere",
             r"\begin{figure}[t]",
             r"  \centering",
-            rf"  \includegraphics[width={width:g}in]{{{file}}}",
+            rf"  \includegraphics[width={_at_most(width)}]{{{file}}}",
             rf"  \caption{{{escape(caption)}}}",
             rf"  \label{{{checked_label(label)}}}",
             r"\end{figure}",
             "",
         ]
     )
+
+
+def _at_most(width: float) -> str:
+    """A width in inches, or that of the line where it is less."""
+    return rf"\ifdim\linewidth<{width:g}in \linewidth\else {width:g}in\fi"
 
 
 def checked_label(label: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
@@ -34,6 +35,7 @@ FORMATS: Any = {
     "png": {"format": "png", "dpi": 150},
 }
 SMALLEST, LARGEST = 7, 8  # points of letters in a column of a paper
+ROOM = 0.8  # of its width, for a legend above the axes
 _column: ContextVar[float | None] = ContextVar("column", default=None)  # its width in inches
 
 
@@ -63,7 +65,10 @@ def column(width: float) -> Iterator[None]:
 
 
 def _fit(figure: Figure, width: float) -> None:
-    """Make a figure as wide as a column: letters shrink less than lines, and labels are broken."""
+    """Make a figure as wide as a column.
+
+    Letters shrink less than lines, labels are broken, and legends have one column if need be.
+    """
     was, height = figure.get_size_inches()
     scale = width / was
     figure.set_size_inches(width, height * scale**0.5)
@@ -74,6 +79,22 @@ def _fit(figure: Figure, width: float) -> None:
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_fontsize(min(max(scale * text.get_fontsize(), SMALLEST), LARGEST))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(constrained_layout|Glyph)", UserWarning)
+        figure.draw_without_rendering()
+    for legend in figure.findobj(Legend):
+        assert isinstance(legend, Legend)
+        if legend.get_window_extent().width > ROOM * figure.bbox.width:
+            _stack(legend)
+
+
+def _stack(legend: Legend) -> None:
+    """Make a legend above its axes again, with one column."""
+    words, place = legend.get_texts(), {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+    size, labels = words[0].get_fontsize(), [text.get_text() for text in words]
+    handles: list[Any] = list(legend.legend_handles)
+    look: Any = {"frameon": False, "fontsize": size}
+    legend.axes.legend(handles, labels, ncols=1, **place, **look)
 
 
 def save_figure(figure: Figure, file: Path | BinaryIO) -> None:

@@ -91,6 +91,7 @@ def _draw_gaussian(run: Run[DiagonalGaussian], file: Path | BinaryIO) -> None:
     reach = max(0.1, float(np.abs(moved).max()) * 1.15)
     height = max(0.1, float(np.abs(widths - 1).max()) * 1.25)
     axis.set(xlim=(-reach, reach), xlabel="mean moved by (standard deviations of the prior)")
+    axis.xaxis.set_major_locator(MaxNLocator(5))
     axis.set(ylim=(1 - height, 1 + height), ylabel="width, relative to the prior's")
     axis.grid(alpha=0.3)
     legend_above(axis)

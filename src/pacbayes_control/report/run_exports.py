@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.statistics import percent
-from pacbayes_control.certify.text import (
-    confidence_percent,
-    printable,
-    shown,
-)
+from pacbayes_control.certify.text import confidence_percent, printable, shown
 from pacbayes_control.report import summary
 from pacbayes_control.report.exports import Cell, Export, Plot, Table, bound, count, named, observed
+from pacbayes_control.report.failure_plots import failure_section
+from pacbayes_control.report.held_out import held_out_error
 from pacbayes_control.report.latex import Column
-from pacbayes_control.report.plots import UNTIL, plots_of_run
+from pacbayes_control.report.plots import plots_of_run
+from pacbayes_control.report.run_captions import (
+    choice_caption,
+    failure_captions,
+    guarantee,
+    hardest_caption,
+    methods_caption,
+    plot_captions,
+)
 from pacbayes_control.report.sections import MEANING, budget_rows, side_by_side
 from pacbayes_control.report.trial_plots import choice_plots
 from pacbayes_control.report.trials import choice_of
+from pacbayes_control.study.failures import MEANING as MEANING_OF_FAILURES
 from pacbayes_control.trials.choosing import Choice
 
 LISTED = 20  # policies in a table
 LONGEST = 300  # characters of a cost rule and the like
+PARAMETERS = 4  # of the hardest environments, in a table
+LONGEST_PARAMETER = 16  # characters of its name or of its value
 NAME, FACT, VALUE = Column("Policy", "words"), Column("Fact", "words"), Column("Value", "words")
 
 
@@ -40,85 +51,18 @@ def run_export(run: Run[Any], name: str) -> Export:
     if choice is not None:
         plots |= choice_plots(choice)
     captions = plot_captions(run)
+    failing = failure_section(run, None)
+    if failing["failures"] is not None:
+        plots |= failing["failure_plots"]
+        captions |= failure_captions(failing)
     figures = [Plot(each, draw, captions[each]) for each, draw in plots.items()]
-    return Export(name, list(_tables(run, choice)), figures)
-
-
-# ---- captions -----------------------------------------------------------------------------------
-
-
-def guarantee(c: Certificate) -> str:
-    """The certificate's own sentence, and in a few more which claims it does not make."""
-    return " ".join([c.sentence, *not_promised(c)])
-
-
-def not_promised(c: Certificate) -> Iterator[str]:
-    """Claims that a reader could take for a part of the certificate."""
-    if c.most_above is not None:
-        yield "It does not say which environments cost more, nor how much more."
-    else:
-        yield "The bound is on an average: a single environment may cost more."
-    if c.policy is None:
-        yield "It is not for one policy of the mixture, used every time."
-    if c.ball is None:
-        yield "Nothing is promised for environments that are drawn in another way."
-    else:
-        yield "Nothing is promised for distributions outside of that ball."
-    yield "Observed costs and test estimates are no part of the guarantee."
-
-
-def plot_captions(run: Run[Any]) -> dict[str, str]:
-    """A caption for each plot of a run, by its name."""
-    c = run.certificate
-    n, promise = f"{c.environments:,} environments", guarantee(c)
-    return {
-        "methods": methods_caption(c),
-        "posterior": f"The posterior and the prior over policies, and costs observed in the {n}. "
-        f"No policy is certified by this on its own. {c.sentence}",
-        "environment-costs": f"The {n} by the cost that was observed in them: no guarantee. "
-        f"{c.sentence}",
-        "distribution": "The distribution function of the cost, as recorded and as certified. The "
-        "certified curve and the statement that follows hold together, at the stated confidence. "
-        f"{promise}",
-        "bound-against-environments": "The bound as it would be with other numbers of "
-        "environments, if the observed cost and the divergence from the prior stayed as they are: "
-        f"a projection, and no guarantee. This certificate is the marked point. {c.sentence}",
-        UNTIL: "The bound at each number of environments at which it was computed; all of these "
-        f"bounds hold at once. {promise}",
-        "shift": "The guarantee against the size B of a shift, the divergence of the new "
-        "distribution of environments from the old one. It holds for all B at once, at the same "
-        "confidence. How large a shift is does not follow from these data. Without any shift: "
-        f"{promise}"
-        if c.ball is None
-        else "The guarantee against the size B of a shift, the divergence of the new distribution "
-        f"of environments from the old one. {promise}",
-        "policies": choice_caption(c),
-    }
-
-
-def methods_caption(c: Certificate) -> str:
-    """That only one of several bounds was chosen beforehand."""
-    return (
-        f"Bounds by several methods, computed side by side from the same costs of "
-        f"{c.environments:,} environments. Each holds on its own, if it is chosen beforehand; to "
-        "compute all of them and to keep the smallest voids the confidence. Only the bound of "
-        f"this run, by {c.method}, was certified at δ = {c.delta:g}: {guarantee(c)}"
-    )
-
-
-def choice_caption(c: Certificate) -> str:
-    """That the bounds of all policies hold at once, and the usual intervals do not."""
-    return (
-        "Every policy and its trials. The bounds of all policies hold at once, with confidence "
-        f"{confidence_percent(c.delta)}, so that any policy may be chosen by them. The usual 95 % "
-        f"intervals do not allow for the choice of the best. {guarantee(c)}"
-    )
+    return Export(name, list(_tables(run, choice, failing)), figures)
 
 
 # ---- tables -------------------------------------------------------------------------------------
 
 
-def _tables(run: Run[Any], choice: Choice | None) -> Iterator[Table]:
+def _tables(run: Run[Any], choice: Choice | None, failing: Mapping[str, Any]) -> Iterator[Table]:
     c = run.certificate
     yield Table("certificate", (FACT, VALUE), list(facts(run)), guarantee(c))
     yield _budget(c)
@@ -138,19 +82,37 @@ def _tables(run: Run[Any], choice: Choice | None) -> Iterator[Table]:
         yield _policies(run)
     if function := summary.distribution_function(run):
         yield _exceeded(c, function)
-    if hardest := summary.hardest(run):
+    if failing["failures"] is not None:
+        yield _hardest_described(c, failing)
+    elif hardest := summary.hardest(run):
         rows = [(named(run.costs.site(i)), observed(cost)) for i, cost in hardest]
         columns = Column("Environment", "words"), Column("Observed", "number")
-        words = (
-            f"The hardest of the {c.environments:,} environments, by observed cost: no guarantee "
-        )
-        words += f"is about a single environment. {c.sentence}"
-        yield Table("environments", columns, rows, words)
+        yield Table("environments", columns, rows, hardest_caption(c))
+
+
+def _hardest_described(c: Certificate, failing: Mapping[str, Any]) -> Table:
+    """The hardest environments with the parameters that a page shows."""
+    found, parameters = failing["failures"], failing["failure_columns"][:PARAMETERS]
+    rows = []
+    for i in failing["failures_shown"]:
+        known = f"{found.names[i]} ({i})" if found.names else f"{i}"
+        values = [_parameter(found.described[name][i]) for name in parameters]
+        rows.append((named(known), observed(found.costs[i]), *values))
+    columns = [Column("Environment", "words"), Column("Observed", "number")]
+    columns += [Column(printable(name, LONGEST_PARAMETER), "number") for name in parameters]
+    return Table("environments", columns, rows, f"{hardest_caption(c)} {MEANING_OF_FAILURES}")
+
+
+def _parameter(value: np.generic) -> Cell:
+    plain = value.item()
+    shown_as = f"{plain:.4g}" if isinstance(plain, float) else str(plain)
+    return Cell(printable(shown_as, LONGEST_PARAMETER), plain)
 
 
 def facts(run: Run[Any]) -> Iterator[tuple[str, str | Cell]]:
     """What a certificate states, one fact a row."""
     c = run.certificate
+    drawn = c.method == "single-draw"
     what = summary.bound_words(c) or "the expected cost in a new environment"
     stated = Cell(c.shown_bound, c.bound)
     yield (f"Cost {what}" if c.most_above is not None else f"Bound on {what}"), stated
@@ -166,8 +128,11 @@ def facts(run: Run[Any]) -> Iterator[tuple[str, str | Cell]]:
         )
         yield known, count(c.candidates or c.policies or 1)
     else:
+        once = "one policy, drawn once from the posterior and kept"
+        yield "Certified", once if drawn else "a policy drawn afresh each time"
         yield "Parameters of a policy", count(c.parameters)
-    drawn = c.method == "single-draw"
+    if c.draws is not None:
+        yield "Policies drawn for each environment", count(c.draws)
     yield (
         "ln of the densities' ratio" if drawn else "KL(posterior‖prior), nats",
         Cell(f"{c.kl:.4f}", c.kl),
@@ -180,10 +145,9 @@ def facts(run: Run[Any]) -> Iterator[tuple[str, str | Cell]]:
     if c.bound_without_shift is not None:
         yield "Bound without a shift", bound(c.bound_without_shift)
     if c.test_estimate is not None:
-        yield (
-            f"Test estimate, {c.test_estimate.environments:,} environments",
-            observed(c.test_estimate.cost),
-        )
+        cost, n = observed(c.test_estimate.cost), c.test_estimate.environments
+        told = f"{cost.shown} ({held_out_error(c)})"
+        yield f"Test estimate, {n:,} environments", Cell(told, cost.value)
     words = {"Prior": c.prior if c.candidates is None else None, "Cost of a rollout": c.cost_rule}
     words |= {"Environments are drawn from": c.distribution, "Noise": c.noise}
     yield from ((fact, printable(text, LONGEST)) for fact, text in words.items() if text)

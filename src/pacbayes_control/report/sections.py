@@ -23,6 +23,7 @@ from pacbayes_control.certify.parts import SHARE as PARTS
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
 from pacbayes_control.certify.statistics import FUNCTION
+from pacbayes_control.certify.trials import LOOKS
 from pacbayes_control.learn import compare_methods
 from pacbayes_control.report.projection import project
 from pacbayes_control.report.summary import (
@@ -51,6 +52,7 @@ SPENT_ON = MEANING | {
     EARLIER: "earlier looks at this campaign, when it was smaller",
     OTHER: "the other looks at this campaign that were declared beforehand",
     PARTS: "the parts of the world that were declared beforehand",
+    LOOKS: "declared beforehand, with --spent",
     OTHERS: "the policies that it was chosen among: all have equal shares",
 }
 
@@ -161,14 +163,14 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     delta = c.delta - (c.ball.delta if c.ball else 0.0)
     if c.looks and not c.declared_looks:
         delta = c.looks[-1].spent(delta)  # the others' is added to it
-    if isinstance(run.posterior, Categorical):
-        try:
+    try:
+        if isinstance(run.posterior, Categorical):
             compared = compare_methods(run.costs, delta, prior=run.prior, ball=c.ball)
-        except ValueError as error:  # of costs that one of the methods cannot take
-            return (), f"Nothing is compared: {error}."
-        others = [other.certificate for other in compared.runs]
-    else:
-        others = [_sampled(run, method, delta) for method in PAC_BAYES]
+            others = [other.certificate for other in compared.runs]
+        else:
+            others = [_sampled(run, method, delta) for method in PAC_BAYES]
+    except ValueError as error:  # of costs that a method cannot take, or of an earlier format
+        return (), f"Nothing is compared: {error}."
     # The run's own certificate is reached again up to the last bits.
     own = [other.method == c.method and abs(other.bound - c.bound) < 1e-9 for other in others]
     methods = [c if same else other for other, same in zip(others, own, strict=True)]

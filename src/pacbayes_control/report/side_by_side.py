@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import combinations, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,24 +22,27 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import confidence_percent, printable, quoted
 from pacbayes_control.report import rendering
 from pacbayes_control.report.axes import new_figure, short
+from pacbayes_control.report.held_out import held_out_error
 from pacbayes_control.report.pictures import BLUE, DARK, GREY, ORANGE, save_figure
 
 MOST = 50  # runs on a page
+UNSAID = "not said"
 SECTIONS = (  # the name of its template, its link at the top of the page, and its heading
     ("together", "Together", "What holds for all of them"),
     ("runs", "Runs", "The runs"),
     ("bounds", "Bounds", "Bounds and costs"),
     ("common", "In common", "What they have in common, and what not"),
 )
-COMPARED = {  # facts that must agree, or else the numbers are about different things
-    "statistics of the cost": lambda run: run.certificate.of,
-    "cost rules": lambda run: run.certificate.cost_rule,
-    "distributions of the environments": lambda run: run.certificate.distribution,
-    "balls of distributions": lambda run: run.certificate.ball and str(run.certificate.ball),
-    "kinds of noise": lambda run: run.certificate.noise,
-    "kinds of environment": lambda run: run.certificate.unit,
-    "numbers of tasks in a fixed list": lambda run: run.certificate.tasks,
-    "tasks": lambda run: run.costs.origin.get("task"),
+# Facts that must agree, or else the numbers are about different things; and what none means.
+COMPARED: dict[str, tuple[Callable[[Run[Any]], object], str]] = {
+    "statistics of the cost": (lambda run: run.certificate.of, ""),
+    "cost rules": (lambda run: run.certificate.cost_rule, UNSAID),
+    "distributions of the environments": (lambda run: run.certificate.distribution, UNSAID),
+    "balls of distributions": (lambda run: run.certificate.ball, "none"),
+    "kinds of noise": (lambda run: run.certificate.noise, "none"),
+    "kinds of environment": (lambda run: run.certificate.unit, UNSAID),
+    "numbers of tasks in a fixed list": (lambda run: run.certificate.tasks, "none"),
+    "tasks": (lambda run: run.costs.origin.get("task"), UNSAID),
 }
 
 
@@ -102,44 +105,72 @@ def joint_sentence(runs: Sequence[NamedRun]) -> str:
 
 def findings(runs: Sequence[NamedRun]) -> Iterator[str]:
     """Sentences on what two or more runs share, and on what keeps them from being compared."""
-    for what, of in COMPARED.items():
-        values = {str(of(each.run)) for each in runs}
+    for what, (fact, absent) in COMPARED.items():
+        told = [_told(fact(each.run), absent) for each in runs]
+        values = {
+            value: [e for e, t in zip(runs, told, strict=True) if t == value] for value in told
+        }
         if len(values) > 1:
+            known = "are not said to be" if UNSAID in values else "are not"
             yield (
-                f"Their numbers are about different {what}: "
-                + "; ".join(f"{each.quoted}: {_told(of(each.run))}" for each in runs)
+                f"Their numbers {known} about the same {what}: "
+                + "; ".join(f"{value} for {_listed(group)}" for value, group in values.items())
                 + ". A smaller bound does not mean a better policy there."
             )
-    for a, b in combinations(runs, 2):
-        yield from _shared(a, b)
+    for group in _groups(runs, _same_costs):
+        methods = sorted({each.run.certificate.method for each in group})
+        how = f", certified by {' and by '.join(methods)}" if len(methods) > 1 else ""
+        yield (
+            f"{_listed(group)} rest on the same costs{how}. To keep the smallest bound is to "
+            "choose by the data: it holds at the joint confidence only."
+        )
+    for group in _groups(runs, _overlapping):
+        yield (
+            f"Some of the same environments count in {_listed(group)}: where these were easier "
+            "than usual, all of these bounds may be too small at once."
+        )
+    for group in _groups(runs, _same_sites):
+        yield f"Environments of the same names count in {_listed(group)}: they may be the same."
     for a, b in permutations(runs, 2):
         yield from _learnt_from(a, b)
 
 
-def _told(value: object) -> str:
-    return "not said" if value is None else quoted(str(value), 200)
+def _told(value: object, absent: str) -> str:
+    return absent if value is None else quoted(str(value), 200)
 
 
-def _shared(a: NamedRun, b: NamedRun) -> Iterator[str]:
-    """Whether two runs count the same environments, as far as their files show."""
-    one, other = a.run.costs, b.run.costs
-    both = f"{a.quoted} and {b.quoted}"
-    if one.digests["costs"] == other.digests["costs"]:
-        methods = a.run.certificate.method, b.run.certificate.method
-        how = f"by {methods[0]} and by {methods[1]}" if methods[0] != methods[1] else "twice"
-        yield (
-            f"{both} rest on the same costs, certified {how}. To keep the smaller bound is to "
-            "choose the method by the data: it holds at the joint confidence only."
-        )
-    elif _same_task(a, b) and one.range and other.range and one.range.overlaps(other.range):
-        yield (
-            f"{both} count some of the same environments ({_words(one.range)}, and "
-            f"{_words(other.range)}): where these were easier than usual, both bounds may be too "
-            "small at once."
-        )
-    elif names := {*one.sites} & {*other.sites}:
-        first = quoted(min(names))
-        yield f"{both} have {len(names):,} environments of the same name, such as {first}."
+def _listed(group: Sequence[NamedRun]) -> str:
+    *first, last = (each.quoted for each in group)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _groups(
+    runs: Sequence[NamedRun], alike: Callable[[NamedRun, NamedRun], bool]
+) -> Iterator[list[NamedRun]]:
+    """Runs that are alike, or of which each is like one that is like another."""
+    groups: list[list[NamedRun]] = []
+    for each in runs:
+        near = [group for group in groups if any(alike(each, other) for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append([*(one for group in near for one in group), each])
+    for group in groups:
+        if len(group) > 1:
+            yield [each for each in runs if each in group]
+
+
+def _same_costs(a: NamedRun, b: NamedRun) -> bool:
+    return a.run.costs.digests["costs"] == b.run.costs.digests["costs"]
+
+
+def _overlapping(a: NamedRun, b: NamedRun) -> bool:
+    one, other = a.run.costs.range, b.run.costs.range
+    if one is None or other is None or _same_costs(a, b):
+        return False
+    return _same_task(a, b) and one.overlaps(other)
+
+
+def _same_sites(a: NamedRun, b: NamedRun) -> bool:
+    return not _same_costs(a, b) and not {*a.run.costs.sites}.isdisjoint(b.run.costs.sites)
 
 
 def _learnt_from(a: NamedRun, b: NamedRun) -> Iterator[str]:
@@ -166,10 +197,6 @@ def _same_task(a: NamedRun, b: NamedRun) -> bool:
     return a.run.costs.origin.get("task") == b.run.costs.origin.get("task")
 
 
-def _words(part: EnvironmentRange) -> str:
-    return f"stream {quoted(part.stream)}, seed {part.seed}, {part.start:,} to {part.stop - 1:,}"
-
-
 # ---- the page -----------------------------------------------------------------------------------
 
 
@@ -190,6 +217,7 @@ def write_side_by_side(runs: Sequence[NamedRun], file: str | Path) -> SideBySide
         "version": pacbayes_control.__version__,
         "title": f"{len(runs)} runs side by side",
         "sections": SECTIONS,
+        "held_out_error": held_out_error,
     }
     content = rendering.render("side_by_side.html", values, plots_of_runs(runs)).encode()
     write_output(Path(file), content)

@@ -6,12 +6,23 @@ from functools import partial
 
 from pacbayes_control.report.exports import Cell, Export, Plot, Table
 from pacbayes_control.report.latex import Column, Kind
-from pacbayes_control.report.sweep_plots import draw_sweep
-from pacbayes_control.study.sweep import CHOICE, HEADINGS, Sweep
-from pacbayes_control.study.sweep_grid import FIGURES
+from pacbayes_control.report.sweep_plots import SYMBOLS, draw_sweep
+from pacbayes_control.study.sweep import CHOICE, Sweep
 
-# The figures under HEADINGS; CSV has them with all digits.
-UNDER = ("draws", "bound", "bound_sd", "empirical_cost", "true_cost", "true_cost_se", "below_truth")
+# The figures in the order of `Sweep.cells`, with names that are short: pages are narrow.
+UNDER = {
+    "draws": "draws",
+    "bound": "bound",
+    "bound_sd": "± s.d.",
+    "empirical_cost": "training",
+    "true_cost": "true",
+    "true_cost_se": "± s.e.",
+    "below_truth": "too low",
+}
+COLUMNS = (
+    "Training and true are mean costs, the latter with the standard error of its estimate; too low "
+    "counts draws whose bound is below that estimate."
+)
 
 
 def sweep_export(sweep: Sweep, name: str) -> Export:
@@ -21,22 +32,30 @@ def sweep_export(sweep: Sweep, name: str) -> Export:
         sweep: as read from its folder; no certificate proves its figures
         name: for file names and labels, from `exports.file_names`
     """
-    assert {*UNDER} <= {*FIGURES}
-    columns = [Column(field, _kind(sweep, field)) for field in sweep.swept]
-    columns += [Column(heading, "number") for heading in HEADINGS]
-    rows = [
-        [Cell(text, row[key]) for text, key in zip(cells, (*sweep.swept, *UNDER), strict=True)]
-        for cells, row in zip(sweep.cells(), sweep.rows, strict=True)
-    ]
-    caption = f"{sweep.title}. {sweep.caption} A mean of bounds is no bound itself. {CHOICE}"
-    shows = "Bounds, with a band of one standard deviation, and true costs."
+    keys = [*sweep.swept, *UNDER]
+    if len({row["draws"] for row in sweep.rows}) == 1:  # which the caption has
+        keys.remove("draws")
+    rows = []
+    for texts, row in zip(sweep.cells(), sweep.rows, strict=True):
+        cells = dict(zip((*sweep.swept, *UNDER), texts, strict=True))
+        rows.append([Cell(cells[key], row[key]) for key in keys])
+    columns = [Column(_heading(key), _kind(sweep, key)) for key in keys]
+    means = f"{sweep.title}. {sweep.caption} A mean of bounds is no bound itself."
+    shows = (
+        "Bounds, with a band of one standard deviation, and estimates of true costs, with a bar of "
+        "one standard error."
+    )
     return Export(
         name,
-        [Table("sweep", columns, rows, caption)],
-        [Plot("sweep", partial(draw_sweep, sweep), f"{shows} {caption}")],
+        [Table("sweep", columns, rows, f"{means} {COLUMNS} {CHOICE}")],
+        [Plot("sweep", partial(draw_sweep, sweep), f"{shows} {means} {CHOICE}")],
     )
 
 
-def _kind(sweep: Sweep, field: str) -> Kind:
-    numbers = all(type(row[field]) in (int, float) for row in sweep.rows)
+def _heading(key: str) -> str:
+    return UNDER.get(key) or SYMBOLS.get(key, key.removeprefix("task."))
+
+
+def _kind(sweep: Sweep, key: str) -> Kind:
+    numbers = all(type(row[key]) in (int, float) for row in sweep.rows)
     return "number" if numbers else "text"

@@ -1,4 +1,4 @@
-"""The plot of a sweep: bound and true cost against the first field that is a number."""
+"""The plot of a sweep: bound and estimated true cost against the first field that is a number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_LEGEND = 26  # letters of a label, up to which two stand side by side
 
 
 def draw_sweep(sweep: Sweep, file: Path | BinaryIO) -> None:
-    """Bound, with a band of ± one standard deviation, and true cost; one line for each rest.
+    """Bound ± one standard deviation, and true cost ± its standard error; a line for each rest.
 
     The rest of a row is the values of the other fields. Where no field is a number, the first one
     has a place on the axis for each of its values.
@@ -75,16 +75,16 @@ def _tick(value: Any) -> str:
 
 def _draw_line(axis: Any, x: Any, rows: list[dict[str, Any]], number: int, *, joined: bool) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], _marker(number)
-    bound, sd, truth = (
-        np.array([row[name] for row in rows]) for name in ("bound", "bound_sd", "true_cost")
-    )
+    names = "bound", "bound_sd", "true_cost", "true_cost_se"
+    bound, sd, truth, error = (np.array([row[name] for row in rows]) for name in names)
+    dots: Any = {"color": colour, "marker": marker, "ms": 5, "mfc": "white"}
     if joined and len(x) > 1:
         axis.fill_between(x, bound - sd, bound + sd, color=colour, alpha=0.15, lw=0)
         axis.plot(x, bound, color=colour, lw=1.6, marker=".")
-        axis.plot(x, truth, color=colour, lw=1, ls=":", marker=marker, ms=5, mfc="white")
+        axis.errorbar(x, truth, error, lw=1, ls=":", elinewidth=0.8, **dots)
         return
     axis.errorbar(x, bound, sd, color=colour, fmt="_", ms=9, mew=2, capsize=3, lw=1.2)
-    axis.plot(x, truth, color=colour, ls="", marker=marker, ms=5, mfc="white")
+    axis.errorbar(x, truth, error, ls="", elinewidth=0.8, **dots)
 
 
 def _marker(number: int) -> str:
@@ -125,7 +125,7 @@ def _add_legend(axis: Any, labels: list[str], columns: int, left: int, *, joined
     bound: Any = {"lw": 1.6, "marker": "."} if joined else {"lw": 0, "marker": "_", "mew": 2}
     truth: Any = {"ls": ":" if joined else "", "marker": "o", "mfc": "white", "ms": 5}
     handles += [Line2D([], [], color=DARK, **bound), Line2D([], [], color=DARK, **truth)]
-    words = [*map(plain, labels), "bound, ± s.d.", "true cost"]
+    words = [*map(plain, labels), "bound, ± s.d.", "true cost, ± s.e."]
     if left:
         handles.append(Line2D([], [], lw=0))
         words.append(f"{left:,} more lines are not drawn")

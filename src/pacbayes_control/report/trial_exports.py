@@ -46,8 +46,9 @@ def comparison_export(comparison: Comparison, trials: Trials, name: str) -> Expo
             Column("Pairs", "number"),
             Column("Share", "number"),
         )
-        words = f"{_names(comparison)} Outcomes of pairs, as observed. {caption}"
-        tables.append(Table("outcomes", columns, rows, words))
+        tables.append(
+            Table("outcomes", columns, rows, f"Outcomes of pairs, as observed. {caption}")
+        )
     plots = plots_of(comparison, trials).items()
     figures = [Plot(each, draw, f"{PLOTS[each]} {caption}") for each, draw in plots]
     return Export(name, tables, figures)
@@ -55,7 +56,8 @@ def comparison_export(comparison: Comparison, trials: Trials, name: str) -> Expo
 
 def verdict_caption(comparison: Comparison) -> str:
     """The sentence of a comparison, and what it does not say."""
-    words = [_names(comparison), comparison.sentence]
+    named = f"A is {quoted(comparison.a)} and B is {quoted(comparison.b)}."
+    words = [named, comparison.sentence]
     if comparison.verdict == "undecided":
         words.append("Undecided does not mean equal.")
     words.append(
@@ -63,10 +65,6 @@ def verdict_caption(comparison: Comparison) -> str:
         "single one. The confidence is for this one comparison, and not for the best of several."
     )
     return " ".join(words)
-
-
-def _names(comparison: Comparison) -> str:
-    return f"A is {quoted(comparison.a)} and B is {quoted(comparison.b)}."
 
 
 def facts(comparison: Comparison) -> Iterator[tuple[str, str | Cell]]:

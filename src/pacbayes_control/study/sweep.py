@@ -10,20 +10,22 @@ from typing import Any
 
 import numpy as np
 
-import pacbayes_control
 from pacbayes_control.certify import files
-from pacbayes_control.certify.tables.pilots import pilot_file
 from pacbayes_control.certify.text import confidence_percent, printable, quoted, round_up
 from pacbayes_control.learn.plan import Plan
 from pacbayes_control.rollouts import Execution
+from pacbayes_control.rollouts.failures import RolloutError
 from pacbayes_control.study.campaign_slices import Campaign, Outcome, Size
-from pacbayes_control.study.sweep_files import FinishedDraws, csv_bytes, opened
+from pacbayes_control.study.sweep_files import FinishedDraws, csv_bytes, description, opened
 from pacbayes_control.study.sweep_grid import FIGURES, MOST_CELLS, Cell, Grid
-from pacbayes_control.tasks.identity import code_digest, identity
 
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,59}")  # of a field
 LONGEST = 1000  # characters of a swept value
+MEND = (
+    "a sweep takes no retries and no change of the code: mend the task, and sweep into another "
+    "folder"
+)
 CHOICE = "To pick a row by this table is a choice that its δ does not pay for."
 HEADINGS = ("draws", "bound", "± s.d.", "training cost", "true cost", "± s.e.", "bound too low")
 
@@ -44,6 +46,7 @@ class Sweep:
     rows: list[dict[str, Any]]
     test_environments: int
     searched: bool  # whether policies were searched for, and not listed
+    rollout_timeout: float | None = None  # seconds after which a rollout was ended and cost 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -74,8 +77,14 @@ class Sweep:
             f"Means over {counts} independent draws of the training environments (± standard "
             f"deviation). Each bound holds, for its own row, with probability {confidence} over "
             f"the draw of the training environments{also}; the true cost is estimated on "
-            f"{self.test_environments:,} environments used for nothing else."
+            f"{self.test_environments:,} environments used for nothing else.{self._ended}"
         )
+
+    @property
+    def _ended(self) -> str:
+        if self.rollout_timeout is None:
+            return ""
+        return f" Rollouts that took longer than {self.rollout_timeout:g} s cost 1, the worst."
 
     def cells(self) -> list[list[str]]:
         """The rows for a reader, under the names of the swept fields and HEADINGS."""
@@ -105,13 +114,15 @@ class Sweep:
         """Plain values for JSON."""
         record = {"format": FORMAT, "task": self.task, "plan": self.plan.to_dict()}
         record |= {"swept": list(self.swept), "rows": self.rows, "searched": self.searched}
-        return record | {"test_environments": self.test_environments}
+        record |= {"test_environments": self.test_environments}
+        return record | {"rollout_timeout": self.rollout_timeout}
 
     @classmethod
     def from_dict(cls, record: Any) -> Sweep:
         """A sweep from a file, which may come from an untrusted source."""
         kinds = {"format": int, "task": str, "plan": dict[str, Any], "swept": list[str]}
         kinds |= {"rows": list[dict[str, Any]], "searched": bool, "test_environments": int}
+        kinds |= {"rollout_timeout": float | None}
         files.check_record(record, kinds)
         if record["format"] != FORMAT:
             raise ValueError(f"it is of format {record['format']}, not {FORMAT}")
@@ -121,10 +132,13 @@ class Sweep:
             raise ValueError("its swept fields have no names of fields, one each")
         if not 1 <= len(rows) <= MOST_CELLS or record["test_environments"] < 2:
             raise ValueError("it has no rows, too many, or no test environments")
+        timeout = record["rollout_timeout"]
+        if timeout is not None and not timeout > 0:
+            raise ValueError("its rollout_timeout is no number of seconds")
         for number, row in enumerate(rows):
             _check_row(row, swept, f"rows[{number}]")
         plan = Plan.from_dict(record["plan"])
-        facts = record["test_environments"], record["searched"]
+        facts = record["test_environments"], record["searched"], timeout
         return cls(record["task"], plan, tuple(swept), rows, *facts)
 
 
@@ -208,11 +222,18 @@ def carry_out(grid: Grid, size: Size, folder: Path, execution: Execution | None 
         campaign = campaigns[cell.world]
         if campaign.listed is not None:
             campaign.prior(cell.plan)  # only for its errors, before any rollout
-    description = _description(grid, size, [*campaigns.values()], execution)
-    with opened(folder, description) as finished:
-        for number, cell in enumerate(grid.cells):
-            _complete(finished, number, campaigns[cell.world], cell)
-        made = _sweep_of(grid, size, campaigns, finished)
+    begun = description(grid, size, [*campaigns.values()], execution)
+    with opened(folder, begun) as finished:
+        try:
+            for number, cell in enumerate(grid.cells):
+                _complete(finished, number, campaigns[cell.world], cell)
+        except RolloutError as error:
+            told = str(error)
+            if told.endswith(" to go on"):  # advice for a run
+                told = told.rpartition(": ")[0]
+            error.args = (f"{told}; {MEND}",)
+            raise
+        made = _sweep_of(grid, size, campaigns, finished, execution.rollout_timeout)
         files.write_atomic(folder / "sweep.json", files.json_bytes(made.to_dict()))
         files.write_atomic(folder / "sweep.csv", csv_bytes(made.columns, made.rows))
     return made
@@ -246,32 +267,12 @@ def _complete(finished: FinishedDraws, number: int, campaign: Campaign, cell: Ce
         size += 1
 
 
-def _description(
-    grid: Grid, size: Size, campaigns: Sequence[Campaign], execution: Execution
-) -> dict[str, Any]:
-    """All that the figures of a sweep depend on, as plain values."""
-    named: dict[str, str] = {}
-    for cell in grid.cells:
-        plan = cell.plan
-        paths = [Path(name) for name in (plan.policies, plan.prior) if name]
-        paths += [pilot_file(plan.pilot)] if plan.pilot else []
-        named |= {str(path): files.hash_file(path) for path in paths if path.is_file()}
-    return {
-        "version": pacbayes_control.__version__,
-        "task": campaigns[0].task.name,
-        "plan": grid.plan.to_dict(),
-        "over": [[name, list(values)] for name, values in grid.over.items()],
-        "draws": size.draws,
-        "test environments": size.test_environments,
-        "rollout timeout": execution.rollout_timeout,
-        "tasks": [files.sha256(identity(each.task).encode()) for each in campaigns],
-        "code": [code_digest(each.task) for each in campaigns],
-        "files": named,
-    }
-
-
 def _sweep_of(
-    grid: Grid, size: Size, campaigns: Mapping[Any, Campaign], finished: FinishedDraws
+    grid: Grid,
+    size: Size,
+    campaigns: Mapping[Any, Campaign],
+    finished: FinishedDraws,
+    timeout: float | None,
 ) -> Sweep:
     rows = []
     for number, cell in enumerate(grid.cells):
@@ -280,7 +281,8 @@ def _sweep_of(
     each = [*campaigns.values()]
     searched = any(campaign.listed is None for campaign in each)
     task = each[0].task.name
-    return Sweep(task, grid.plan, tuple(grid.over), rows, size.test_environments, searched)
+    facts = size.test_environments, searched, timeout
+    return Sweep(task, grid.plan, tuple(grid.over), rows, *facts)
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -17,10 +17,20 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, get_type_hints
 
+import pacbayes_control
 from pacbayes_control.certify import files
-from pacbayes_control.study.campaign_slices import Outcome
+from pacbayes_control.certify.tables.pilots import pilot_file
+from pacbayes_control.rollouts import Execution
+from pacbayes_control.study.campaign_slices import Campaign, Outcome, Size
+from pacbayes_control.study.sweep_grid import Grid
+from pacbayes_control.tasks.identity import code_digest, identity
 
 BEGUN, FINISHED, LOCK = "begun.json", "finished.jsonl", "lock"
+CONTENT = {  # facts whose values would tell a reader nothing
+    "code": "the code of the task has",
+    "tasks": "the task has",
+    "files": "the files of policies or of the prior have",
+}
 LINE = {"cell": int, "draw": int, **get_type_hints(Outcome)}
 
 
@@ -52,8 +62,32 @@ class FinishedDraws:
             rmtree(path) if path.is_dir() else path.unlink()
 
 
+def description(
+    grid: Grid, size: Size, campaigns: Sequence[Campaign], execution: Execution
+) -> dict[str, Any]:
+    """All that the figures of a sweep depend on, as plain values."""
+    named: dict[str, str] = {}
+    for cell in grid.cells:
+        plan = cell.plan
+        paths = [Path(name) for name in (plan.policies, plan.prior) if name]
+        paths += [pilot_file(plan.pilot)] if plan.pilot else []
+        named |= {str(path): files.hash_file(path) for path in paths if path.is_file()}
+    return {
+        "version": pacbayes_control.__version__,
+        "task": campaigns[0].task.name,
+        "plan": grid.plan.to_dict(),
+        "over": [[name, list(values)] for name, values in grid.over.items()],
+        "draws": size.draws,
+        "test environments": size.test_environments,
+        "rollout timeout": execution.rollout_timeout,
+        "tasks": [files.sha256(identity(each.task).encode()) for each in campaigns],
+        "code": [code_digest(each.task) for each in campaigns],
+        "files": named,
+    }
+
+
 @contextmanager
-def opened(folder: Path, description: Mapping[str, Any]) -> Iterator[FinishedDraws]:
+def opened(folder: Path, begun_with: Mapping[str, Any]) -> Iterator[FinishedDraws]:
     """The folder of a sweep, new or begun earlier; a ValueError if it is of another one."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: a sweep needs a folder")
@@ -64,9 +98,9 @@ def opened(folder: Path, description: Mapping[str, Any]) -> Iterator[FinishedDra
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder / LOCK, f"another process sweeps in {folder}: wait for it"):
         if begun.exists():
-            check_same(folder, files.read_json(begun), description)
+            check_same(folder, files.read_json(begun), begun_with)
         else:
-            files.write_atomic(begun, files.json_bytes(description))
+            files.write_atomic(begun, files.json_bytes(begun_with))
         yield FinishedDraws(folder)
 
 
@@ -76,10 +110,10 @@ def check_same(folder: Path, known: Any, asked: Mapping[str, Any]) -> None:
     for name, value in json.loads(files.json_bytes(asked)).items():
         if known.get(name) == value:
             continue
-        if name in ("code", "tasks", "files"):
+        if name in CONTENT:
             raise ValueError(
-                f"the {name} that {folder} was begun with have changed: finished draws cannot be "
-                "mixed with others; choose another folder"
+                f"{CONTENT[name]} changed since {folder} was begun: finished draws cannot be mixed "
+                "with others; choose another folder"
             )
         words = f"{name} {_short(known.get(name))}, not {_short(value)}"
         raise ValueError(f"{folder} holds another sweep, with {words}: choose another folder")
