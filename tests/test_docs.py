@@ -150,10 +150,12 @@ def test_the_page_on_python_names_what_exists():
             assert getattr(module, name).__doc__, f"{name} of {path}"
 
 
+RUN = [page for page in SITE if "```" in page.read_text()]
+RUN.remove(ROOT / "docs" / "gallery.md")  # tests/test_gallery.py runs it, with what it needs
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [page for page in SITE if "```" in page.read_text()], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_code_block_of_the_site_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -236,8 +238,8 @@ def test_the_site_builds_without_a_warning_and_shows_no_note(tmp_path: Path):
 
 
 def test_the_readmes_commands_are_commands():
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    text = "\n".join(page.read_text() for page in pages)
+    pages = [ROOT / "README.md", *SITE]
+    text = "\n".join(code for page in pages for kind, code in blocks(page) if kind == "sh")
     used = set(re.findall(r"^(?:\.venv/bin/)?pbc (\w+)(?: (\w+))?", text, re.M))
     assert used
     for name, verb in used:

@@ -105,6 +105,23 @@ def test_the_certified_policy_is_the_best_of_a_run(quick: Pbc, braking: tuple[Ru
     assert "environments 0 to 29 of “train”, seed 0." in elsewhere.stderr
 
 
+def test_the_best_policy_is_that_of_the_run_which_was_learnt_last(
+    quick: Pbc, braking: tuple[Run[Any], Path], tmp_path: Path
+):
+    assert "learn it, give its run" in complaint(quick("rollout", BRAKING))
+    run, folder = replace(braking[0], plan={"task": BRAKING}), tmp_path / "runs" / "braking"
+    run.save(folder)
+    told = quick("rollout", BRAKING, "--environment", 7, "--json", "r.json")
+    assert "The certified policy of runs/braking." in told.stdout
+    record, certificate = json.loads((tmp_path / "r.json").read_text()), run.certificate
+    assert record["policy"] == f"policy {certificate.policy}"
+    assert record["recorded_cost"] == run.costs.values[7, certificate.policy]
+    replace(run, plan={"task": "other.py:task"}).save(folder, overwrite=True)
+    assert "learn it, give its run" in complaint(quick("rollout", BRAKING))
+    (folder / "plan.json").write_text("[")
+    assert "learn it, give its run" in complaint(quick("rollout", BRAKING))
+
+
 def test_a_run_of_a_table_has_no_policies_to_roll_out(quick: Pbc, tmp_path: Path):
     learn_finite(Costs(np.eye(40)[:, :2])).save(tmp_path / "table")
     told = complaint(quick("rollout", BRAKING, "--run", "table"))

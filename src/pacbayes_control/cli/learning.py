@@ -25,6 +25,7 @@ from pacbayes_control.cli.task_commands import (
     show_fields,
     task_command,
     task_with,
+    usual_folder,
 )
 from pacbayes_control.report.console import say, warn
 from pacbayes_control.report.terminal import show_certificate
@@ -159,9 +160,7 @@ def _learn(
     from pacbayes_control.rollouts.evaluation import equal_costs
 
     name = plan.task or task.name
-    place = name.rpartition(":")[0] or name
-    usual = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-    folder = where.out_folder or Path("runs") / usual
+    folder = where.out_folder or usual_folder(name)
     check_free(folder, where.force)
     if plan.campaign is not None:
         options.check_apart(Path(plan.campaign), folder)

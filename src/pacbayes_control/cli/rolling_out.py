@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pacbayes_control.certify.files import write_output
+from pacbayes_control.certify.files import read_json, write_output
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app, complain, show_traceback
 from pacbayes_control.cli.task_commands import (
@@ -24,6 +24,7 @@ from pacbayes_control.cli.task_commands import (
     show_fields,
     task_command,
     task_with,
+    usual_folder,
 )
 from pacbayes_control.report.console import say, warn, working
 from pacbayes_control.tasks import Task
@@ -68,7 +69,10 @@ class RolloutOptions(FieldOptions):
         None, "Policies to choose from, instead of the task's: .npy or .csv.", metavar="FILE"
     )
     run: Path | None = option(
-        None, "A run of the task, for its policies and recorded costs.", metavar="RUN"
+        None,
+        "A run of the task, for its policies and recorded costs; for --policy best by default "
+        "runs/TASK, where pbc learn has written one.",
+        metavar="RUN",
     )
     video: Path | None = option(None, "Write a video: .mp4 or .gif.", metavar="FILE")
     show: bool = option(False, "Play the video in a window.")
@@ -119,14 +123,29 @@ def _call(target: Any, name: str, groups: list[Mapping[str, Option]], /, **value
         return show_fields(rare_options(groups))
     _check(asked)
     [chosen] = given_values(groups, values, asked.set_fields)
-    run = None
-    if asked.run is not None:
-        run = options.verified(options.certified_folder(asked.run), asked.json_file)
+    run, folder = None, asked.run
+    if folder is None and asked.policy == "best" and asked.policies is None:
+        folder = _learnt(name)
+    if folder is not None:
+        run = options.verified(options.certified_folder(folder), asked.json_file)
         plan: Any = run.plan if isinstance(run.plan, Mapping) else {}
         if not chosen and plan.get("task") == name:
             chosen = plan.get("options") or {}
     task, _ = task_with(target, name, chosen)
     return _roll_out(_rollout(task, asked, run), asked)
+
+
+def _learnt(name: str) -> Path | None:
+    """The run that `pbc learn` has written for a task where no other folder was named."""
+    folder = usual_folder(name)
+    try:
+        plan = read_json(folder / "plan.json")
+    except (OSError, ValueError):
+        return None
+    if not isinstance(plan, Mapping) or plan.get("task") != name:
+        return None
+    say(f"The certified policy of {folder}.")
+    return folder
 
 
 def _check(asked: RolloutOptions) -> None:

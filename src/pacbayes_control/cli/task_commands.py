@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperGroup
@@ -52,6 +53,16 @@ class TaskCommands(TyperGroup):
     def command_for(self, target: Any, name: str) -> Any:
         """The command for what `found` has found under a name."""
         raise NotImplementedError
+
+
+def usual_folder(name: str) -> Path:
+    """The folder of a task's run, where no other is named.
+
+    >>> str(usual_folder("examples/braking.py:task")), str(usual_folder("robots.arm:task"))
+    ('runs/braking', 'runs/arm')
+    """
+    place = name.rpartition(":")[0] or name
+    return Path("runs") / (Path(place).stem if place.endswith(".py") else place.rpartition(".")[2])
 
 
 def own_options(target: Any) -> Mapping[str, Option]:

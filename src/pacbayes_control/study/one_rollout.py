@@ -163,7 +163,7 @@ def policy_number(policy: str, names: Sequence[str], count: int) -> int:
     numbers = f"write a number from 0 to {count - 1}{some}{more}"
     if policy == BEST:
         raise ValueError(
-            f"--policy best is the certified one: give its run (--run RUN), or {numbers}"
+            f"--policy best is the certified one: learn it, give its run (--run RUN), or {numbers}"
         )
     raise ValueError(f"there is no policy {quoted(policy)}: {numbers}")
 
