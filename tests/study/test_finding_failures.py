@@ -22,7 +22,7 @@ from pacbayes_control.study.failures import (
     usable_columns,
     why_too_little,
 )
-from pacbayes_control.study.importance import INSTALL, rank, together
+from pacbayes_control.study.importance import INSTALL, rank, ranking_of, together
 from pacbayes_control.tasks.demo import Stopping
 from sizes import sized
 
@@ -73,6 +73,16 @@ def test_of_parameters_that_fail_only_together_both_are_found_and_their_map_show
     assert corners[0, 0] < 0.3 > corners[1, 1]
     assert corners[0, 1] > 0.6 < corners[1, 0]
     assert pair.environments.sum() == N
+
+
+def test_a_fall_within_its_own_spread_is_not_told_from_noise():
+    drops = np.zeros((4, 4))
+    drops[:, 0] = 0.2, 0.1, 0.2, 0.1
+    drops[:, 1] = 0.5, -0.3, 0.1, -0.1  # a larger mean than noise has, by one fit of four
+    ranking = ranking_of(["wind", "mass"], drops, 0.3, 40)
+    assert [one.share for one in ranking.parameters] == pytest.approx([0.15, 0.05])
+    assert ranking.noise == 0
+    assert ranking.useful == ("wind",)
 
 
 def test_costs_of_chance_alone_have_no_parameter_that_is_better_than_noise():

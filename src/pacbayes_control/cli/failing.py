@@ -144,7 +144,7 @@ def _show_ranking(ranking: Ranking) -> None:
             _short(row.name),
             f"{row.share:.3f}",
             f"{row.spread:.3f}",
-            "explains" if row.above_noise else "no better than noise",
+            "explains" if row.explains else "not told from noise",
         ]
         for row in ranking.parameters
     ]

@@ -101,7 +101,7 @@ def draw_importance(ranking: Ranking, file: Path | BinaryIO) -> None:
     rows = ranking.parameters[:SHOWN]
     figure, axis = new_figure(1.15 + 0.3 * len(rows))
     for place, row in enumerate(rows):
-        colour = BLUE if row.above_noise else GREY
+        colour = BLUE if row.explains else GREY
         axis.barh(place, max(row.share, 0.0), color=colour, height=0.62)
         ends = [max(row.share - row.spread, 0.0), max(row.share + row.spread, 0.0)]
         axis.plot(ends, [place, place], color=DARK, lw=1.2)

@@ -36,7 +36,7 @@ class Importance:
     name: str
     share: float  # of the cost's variance, lost where its values are exchanged: the mean
     spread: float  # standard deviation of this over the fits
-    above_noise: bool
+    explains: bool  # more than noise does, and more than its spread
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Ranking:
 
     parameters: tuple[Importance, ...]
     explained: float  # share of the cost's variance in environments the forest has not seen
-    noise: float  # share that a parameter must exceed, to be better than noise
+    noise: float  # share that columns of noise reach
     environments: int  # that were used: the first ones
     fits: int
 
     @property
     def useful(self) -> tuple[str, ...]:
-        """The parameters that are better than noise."""
-        return tuple(one.name for one in self.parameters if one.above_noise)
+        """The parameters that can be told from noise."""
+        return tuple(one.name for one in self.parameters if one.explains)
 
     @property
     def words(self) -> str:
@@ -67,8 +67,9 @@ class Ranking:
         return (
             f"By a random forest, tested on environments that it has not seen: {told}. The fall of "
             "R² is by exchanging the values of one parameter at random; the spread is its standard "
-            f"deviation over {self.fits} fits. Columns of noise reach {self.noise:.3f}; of a "
-            "hundred parameters without effect, a few get beyond."
+            f"deviation over {self.fits} fits. A parameter explains where its fall is above this "
+            f"and above {self.noise:.3f}, which columns of noise reach; of a hundred parameters "
+            "without effect, a few get beyond."
         )
 
 
@@ -110,7 +111,7 @@ def rank(columns: Mapping[str, NDArray], costs: NDArray[np.float64]) -> Ranking:
             drops.append(found["importances_mean"] / variance)
             errors.append(mean_squared_error(costs[unseen], forest.predict(table[unseen])))
     explained = 1 - float(np.mean(errors)) / variance
-    return _ranking(list(columns), np.array(drops), explained, len(costs))
+    return ranking_of(list(columns), np.array(drops), explained, len(costs))
 
 
 def with_noise(columns: Sequence[NDArray], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -157,14 +158,18 @@ def _codes(column: NDArray) -> NDArray:
     return column if column.dtype.kind in "iuf" else np.unique(column, return_inverse=True)[1]
 
 
-def _ranking(names: Sequence[str], drops: NDArray, explained: float, environments: int) -> Ranking:
+def ranking_of(
+    names: Sequence[str], drops: NDArray, explained: float, environments: int
+) -> Ranking:
     """The ranking by the drops of each fit; (fits, parameters and columns of noise)."""
     means, spreads = drops.mean(axis=0), drops.std(axis=0, ddof=1)
     # A parameter without effect is one more such column: few in a hundred are above all of these.
     noises = means[len(names) :]
     noise = max(float(noises.max()), float(noises.mean() + ABOVE * noises.std(ddof=1)), 0.0)
     rows = [
-        Importance(name, float(mean), float(spread), bool(mean > noise and explained > 0))
+        Importance(
+            name, float(mean), float(spread), bool(mean > max(noise, spread) and explained > 0)
+        )
         for name, mean, spread in zip(names, means, spreads, strict=False)
     ]
     rows.sort(key=lambda row: -row.share)
