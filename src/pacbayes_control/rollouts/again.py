@@ -14,7 +14,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.descriptions import to_bytes
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import has_type
-from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.evaluation import described_by, in_time
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
@@ -23,7 +23,6 @@ from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import in_a_line
 from pacbayes_control.tasks.task import as_task, noise_of
 from pacbayes_control.tasks.user_task import RolloutFailed
-from pacbayes_control.verify import InvalidCertificate
 
 MOST = 1000  # rollouts that are run again at most, if no number is given
 
@@ -150,7 +149,7 @@ def _check_same(costs: Costs, task: Task, environments: Environments) -> None:
     if costs.described:
         drawn = described_by(task, environments)
         if to_bytes(drawn) != to_bytes(costs.described):
-            raise InvalidCertificate("environments.csv of the run is not what its task draws")
+            raise AlteredRun("environments.csv of the run is not what its task draws")
 
 
 def _jobs(
