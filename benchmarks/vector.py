@@ -73,8 +73,13 @@ def network(observations: int, actions: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(64, actions))
 
 
-def bench_vector(rounds: int = 5, environments: int = 32) -> VectorBench:
-    """Measure side by side: rounds of the same rollouts, by turns."""
+def bench_vector(
+    rounds: int = 5, environments: int = 32, *, steps: int | None = None
+) -> VectorBench:
+    """Measure side by side: rounds of the same rollouts, by turns.
+
+    steps: the most in an episode; None for as many as it has
+    """
     torch.manual_seed(0)
     cases = {
         "cartpole": ("CartPole-v1", TorchPolicy(network(4, 2))),
@@ -85,7 +90,7 @@ def bench_vector(rounds: int = 5, environments: int = 32) -> VectorBench:
     found: dict[str, float] = {}
     for name, (env, policy) in cases.items():
         rows = policy.rows if isinstance(policy, PredictPolicy) else _drawn(policy)
-        alone, *together = _times(env, policy, rows, rounds, environments)
+        alone, *together = _times(env, policy, rows, (rounds, environments), steps)
         found[f"{name}_ms"] = 1000 * alone
         for size, seconds in zip(SIZES, together, strict=True):
             found[f"{name}_speedup_{size}"] = alone / seconds
@@ -97,10 +102,13 @@ def _drawn(policy: TorchPolicy) -> NDArray:
     return policy.weights + np.random.default_rng(0).normal(0, 0.1, (POLICIES, policy.parameters))
 
 
-def _times(env: str, policy: Any, policies: NDArray, rounds: int, environments: int) -> list[float]:
+def _times(
+    env: str, policy: Any, policies: NDArray, size: tuple[int, int], steps: int | None
+) -> list[float]:
     """Seconds of an episode alone, and in batches of each size: medians over rounds."""
+    rounds, environments = size
     rule = FromReturn(worst=-1e6, best=1e6)  # a range that no return leaves
-    tasks = [GymTask(env, policy, rule, vector=size) for size in (0, *SIZES)]
+    tasks = [GymTask(env, policy, rule, steps=steps, vector=n) for n in (0, *SIZES)]
     here, seconds = tasks[0].environments(environments, stream="benchmark"), [[] for _ in tasks]
     for number in range(rounds + 1):  # the first is not counted: simulators are made in it
         for each, spent in zip(tasks, seconds, strict=True):

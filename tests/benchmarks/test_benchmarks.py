@@ -142,5 +142,5 @@ def test_a_chunk_is_measured_without_a_cluster(tmp_path: Path):
 
 
 def test_batches_of_episodes_are_measured_against_one_after_another():
-    found = vector.bench_vector(rounds=1, environments=2)
+    found = vector.bench_vector(rounds=1, environments=2, steps=20)
     assert all(value > 0 for value in vars(found).values())
