@@ -1,5 +1,5 @@
 # Each target builds what it needs: a fresh machine has Python ≥ 3.11, git and make.
-# certify needs the package alone; test, lint and bench also its extras.
+# certify needs the package alone; docs an extra of its own; test, lint and bench all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
@@ -34,7 +34,16 @@ programs:
 
 .venv/.installed-test: pyproject.toml constraints.txt
 	$(INSTALL) ".[test]"
+	touch .venv/.installed .venv/.installed-docs $@
+
+.venv/.installed-docs: pyproject.toml constraints.txt
+	$(INSTALL) ".[docs]"
 	touch .venv/.installed $@
+
+# Simulators of others, which only the tests at full size run.
+.venv/.installed-gallery: .venv/.installed-test
+	$(PIP) -e ".[gallery]"
+	touch $@
 
 certify: setup
 	$(BIN)/pbc learn vehicle --out $(RUN) --force
@@ -53,6 +62,7 @@ test-fast: setup-test
 
 # What needs minutes by nature, at full size.
 test-full: checked
+	$(MAKE) .venv/.installed-gallery
 	PBC_TEST_SIZE=full $(BIN)/pytest $(WORKERS)
 
 checked: setup-test
@@ -75,7 +85,7 @@ mutants: setup-test
 	$(BIN)/python tests/mutations.py draw $(MUTANTS) --seed $(SEED) --out mutants.json
 	$(BIN)/python tests/mutations.py run mutants.json
 
-docs: setup-test
+docs: .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: setup-test

@@ -1,4 +1,12 @@
-"""highway-env: 20 seconds without a crash, in traffic that is denser on some roads."""
+"""highway-env: 20 seconds without a crash, in traffic that is denser on some roads.
+
+    pip install 'pacbayes-control[gallery,failures,video]'
+    pbc check examples/gallery/highway.py:task
+    pbc learn examples/gallery/highway.py:task --environments 300 --out runs/highway
+    pbc failures runs/highway
+
+The four policies keep more or less room to the car ahead, and change the lane or brake to have it.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -19,9 +27,9 @@ def traffic(rng):
     return {"vehicles_density": rng.uniform(0.5, 2)}
 
 
-def drive(least, seen):  # where there is less room ahead, change the lane or brake
+def drive(least, seen):
     x, y, speed = seen[1:][seen[1:, 0] > 0, 1:4].T  # of other cars, as seen from this one
-    room = []
+    room = []  # where each car will be soon: to the left, ahead, to the right
     for side in (-1, 0, 1):
         there = (np.abs(y - side / 3) < 0.2) & (x > -0.1 * abs(side))
         road = -0.1 < seen[0, 2] + side / 3 < 0.8

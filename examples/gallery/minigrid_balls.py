@@ -1,4 +1,12 @@
-"""MiniGrid: cross a room of moving balls in 24 steps; their number differs from room to room."""
+"""MiniGrid: cross a room of moving balls in 24 steps; their number differs from room to room.
+
+    pip install 'pacbayes-control[gallery,failures,video]'
+    pbc check examples/gallery/minigrid_balls.py:task
+    pbc learn examples/gallery/minigrid_balls.py:task --environments 300 --out runs/minigrid_balls
+    pbc failures runs/minigrid_balls
+
+The four policies walk right and down, and turn where there is a ball within 0, 1, 2 or 3 cells.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -20,15 +28,15 @@ def balls(rng):
     return {"balls": rng.integers(1, 10)}
 
 
-def walk(reach, seen):  # right or down: turn from the one to the other where the way is blocked
+def walk(reach, seen):
     cells, heading = seen["image"][..., 0], seen["direction"]  # the robot is in cell (3, 6)
     wall, ball = cells[3, 5] == 2, 6 in cells[3, 6 - int(reach[0]) : 6]
-    return 2 if not wall and not ball else 1 if heading == 0 else 0
+    return 2 if not wall and not ball else 1 if heading == 0 else 0  # forward, or to the other way
 
 
-def not_there(episode):  # the reward is above 0 at the goal alone
+def goal_not_reached(episode):  # the reward is above 0 at the goal alone
     return float(episode.total_reward <= 0)
 
 
-walker, reaches = FunctionPolicy(walk, parameters=1), np.array([[1.0], [2.0], [3.0], [4.0]])
-task = GymTask(make, walker, not_there, balls, 24, graded=False, name="balls", policies=reaches)
+walker, lost, reaches = FunctionPolicy(walk, parameters=1), goal_not_reached, np.arange(4.0)
+task = GymTask(make, walker, lost, balls, 24, graded=False, name="balls", policies=reaches[:, None])

@@ -268,6 +268,7 @@ def test_mujoco_draws_with_what_is_installed(
     no_display.setattr("ctypes.util.find_library", lambda asked: asked == library)
     watching.choose_renderer()
     assert os.environ.get("MUJOCO_GL") == name
+    assert os.environ["SDL_VIDEODRIVER"] == "offscreen"  # highway-env draws nothing with "dummy"
 
 
 def test_a_choice_of_the_user_and_a_display_are_left_alone(no_display: pytest.MonkeyPatch):

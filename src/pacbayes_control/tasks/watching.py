@@ -68,7 +68,8 @@ def choose_renderer() -> None:
     """
     if not without_display():
         return
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    # not "dummy", with which highway-env leaves its frames black
+    os.environ.setdefault("SDL_VIDEODRIVER", "offscreen")
     if found := offscreen_renderer():
         os.environ.setdefault("MUJOCO_GL", found)
 

@@ -35,7 +35,7 @@ class _Scaled:
                 f"{what} {value!r} lies outside the declared range from worst = {self.worst!r} to "
                 f"best = {self.best!r}: declare limits that no episode can exceed, or clipped=True"
             )
-        return (self.best - value) / (self.best - self.worst)
+        return abs(self.best - value) / abs(self.best - self.worst)  # never -0
 
     def _scale_words(self, value: str) -> str:
         beyond = ", and beyond either end as at that end" if self.clipped else ""
