@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,18 @@ def test_the_confidence_is_shared_by_the_bins_of_all_parameters(monkeypatch: pyt
     parameters = {**drawn(rng, "a", "b"), "word": rng.choice(["x", "y"], N)}
     find_failures(failed(rng, np.full(N, 0.5)), parameters, binary=True)
     assert sum(shares) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_of_whole_numbers_hold_the_numbers_that_they_name(seed: int):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-9, 40, 300) if seed % 2 else rng.poisson(3, 300)
+    found = grouped("balls", values, 6)
+    limits = [[int(word) for word in label.split(" to ")] for label in found.labels]
+    for group, (low, *high) in enumerate(limits):
+        inside = values[found.members == group]
+        assert (low, (high or [low])[0]) == (inside.min(), inside.max())
+    assert all(before[-1] < after[0] for before, after in pairwise(limits))
 
 
 def test_bins_depend_on_the_parameters_alone():

@@ -74,15 +74,18 @@ def grouped(name: str, values: NDArray, most: int) -> Groups:
 
     >>> grouped("wind", np.arange(40.0), 4).labels
     ('0 to 9.75', '9.75 to 19.5', '19.5 to 29.25', '29.25 to 39')
+    >>> grouped("balls", np.arange(40) % 10, 4).labels
+    ('0 to 1', '2 to 4', '5 to 6', '7 to 9')
     """
     distinct, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     if values.dtype.kind in "iuf" and len(distinct) > most:
-        edges = np.unique(np.quantile(values, np.linspace(0, 1, most + 1)))
+        whole = values.dtype.kind in "iu"
+        edges = np.quantile(values, np.linspace(0, 1, most + 1))
+        edges = np.unique(np.ceil(edges) if whole else edges)
         members = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
         used, members = np.unique(members, return_inverse=True)  # ranges may be empty among ties
         edges = np.append(edges[used], edges[-1])
-        labels = tuple(f"{low} to {high}" for low, high in pairwise(numerals(edges)))
-        return Groups(name, labels, members, edges)
+        return Groups(name, _ranges(edges, whole=whole), members, edges)
     room = most if len(distinct) <= most else most - 1
     largest = np.argsort(-counts, kind="stable")[:room]
     kept = np.sort(largest[counts[largest] >= IN_BIN])
@@ -92,6 +95,16 @@ def grouped(name: str, values: NDArray, most: int) -> Groups:
     labels = map(str, words) if words.dtype.kind not in "f" else numerals(words)
     others = [OTHERS] if len(kept) < len(distinct) else []
     return Groups(name, (*labels, *others), place[codes], np.array([]))
+
+
+def _ranges(edges: NDArray[np.float64], *, whole: bool) -> tuple[str, ...]:
+    """Labels of the ranges between edges; of whole numbers, with the last that is in it."""
+    if not whole:
+        return tuple(f"{low} to {high}" for low, high in pairwise(numerals(edges)))
+    firsts = edges.astype(int)
+    lasts = [*(firsts[1:-1] - 1).tolist(), int(firsts[-1])]
+    pairs = zip(firsts.tolist(), lasts, strict=False)
+    return tuple(str(low) if low == high else f"{low} to {high}" for low, high in pairs)
 
 
 def numerals(numbers: NDArray[np.float64], fewest: int = 4) -> list[str]:
