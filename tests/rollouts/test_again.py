@@ -106,7 +106,7 @@ def test_descriptions_of_other_environments_are_found():
     assert roll_out_again(run, task, train, count=2).different == 0
     told = {**run.costs.described, "cylinders": np.flip(run.costs.described["cylinders"])}
     forged = replace(run, costs=replace(run.costs, described=told))
-    with pytest.raises(AlteredRun, match="environments.csv of the run is not what its task draws"):
+    with pytest.raises(AlteredRun, match="is not what its task draws"):
         roll_out_again(forged, task, train, count=2)
 
 
