@@ -19,6 +19,8 @@ GaussianPrior, pretrain_prior,  priors over continuous policies
 set_aside, imitate
 Run, Certificate, Categorical,  their results
 DiagonalGaussian
+learn_in_parts                  a certificate for parts of the world, declared beforehand
+failures_of, sweep              where a run fails; bound and true cost over many draws
 under_shift, learn_tilted,      a certificate for every distribution in a ball
 curve
 Ball, ball_between,             how large the ball is: assumed, known, or estimated
@@ -74,6 +76,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.learn import learn_family as learn_family
     from pacbayes_control.learn import learn_finite as learn_finite
     from pacbayes_control.learn import learn_gaussian as learn_gaussian
+    from pacbayes_control.learn import learn_in_parts as learn_in_parts
     from pacbayes_control.learn import learn_one as learn_one
     from pacbayes_control.learn import learn_task as learn_task
     from pacbayes_control.learn import learn_tilted as learn_tilted
@@ -85,6 +88,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.rollouts import mean_costs as mean_costs
     from pacbayes_control.rollouts import sample_costs as sample_costs
     from pacbayes_control.rollouts.conformance import check_task as check_task
+    from pacbayes_control.study.failures import failures_of as failures_of
+    from pacbayes_control.study.sweep import sweep as sweep
     from pacbayes_control.tasks.registry import load_task as load_task
     from pacbayes_control.trials.choosing import choose as choose
     from pacbayes_control.trials.comparing import compare as compare
@@ -112,10 +117,12 @@ _PUBLIC = {
     "deploy.monitor": "Monitor Promise",
     "deploy.policy": "DeployedPolicy",
     "learn": "GaussianPrior Plan SearchSettings SearchStopped certify_draw compare_methods imitate "
-    "learn_best learn_constrained learn_family learn_finite learn_gaussian learn_one learn_task "
-    "learn_tilted pretrain_prior set_aside",
+    "learn_best learn_constrained learn_family learn_finite learn_gaussian learn_in_parts "
+    "learn_one learn_task learn_tilted pretrain_prior set_aside",
     "rollouts": "Execution RolloutError evaluate mean_costs sample_costs",
     "rollouts.conformance": "check_task",
+    "study.failures": "failures_of",
+    "study.sweep": "sweep",
     "tasks.registry": "load_task",
     "trials.choosing": "choose",
     "trials.comparing": "compare",

@@ -123,11 +123,20 @@ def described_environments(
     return found, "" if found else "Nothing that is one number or word was drawn."
 
 
-def failures_of(run: Run[Any], described: Mapping[str, NDArray]) -> Failures:
-    """Look at a run's costs by the parameters of its environments, as `find_failures`."""
+def failures_of(run: Run[Any], described: Mapping[str, NDArray] | None = None) -> Failures:
+    """Look at a run's costs by the parameters of its environments, as `find_failures`.
+
+    described: the parameters, by default those that the run has recorded
+
+    >>> from pacbayes_control.learn import Plan, learn_task
+    >>> from pacbayes_control.tasks.demo import Stopping
+    >>> failures_of(learn_task(Stopping(), Plan(environments=40))).binary
+    True
+    """
     costs = environment_costs(run)
     binary = bool(np.all((costs == 0) | (costs == 1))) and run.costs.success_or_failure
-    return find_failures(costs, described, binary=binary, names=run.costs.sites)
+    known = run.costs.described if described is None else described
+    return find_failures(costs, known, binary=binary, names=run.costs.sites)
 
 
 def find_failures(
