@@ -17,7 +17,7 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.files import hash_file, json_bytes, seal
 from pacbayes_control.certify.parts import CertifiedPart, Part, costs_in, parsed_parts
-from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.run import AlteredRun, Run
 from pacbayes_control.certify.shift import under_shift
 from pacbayes_control.learn import Plan, learn_finite, learn_task
 from pacbayes_control.learn.finite import learn_in_parts, learn_tilted
@@ -317,7 +317,7 @@ def test_environments_that_were_not_drawn_are_noticed_when_they_are_drawn_again(
     forged = learn_in_parts(costs, ["wind<9"])
     environments = TASK.environments(100, stream="train")
     assert roll_out_again(run, TASK, environments, count=3).different == 0
-    with pytest.raises(InvalidCertificate, match="not what its task draws"):
+    with pytest.raises(AlteredRun, match="not what its task draws"):
         roll_out_again(forged, TASK, environments, count=3)
     told = verify(forged.save(tmp_path / "run")).told
     assert "that environments.csv is what was drawn (see --again)" in told
