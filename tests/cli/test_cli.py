@@ -200,6 +200,7 @@ def test_without_a_command_help_is_shown(quick: Pbc):
     ("module", "spared"),
     [
         ("pacbayes_control", {"numpy", "scipy", "numba", "matplotlib"}),
+        ("pacbayes_control.cli.commands", {"scipy.stats", "numba", "matplotlib", "sklearn"}),
         ("pacbayes_control.rollouts.worker", {"scipy.special", "numba"}),
         ("pacbayes_control.robots.vehicle", {"scipy.special", "scipy.optimize"}),
     ],

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from pacbayes_control.study.bins import Groups, grouped
 
@@ -129,9 +128,11 @@ def together(columns: Mapping[str, NDArray]) -> list[tuple[str, str, float]]:
     >>> together({"wind": wind, "lift": wind**2, "dust": wind % 7})
     [('wind', 'lift', 1.0)]
     """
+    from scipy.stats import rankdata
+
     numbers = [name for name, column in columns.items() if column.dtype.kind in "iuf"]
     words = [name for name in columns if name not in numbers]
-    ranks = [stats.rankdata(columns[name][:MOST]) for name in numbers]
+    ranks = [rankdata(columns[name][:MOST]) for name in numbers]
     found = np.abs(np.corrcoef(ranks)) if len(ranks) > 1 else np.empty((0, 0))
     close = [
         (numbers[i], numbers[j], round(float(found[i, j]), 4))
@@ -147,10 +148,12 @@ def together(columns: Mapping[str, NDArray]) -> list[tuple[str, str, float]]:
 
 def _association(one: Groups, other: Groups) -> float:
     """Cramér's V of the groups that environments are in."""
-    counts: Any = stats.contingency.crosstab(one.members, other.members).count
+    from scipy.stats import contingency
+
+    counts: Any = contingency.crosstab(one.members, other.members).count
     if min(counts.shape) < 2:
         return 0.0
-    return round(float(stats.contingency.association(counts, "cramer")), 4)
+    return round(float(contingency.association(counts, "cramer")), 4)
 
 
 def _codes(column: NDArray) -> NDArray:
