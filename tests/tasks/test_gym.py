@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import Executor
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -1154,3 +1155,8 @@ def test_no_more_steps_are_observed_than_asked_for():
 def test_a_declared_failure_may_happen_while_observing():
     task = drift_task(make=Diverging, failures=(Diverged,))
     assert len(np.unique(task.observed(GAINS, TRAIN))) > N
+
+
+def test_every_option_is_in_the_docstring():
+    told = re.findall(r"^        (\w+): ", GymTask.__doc__ or "", re.M)
+    assert sorted(told) == sorted(each.name for each in fields(GymTask) if each.init)
