@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pacbayes_control.report.exports import Export
     from pacbayes_control.trials.comparing import Comparison
 
-SWEEP = "sweep.json"
-
 
 @dataclass(frozen=True)
 class ExportOptions:
@@ -79,19 +77,11 @@ def export(asked: ExportOptions) -> None:
 
 def folder_of(path: Path) -> Path:
     """The folder of a run, a comparison or a sweep, from its path or that of its main file."""
-    main = path.name in ("certificate.json", COMPARISON, SWEEP) and path.is_file()
+    main = path.name in ("certificate.json", COMPARISON, options.SWEEP) and path.is_file()
     folder = path.parent if main else path
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run, comparison or sweep at {path}")
     return folder
-
-
-def _is_sweep(folder: Path) -> bool:
-    return (folder / SWEEP).is_file() and not (folder / "certificate.json").exists()
-
-
-def _is_comparison(folder: Path) -> bool:
-    return (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists()
 
 
 def _check_out(out: Path, folders: Sequence[Path]) -> None:
@@ -106,12 +96,12 @@ def _check_out(out: Path, folders: Sequence[Path]) -> None:
 
 def _export(folder: Path, name: str, json_file: Path | None) -> Export:
     """The tables and figures of a folder, after it was verified."""
-    if _is_sweep(folder):
+    if options.holds(folder, options.SWEEP):
         from pacbayes_control.report.sweep_exports import sweep_export
         from pacbayes_control.study.sweep import load_sweep
 
         return sweep_export(load_sweep(folder), name)
-    if _is_comparison(folder):
+    if options.holds(folder, COMPARISON):
         from pacbayes_control.report.trial_exports import comparison_export
 
         return comparison_export(*_compared(folder, json_file), name)
@@ -158,7 +148,7 @@ def cite(asked: CiteOptions) -> None:
 
     inputs = [] if asked.run is None else [folder_of(asked.run)]
     for folder in inputs:
-        if _is_sweep(folder):
+        if options.holds(folder, options.SWEEP):
             raise ValueError(f"{folder} is a sweep, which has no certificate: name a run")
     options.check_json(asked.json_file, *inputs)
     options.check_writable(asked.out, *inputs)
@@ -179,7 +169,7 @@ def _references(folder: Path, json_file: Path | None) -> list[str]:
     """The keys of a run's or a comparison's references, after it was verified."""
     from pacbayes_control.report.citations import EVIDENCE, keys_of
 
-    if _is_comparison(folder):
+    if options.holds(folder, COMPARISON):
         _compared(folder, json_file)
         return list(EVIDENCE)
     return keys_of(options.verified(folder, json_file).certificate)

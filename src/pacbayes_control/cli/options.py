@@ -52,6 +52,7 @@ BallOption = Annotated[
         help="Certify for every distribution this close to the training's, such as kl:0.08.",
     ),
 ]
+SWEEP = "sweep.json"  # the main file of a sweep
 MOST = 1_000_000_000  # largest number of environments, trials or rollouts
 DrawsOption = Annotated[
     int,
@@ -136,9 +137,14 @@ def run_folder(path: Path) -> Path:
     folder = path.parent if path.name == "certificate.json" and path.is_file() else path
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no run at {path}")
-    if (folder / "sweep.json").is_file() and not (folder / "certificate.json").exists():
+    if holds(folder, SWEEP):
         raise ValueError(f"{path} is a sweep, and no run: pbc export writes its table and figure")
     return folder
+
+
+def holds(folder: Path, main: str) -> bool:
+    """Whether a folder holds a comparison or a sweep, by the name of its main file, and no run."""
+    return (folder / main).is_file() and not (folder / "certificate.json").exists()
 
 
 def certified_folder(path: Path) -> Path:

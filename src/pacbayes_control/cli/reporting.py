@@ -65,7 +65,7 @@ def report(asked: ReportOptions) -> None:
     check_plots(plots, asked.plot_format, folder)
     if json_file and json_file.resolve() == page.resolve():
         raise ValueError(f"{json_file} cannot be both the page and the JSON")
-    if (folder / COMPARISON).is_file() and not (folder / "certificate.json").exists():
+    if options.holds(folder, COMPARISON):
         _report_comparison(asked, folder, page, name)
         return
     loaded = options.verified(folder, json_file)
