@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.bounds.betting import GRID
 from pacbayes_control.bounds.compiling import compiled_once
 
 
@@ -49,6 +50,51 @@ def last_rejected(
                 if factor <= 0:
                     return j + 1
                 log_wealth += math.log(factor)
+        if log_wealth < goal:
+            return j + 1
+    return 1
+
+
+@compiled_once(nogil=True)
+def last_rejected_pair(
+    costs: NDArray[np.float64],
+    simulated: NDArray[np.float64],
+    kappas: NDArray[np.float64],
+    high: float,
+    goals: tuple[float, float],
+) -> int:  # pragma: no cover - compiled
+    """The last candidate, j of m = (j/GRID)², that `paired.paired_betting` rejects in a row.
+
+    Args:
+        costs: Y, in an order that cannot know them
+        simulated: F
+        kappas: κ of each pair, by those before it
+        high: u
+        goals: ln of the wealth at which a candidate is rejected, and of that which stakes aim at
+    """
+    n, (goal, aim) = len(costs), goals
+    for j in range(GRID - 1, 0, -1):
+        m = (j / GRID) ** 2
+        log_wealth, y, yy, f, ff, yf = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for t in range(n):
+            k = kappas[t]
+            largest = 1 - m + k * high
+            variance = largest * (m + k * (1 - high))
+            if t > 0:
+                c = m - k * high
+                squares = t * c * c - 2 * c * (y - k * f) + yy - 2 * k * yf + k * k * ff
+                around = max(squares / t, 1e-12) + largest * aim / (4 * t)
+                variance = min(around, variance)
+            stake = min(math.sqrt(2 * (aim - log_wealth) / ((n - t) * variance)), 1 / largest)
+            factor = 1 + stake * (m - costs[t] + k * (simulated[t] - high))
+            if factor <= 0:
+                return j + 1
+            log_wealth += math.log(factor)
+            if log_wealth >= goal:
+                break
+            y, f = y + costs[t], f + simulated[t]
+            yy, ff = yy + costs[t] * costs[t], ff + simulated[t] * simulated[t]
+            yf += costs[t] * simulated[t]
         if log_wealth < goal:
             return j + 1
     return 1
