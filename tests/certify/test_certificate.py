@@ -235,10 +235,10 @@ def test_a_field_of_another_type_is_rejected(binary_costs: Costs, field: str, va
         Certificate.from_dict({**record, field: value})
 
 
-@pytest.mark.parametrize("version", [0, 9, 4.0, "4", None])
+@pytest.mark.parametrize("version", [0, 10, 4.0, "4", None])
 def test_a_certificate_of_another_format_is_rejected(binary_costs: Costs, version: object):
     record = learn_finite(binary_costs, method="kl").certificate.to_dict()
-    with pytest.raises(ValueError, match="not a certificate of format 1 to 8"):
+    with pytest.raises(ValueError, match="not a certificate of format 1 to 9"):
         Certificate.from_dict({**record, "format": version})
 
 

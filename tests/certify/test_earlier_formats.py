@@ -82,8 +82,8 @@ def test_a_shift_of_it_is_verified(earlier: Path, tmp_path: Path):
         assert verify(shifted).certificate.bound > run.certificate.bound
 
 
-@pytest.mark.parametrize("version", [6, 7])
-def test_a_run_of_a_format_before_parts_is_verified_and_written_as_it_was(version: int):
+@pytest.mark.parametrize("version", [6, 7, 8])
+def test_a_run_of_a_format_before_simulation_is_verified_and_written_as_it_was(version: int):
     folder = Path(__file__).parent / f"format_{version}"
     record = json.loads((folder / "certificate.json").read_text())
     assert record["format"] == version

@@ -142,7 +142,7 @@ def test_costs_that_were_read_before_a_look_at_them_are_one_look_with_it():
 def test_a_certificate_without_other_looks_is_as_it_was():
     c = learn_finite(grown()).certificate
     record = c.to_dict()
-    assert record["format"] == 8
+    assert record["format"] == 9
     assert "look" not in c.sentence
 
 
@@ -271,7 +271,7 @@ def test_a_certificate_with_looks_survives_json():
     for costs in (grown(looks=[(100, 6, None)]), grown(declared_looks=[300, 600])):
         c = learn_finite(costs).certificate
         record = json.loads(json.dumps(c.to_dict()))
-        assert record["format"] == 8
+        assert record["format"] == 9
         assert Certificate.from_dict(record) == c
 
 
@@ -283,7 +283,7 @@ def test_a_certificate_with_looks_survives_json():
         ({"format": 4}, "format 4 has no "),
         ({"declared_looks": [400, 600]}, "among those declared"),
         ({"declared_looks": [300]}, "two or more numbers"),
-        ({"format": 9}, "format 1 to 8"),
+        ({"format": 10}, "format 1 to 9"),
     ],
 )
 def test_a_strangers_certificate_with_looks_is_checked(change: dict[str, Any], words: str):

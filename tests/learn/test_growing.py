@@ -55,7 +55,7 @@ def learnt(campaign: Path, environments: int = 40, **fields: Any) -> Run[Any]:
 
 def test_each_look_at_a_grown_campaign_adds_its_delta(tmp_path: Path):
     first = learnt(tmp_path / "c").certificate
-    assert (first.delta, first.format, first.looks) == (0.01, 8, ())
+    assert (first.delta, first.format, first.looks) == (0.01, 9, ())
     second = learnt(tmp_path / "c", 80, delta=0.02).certificate
     assert second.delta == pytest.approx(0.03)
     run = learnt(tmp_path / "c", 160, method="best")

@@ -533,7 +533,7 @@ def test_a_format_is_a_whole_number(tmp_path: Path, base: Run[Any]):
     folder = base.save(tmp_path / "run")
     record = json.loads((folder / "certificate.json").read_text())
     rewrite(folder, record | {"format": 4.0})
-    with pytest.raises(ValueError, match="not a certificate of format 1 to 8"):
+    with pytest.raises(ValueError, match="not a certificate of format 1 to 9"):
         verify(folder)
 
 

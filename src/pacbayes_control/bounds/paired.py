@@ -111,11 +111,12 @@ def predictable_kappas(
 ) -> Floats:
     """κ for each pair, by the pairs before it; (pairs,).
 
-    It minimises √(2 s² g/n) + (1 - m + κu) g/n, about the excess of the bound over E Y: g is ln of
-    the wealth that is needed, m the mean of Y so far, and s² = V(Y) - 2κ Cov(Y, F) + κ² V(F) with
-    moments from the pairs so far, and KNOWN others. The second term is for the largest loss, which
-    grows with κ. n is the number of pairs; at any time, where that is not known, it is twice that
-    of the pairs so far and KNOWN others.
+    It minimises √(2 s² g/n) + (1 - m + κu) g/n + κ(u - E F), about the excess of the bound over
+    E Y: g is ln of the wealth that is needed, m the mean of Y so far, E F as in the further
+    environments, and s² = V(Y) - 2κ Cov(Y, F) + κ² V(F) with moments from the pairs so far, and
+    KNOWN others. The second term is for the largest loss, which grows with κ. n is the number of
+    pairs; at any time, where that is not known, it is twice that of the pairs so far and KNOWN
+    others.
     """
     before = np.arange(len(costs))
     n = 2 * (before + KNOWN)[:, None] if anytime else len(costs)
@@ -132,6 +133,7 @@ def predictable_kappas(
     squares = np.maximum(squares / (before + KNOWN)[:, None], 1e-6)
     largest = 1 - y[:, None] + KAPPAS * more.high
     excess = np.sqrt(2 * squares * goal / n) + largest * goal / n
+    excess = excess + KAPPAS * (more.high - more.mean)
     return KAPPAS[np.argmin(np.round(excess, 9), axis=1)]  # rounded: no last bit decides a tie
 
 

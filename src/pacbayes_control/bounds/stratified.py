@@ -23,7 +23,7 @@ from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
 
 STEPS = 1 << 16  # bounds are multiples of 1/STEPS
 CELLS = 64  # of the rates that cannot be told apart, before they are split
-MOST_CELLS = 1 << 13
+MOST_CELLS, SPLITS = 1 << 13, 24
 TAIL = 1e-9  # relative; far above the rounding of a tail
 CLOSE = 1e-9  # outcomes whose ranks differ by less count as equal: far above their rounding
 
@@ -150,16 +150,19 @@ class _Tail:
         """Whether the tail is proven to be below δ for all rates with a mean of at least m."""
         edges = np.linspace(0, 1, CELLS + 1)
         left, right = edges[:-1], edges[1:]
-        while 0 < len(left) <= MOST_CELLS:
+        for _ in range(SPLITS):
             least = self._least_other(right, m)
             left, right, least = (each[least <= 1] for each in (left, right, least))
             unproven = self.tail(left, least) >= self.delta * (1 - TAIL)
             left, right, least = (each[unproven] for each in (left, right, least))
-            if np.any(self.tail(right, least) >= self.delta):  # at rates that are among those meant
+            if len(left) == 0:
+                return True
+            reached = self.tail(right, least) >= self.delta  # at rates that are among those meant
+            if len(left) > MOST_CELLS or np.any(reached):
                 return False
             middle = (left + right) / 2
             left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        return len(left) == 0
+        return False
 
     def _least_other(self, a: Floats, m: float) -> Floats:
         """The least c with qa + (1-q)c ≥ m for some q within the limits; above 1 if none is."""

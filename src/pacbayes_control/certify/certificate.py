@@ -18,10 +18,11 @@ from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
 from pacbayes_control.certify.parts import CertifiedPart
 from pacbayes_control.certify.sentence import sentence_of
+from pacbayes_control.certify.simulation import SimulationUse
 from pacbayes_control.certify.statistics import Statistic, rest_percent
 from pacbayes_control.certify.text import percent_up, quoted, round_up, shown
 
-FORMAT = 8
+FORMAT = 9
 WITH_LOOKS = 5  # the first that may tell of looks at a growing campaign, and then had to
 # Fields that were added in a format, and their values for a certificate of an earlier format.
 LATER: dict[int, dict[str, Any]] = {
@@ -34,6 +35,7 @@ LATER: dict[int, dict[str, Any]] = {
     | dict.fromkeys(("graded", "grid", "threshold", "stake", "exceeded", "margin")),
     7: dict.fromkeys(("unit", "candidates", "tasks")),
     8: {"parts": []},
+    9: {"simulation": None},
 }
 
 
@@ -178,6 +180,8 @@ class Certificate:
     tasks: int | None = None  # of a fixed list, if the bound is on the mean over them
     parts: Sequence[CertifiedPart] = ()  # of the world, declared beforehand: hold at once with it
     test_estimate: HeldOutEstimate | None = None  # on environments used for nothing else
+    # of the same policy, beside trials on the robot, which the certificate is then about
+    simulation: SimulationUse | None = None
     looks: Sequence[Look] = ()  # at a growing campaign so far, this one last; empty if only this
     declared_looks: Sequence[int] = ()  # numbers of environments, if declared beforehand
     format: int = FORMAT
@@ -283,7 +287,7 @@ class Certificate:
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a certificate, from a file that may hold anything."""
     inner = dict.fromkeys(("constraints", "looks", "parts"), list[Any])
-    inner |= dict.fromkeys(("ball", "test_estimate"), Any)
+    inner |= dict.fromkeys(("ball", "test_estimate", "simulation"), Any)
     check_record(fields, get_type_hints(Certificate) | inner)
     constraints = fields["constraints"]
     texts = [value for value in fields.values() if isinstance(value, str)]
@@ -298,7 +302,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     counted = fields["incidents"]
     if not counted.keys() <= INCIDENTS.keys() or not all(0 < n < 2**53 for n in counted.values()):
         raise ValueError("bad incidents")
-    kinds = {"ball": Ball, "test_estimate": HeldOutEstimate}
+    kinds = {"ball": Ball, "test_estimate": HeldOutEstimate, "simulation": SimulationUse}
     known = {name: kind for name, kind in kinds.items() if fields[name] is not None}
     records = {name: kind.from_record(fields[name]) for name, kind in known.items()}
     looks, declared = looks_from(fields["looks"]), checked_numbers(fields["declared_looks"])

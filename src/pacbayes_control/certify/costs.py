@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ from pacbayes_control.certify.descriptions import Descriptions, checked_descript
 from pacbayes_control.certify.files import has_type, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 from pacbayes_control.certify.trials import TrialFacts
+
+if TYPE_CHECKING:
+    from pacbayes_control.certify.simulation import Simulation
 
 DrawKind = Literal["fresh", "shared"]
 # Incidents that a reader of a certificate should know of, as its sentence tells them, in the
@@ -92,6 +95,7 @@ class Costs:
     policies: int = field(init=False)  # their number, L
     binary: bool = field(init=False)  # whether every cost is 0 or 1
     range: EnvironmentRange | None = field(init=False)  # of the environments, if from a stream
+    simulation: Simulation | None = field(init=False)  # beside these costs, which are on the robot
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class Costs:
         vars(self).update(origin=origin, parameters=parameters, binary=checked.dtype == np.uint8)
         vars(self).update(environments=environments, policies=policies)
         vars(self).update(described=checked_descriptions(described or {}, environments))
-        vars(self).update(range=EnvironmentRange._make(place) if known else None)
+        vars(self).update(range=EnvironmentRange._make(place) if known else None, simulation=None)
         if isinstance(values, np.memmap):
             _ = self.digests  # now, so that a later change of the file is noticed
 
@@ -295,15 +299,14 @@ class Costs:
             last[content.tobytes()] = number
         kind = "s" if self.range else "v"
         digests = {kind + sha256(content)[:16]: number for content, number in last.items()}
-        for number, site in enumerate(self.sites):
-            digests["n" + sha256(site.casefold().encode())[:16]] = number
-        return digests
+        return digests | name_digests(self.sites)
 
     @property
     def listed_rows(self) -> frozenset[str]:
         """The rows that a posterior lists: none for a long range of a stream."""
         listed = not self.range or self.environments <= MOST_ROWS
-        return frozenset(self.rows if listed else ())
+        simulated = self.simulation.rows if self.simulation else frozenset[str]()
+        return frozenset(self.rows if listed else ()) | simulated
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
@@ -345,13 +348,22 @@ class Costs:
                 digests[kind] = sha256(json.dumps(texts).encode())
         if self.described:
             digests["environments"] = sha256(to_bytes(self.described))
-        return digests
+        return digests | (self.simulation.digests if self.simulation else {})
 
     def with_origin(self, **entries: object) -> Costs:
         """The same costs with other entries of their origin; None removes one."""
         other, origin = copy(self), {**self.origin, **entries}
         check_declaration(origin.get("graded"), self.values)
         vars(other)["origin"] = {name: entry for name, entry in origin.items() if entry is not None}
+        return other
+
+    def with_simulation(self, simulation: Simulation | None) -> Costs:
+        """The same costs, as those on the robot beside costs in simulation; or without these."""
+        other = copy(self)
+        vars(other)["simulation"] = simulation
+        vars(other).pop("digests", None)
+        if simulation is not None and len(simulation.pairs) != self.environments:
+            raise ValueError("there is not one cost in simulation for each on the robot")
         return other
 
     def name(self, policy: int) -> str:
@@ -361,6 +373,12 @@ class Costs:
     def site(self, environment: int) -> str:
         """The environment's name, or its number if it has no name."""
         return self.sites[environment] if self.sites else f"environment {environment}"
+
+
+def name_digests(sites: Sequence[str]) -> dict[str, int]:
+    """The numbers of environments by the digests of their names, as `Costs.rows` has them."""
+    names = enumerate(site.casefold().encode() for site in sites)
+    return {"n" + sha256(name)[:16]: number for number, name in names}
 
 
 def npy_digest(array: NDArray) -> str:

@@ -39,11 +39,20 @@ from pacbayes_control.certify.looks import (
     describe_fault,
     looks_until,
 )
-from pacbayes_control.certify.occam import occam_bounds, policy_weights, rounding_error
+from pacbayes_control.certify.occam import (
+    occam_bounds,
+    policy_weights,
+    rounding_error,
+    simulated_bound,
+    simulated_levels,
+    simulated_limits,
+)
 from pacbayes_control.certify.parts import SHARE as PARTS
 from pacbayes_control.certify.parts import CertifiedPart, Part, costs_in
-from pacbayes_control.certify.priors import GIVEN
+from pacbayes_control.certify.priors import GIVEN, prior_for, simulation_words
 from pacbayes_control.certify.ranges import merged_ranges
+from pacbayes_control.certify.simulation import SHARE as SIMULATION
+from pacbayes_control.certify.simulation import SimulationUse
 from pacbayes_control.certify.statistics import FUNCTION, MEAN, Statistic
 
 PAC_BAYES = {
@@ -56,6 +65,7 @@ METHODS = ("occam", *PAC_BAYES, BETTING)
 ANYTIME = "anytime"  # for one policy, and every number of environments at once
 TILTED = "tilted"  # the method for graded costs and KL balls, at one of several tilts
 SAMPLING = "sampling"  # the budget's name for the bound on the cost from sampled policies
+ONE_AT_A_TIME = "simulation joins the mean cost of one policy of a list: use occam, without parts"
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,8 @@ class Basis(Generic[D]):
         costs, prior, posterior = self.costs, self.prior, self.posterior
         if not 0 <= bound <= 1:
             raise ArithmeticError(f"{method} gave {bound}: please report this")
+        if (costs.simulation is None) != (fields.get("simulation") is None):
+            raise ValueError(ONE_AT_A_TIME)
         check_policies_unseen(costs)
         if isinstance(posterior, Categorical):
             fields["policies"] = costs.policies
@@ -138,7 +150,10 @@ def issue(
     kl, delta, loss = posterior.kl(prior), basis.budget.spent[method], rounding_error(costs)
     measured = {"empirical_cost": empirical_cost, "kl": kl}
     kl_up = kl * (1 + loss) + 4 * loss
-    if method == "occam":
+    if costs.simulation is not None:
+        bound, known = _simulated(basis, method, of)
+        measured |= known
+    elif method == "occam":
         policy = posterior.single()
         measured |= {"policy": policy, "of": str(of)} | _margin(basis, policy)
         [bound], [threshold] = occam_bounds(costs, prior, delta, of, [policy])
@@ -159,6 +174,33 @@ def issue(
         cost_up = min(1.0, empirical_cost * (1 + loss))
         bound = PAC_BAYES[method](cost_up, kl_up, costs.environments, delta)
     return basis.certificate(method, float(bound), **measured)
+
+
+def _simulated(
+    basis: Basis[Categorical], method: str, of: Statistic
+) -> tuple[float, dict[str, Any]]:
+    """The bound of a policy with simulation beside its trials, and the fields that it needs."""
+    costs, prior, spent = basis.costs, basis.prior, basis.budget.spent
+    if method not in ("occam", ANYTIME) or of.kind != "mean":
+        raise ValueError(ONE_AT_A_TIME)
+    policy, anytime = basis.posterior.single(), method == ANYTIME
+    levels = simulated_levels(costs, prior, policy, (spent[method], spent[SIMULATION]))
+    bound = simulated_bound(costs, policy, levels, anytime=anytime)
+    limits = simulated_limits(costs, policy, levels[1], anytime=anytime)
+    alone, delta = costs.with_simulation(None), spent[method] + spent[SIMULATION]
+    if basis.provenance.prior == simulation_words(costs):
+        prior, _ = prior_for(alone)
+    weights = policy_weights(alone, prior)
+    without = float(occam_bounds(alone, prior, delta)[0].min())
+    if anytime:
+        without = highest_cost(costs.values[:, policy], float(weights[policy]) * delta)
+    known: dict[str, Any] = {"policy": policy, "of": str(of)}
+    if method == "occam" and not costs.success_or_failure:
+        known["grid"] = GRID
+    exact = costs.success_or_failure and not anytime
+    level = float(weights[policy]) * delta if exact else None
+    known["simulation"] = SimulationUse.of(costs, policy, (bound, without), level, limits)
+    return bound, known
 
 
 def _margin(basis: Basis[Categorical], policy: int) -> dict[str, float]:
@@ -183,6 +225,8 @@ def issue_with_parts(basis: Basis[Categorical], method: str, parts: Sequence[Par
     costs, share = basis.costs, basis.budget.spent[PARTS] / len(parts)
     if costs.trial_facts.candidates is not None:
         raise ValueError("parts of the world are for rollouts, not for trials of an evaluation log")
+    if costs.simulation is not None:
+        raise ValueError(ONE_AT_A_TIME)
     whole = issue(basis, method)
     certified = []
     for part in parts:

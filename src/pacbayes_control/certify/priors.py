@@ -20,7 +20,8 @@ def prior_for(
     """A prior with one probability for each policy of `costs`, and the same in words.
 
     By default it is uniform over the policies that differ, or over all of them if their parameters
-    are not known. An error if the prior depends on the environments of the costs.
+    are not known; with simulation beside the costs of several, it is `simulation_prior`. An error
+    if the prior depends on the environments of the costs.
     """
     if costs.draws:
         raise ValueError(
@@ -29,6 +30,8 @@ def prior_for(
     distinct = None
     if costs.parameters is not None:
         distinct = Categorical.uniform_over_distinct(costs.parameters)
+    if prior is None and costs.simulation is not None and costs.policies > 1:
+        return simulation_prior(costs), simulation_words(costs)
     if prior is None and distinct is not None:
         return distinct, UNIFORM
     uniform = Categorical.uniform(costs.policies)
@@ -73,17 +76,47 @@ def pilot_prior(pilot: Costs) -> Categorical:
     [0.687, 0.05, 0.263]
     """
     uniform, _ = prior_for(pilot)
-    u, gap = uniform.probabilities, pilot.means - pilot.means.min()
-    cheapest = pilot.values[:, gap == 0].mean(axis=1, keepdims=True)
-    squares = np.sum((pilot.values - cheapest) ** 2, axis=0)
-    behind, apart = np.zeros(pilot.policies), (gap > 0) & (squares > 0)
-    np.divide((pilot.environments * gap) ** 2, squares, out=behind, where=apart)
-    tilted = u * np.exp(-behind)
-    weights = KEPT * u + (1 - KEPT) * tilted / tilted.sum()
-    prior = with_costs_used(Categorical(weights), uniform, pilot)
+    prior = with_costs_used(_tilted(uniform, pilot), uniform, pilot)
     count = f"{pilot.environments:,} other environments"
     words = f"from a pilot of {count}: weights fall with the cost there"
     return Categorical(prior.probabilities, seen=prior.seen, rows=prior.rows, words=words)
+
+
+def simulation_prior(costs: Costs) -> Categorical:
+    """A prior from simulation of further environments, by the rule of `pilot_prior`.
+
+    z² is that of as many of them as there are trials on the robot, on which differences that are
+    smaller would not show. These environments are others than those of the trials.
+    """
+    simulation, alone = costs.simulation, costs.with_simulation(None)
+    assert simulation is not None
+    uniform, _ = prior_for(alone)
+    more = simulation.more
+    weights = _tilted(uniform, more, min(1.0, costs.environments / more.environments))
+    return Categorical(
+        weights.probabilities,
+        seen=simulation.seen,
+        rows=simulation.rows,
+        words=simulation_words(costs),
+    )
+
+
+def simulation_words(costs: Costs) -> str:
+    """Where a prior from the simulation beside these costs came from."""
+    assert costs.simulation is not None
+    count = f"{costs.simulation.more.environments:,} further environments"
+    return f"from simulation of {count}: weights fall with the cost there"
+
+
+def _tilted(uniform: Categorical, costs: Costs, strength: float = 1.0) -> Categorical:
+    """Weights that fall with z², times a strength."""
+    u, gap = uniform.probabilities, costs.means - costs.means.min()
+    cheapest = costs.values[:, gap == 0].mean(axis=1, keepdims=True)
+    squares = np.sum((costs.values - cheapest) ** 2, axis=0)
+    behind, apart = np.zeros(costs.policies), (gap > 0) & (squares > 0)
+    np.divide((costs.environments * gap) ** 2, squares, out=behind, where=apart)
+    tilted = u * np.exp(-strength * behind)
+    return Categorical(KEPT * u + (1 - KEPT) * tilted / tilted.sum())
 
 
 def describe_overlap(prior: Categorical, costs: Costs) -> str:
@@ -145,5 +178,6 @@ def with_costs_used(posterior: Categorical, prior: Categorical, costs: Costs) ->
     seen, rows = None, posterior.rows | prior.rows | costs.listed_rows
     if posterior.seen is not None and prior.seen is not None:
         mine = [costs.range] if costs.range else []
+        mine += costs.simulation.seen if costs.simulation else ()
         seen = (*posterior.seen, *prior.seen, *mine, *costs.policies_seen)
     return Categorical(posterior.probabilities, seen=seen, rows=rows)

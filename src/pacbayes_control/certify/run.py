@@ -17,6 +17,7 @@ from pacbayes_control.certify import descriptions, files
 from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import D, distribution_from_record
+from pacbayes_control.certify.simulation import FACTS, MORE, PAIRS, Simulation
 from pacbayes_control.certify.text import round_up
 from pacbayes_control.certify.trials import FILE as TRIALS
 from pacbayes_control.certify.trials import Trials
@@ -25,7 +26,7 @@ FORMAT = 3  # format 1 had no draws, and format 2 no sites and no date
 EARLIER = 2  # the last format of runs with certificates before format 4
 REQUIRED = ("certificate.json", "costs.npy", "prior.json", "posterior.json")
 # of a run, beside its manifest and pictures
-FILES = (*REQUIRED, "policies.npy", "plan.json", TRIALS, descriptions.FILE)
+FILES = (*REQUIRED, "policies.npy", "plan.json", TRIALS, descriptions.FILE, PAIRS, MORE, FACTS)
 PICTURES = (".png", ".svg")  # of any name
 SIGNATURE = "manifest.json.sig"  # of the manifest, which therefore does not list it
 # In the folder while a run is written: it, unfinished; it, complete; and the lock of the writer.
@@ -92,7 +93,9 @@ class Run(Generic[D]):
         """Write the run's files to a new folder, and wait until they are on the disk if durable."""
         shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
         folder.mkdir()
+        simulation = self.costs.simulation
         arrays = {"costs.npy": self.costs.values, "policies.npy": self.costs.parameters}
+        arrays |= simulation.arrays if simulation else {}
         arrays = {name: array for name, array in arrays.items() if array is not None}
         for name, array in arrays.items():
             np.save(folder / name, array, allow_pickle=False)
@@ -107,6 +110,8 @@ class Run(Generic[D]):
             contents[TRIALS] = files.json_bytes(self.trials.to_record())
         if self.costs.described:
             contents[descriptions.FILE] = descriptions.to_bytes(self.costs.described)
+        if simulation is not None:
+            contents[FACTS] = files.json_bytes(simulation.facts)
         contents |= attachments
         for name, content in contents.items():
             (folder / name).write_bytes(content)
@@ -151,6 +156,10 @@ class Run(Generic[D]):
             sites=manifest.get("sites", ()),
             described=described,
         )
+        if FACTS in manifest["files"]:
+            pairs, more = (files.read_npy(folder / name) for name in (PAIRS, MORE))
+            facts = files.read_json(folder / FACTS)
+            costs = costs.with_simulation(Simulation.from_files(pairs, more, facts))
         prior, posterior = (
             cast(Any, distribution_from_record(files.read_json(folder / f"{name}.json"), name))
             for name in ("prior", "posterior")

@@ -46,6 +46,8 @@ def sentence_of(c: Certificate, quote: Callable[[str], str] = quoted) -> str:
         )
     remarks = [*_trial_words(c), *_part_words(c), c.look_words, _until_words(c)]
     remarks += c.incident_words
+    if c.simulation is not None:
+        remarks.append(c.simulation.words(c.environments))
     if c.assumes_binary:
         remarks.insert(0, "it is assumed that trials only succeed or fail")
     told = "".join(f"; {words}" for words in remarks if words)
@@ -62,9 +64,10 @@ def _promise(c: Certificate) -> str:
     if statistic.kind == "cvar":
         worst = f"the worst {percent(statistic.share)} of {_new(c)}"
         return f"has an expected cost of at most {round_up(c.bound)} in {worst}"
+    where = "" if c.simulation is None else " on the robot"
     if c.binary and not c.graded:
-        return f"fails in at most {percent_up(c.bound)} of {_new(c)}"
-    return f"has an expected cost of at most {round_up(c.bound)} in {_new(c)}"
+        return f"fails{where} in at most {percent_up(c.bound)} of {_new(c)}"
+    return f"has an expected cost{where} of at most {round_up(c.bound)} in {_new(c)}"
 
 
 def _new(c: Certificate) -> str:

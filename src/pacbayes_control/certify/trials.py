@@ -17,6 +17,7 @@ COMPARISON = "comparison.json"  # in the folder of a comparison
 LOOKS = "other looks at these trials"  # the budget's name for what they have spent of δ
 FORMAT = 1
 MOST = 2_000_000  # trials in a file
+ANONYMOUS = ("episode", "trial", "row", "evaluation")  # units of trials that name no environment
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,6 +68,8 @@ class CertifyOptions:
         "gives more weight to those that cost less there.",
         metavar="FILE",
     )
+    simulated: options.SimulatedOption = None
+    more_simulated: options.MoreSimulatedOption = None
     at_least: list[str] | None = option(
         None,
         "Constraint on the mixture, such as 0.2:slow,careful; names, or numbers from 0 such as "
@@ -113,6 +115,7 @@ def certify(asked: CertifyOptions) -> None:
     """
     file, out = asked.costs_file, asked.out_folder
     options.check_json(asked.json_file, file)
+    options.check_simulated(asked.simulated, asked.more_simulated, asked.json_file)
     if out:
         check_free(out, asked.force)
     table = read_campaign(file, header=asked.header, graded=asked.graded)
@@ -126,9 +129,11 @@ def certify(asked: CertifyOptions) -> None:
         weights = read_prior(asked.prior, policies)
     if asked.pilot:
         weights = read_pilot(asked.pilot, policies, header=asked.header, graded=asked.graded)
+    say(f"{file}: {table.reading}.")
+    if asked.simulated:
+        costs = _with_simulation(costs, asked.simulated, asked)
     comparison = _certified(costs, weights, asked)
     chosen = comparison.chosen
-    say(f"{file}: {table.reading}.")
     if costs.policies > costs.environments:
         say("There are more policies than environments: are rows and columns as they should be?")
     show_methods(comparison, asked.method or chosen.certificate.method)
@@ -145,6 +150,19 @@ def certify(asked: CertifyOptions) -> None:
             "hardest": hardest_records(chosen),
         },
     )
+
+
+def _with_simulation(costs: Costs, simulated: Path, asked: CertifyOptions) -> Costs:
+    """The costs, with the tables in simulation beside them."""
+    from pacbayes_control.certify.simulated import with_simulation
+
+    tables = []
+    for file in (simulated, asked.more_simulated):
+        if file is not None:
+            table = read_campaign(file, header=asked.header, graded=asked.graded or None)
+            say(f"{file}: {table.reading}.")
+            tables.append(table.costs)
+    return with_simulation(costs, *tables)
 
 
 def _certified(costs: Costs, prior: Categorical | None, asked: CertifyOptions) -> MethodComparison:

@@ -64,6 +64,8 @@ class ChooseOptions(LogOptions):
     spent: float = option(
         0.0, "δ of other looks at these trials, earlier or planned ones, which is added."
     )
+    simulated: options.SimulatedOption = None
+    more_simulated: options.MoreSimulatedOption = None
     follow: Path | None = option(None, FOLLOW, metavar="FILE")
     until: float | None = option(
         None, "With --follow: end when a bound is at most this.", metavar="BOUND"
@@ -89,6 +91,9 @@ def choose(asked: ChooseOptions) -> None:
     from pacbayes_control.trials.choosing import choose as choose_policy
 
     check_inputs(asked, asked.logs, asked.follow)
+    options.check_simulated(asked.simulated, asked.more_simulated, asked.json_file, asked.summary)
+    if asked.follow and asked.simulated:
+        raise ValueError("--follow takes no simulation: join it by --stopping anytime afterwards")
     if asked.stopping not in (None, "fixed", "anytime"):
         raise ValueError(f"--stopping is fixed or anytime, not {asked.stopping!r}")
     if asked.follow and asked.stopping == "fixed":
@@ -106,6 +111,10 @@ def choose(asked: ChooseOptions) -> None:
     else:
         trials, stopping = read_logs(asked, asked.logs, pairs=False), asked.stopping
     known: dict[str, Any] = {"candidates": asked.candidates, "spent": asked.spent}
+    if asked.simulated:
+        files = (asked.simulated, asked.more_simulated)
+        logs = [file and read_logs(asked, [str(file)], pairs=False) for file in files]
+        known["simulated"] = tuple(logs)
     found = choose_policy(trials, asked.delta, stopping=stopping, **known)
     show_choice(found)
     if asked.out_folder:

@@ -54,6 +54,21 @@ BallOption = Annotated[
 ]
 SWEEP = "sweep.json"  # the main file of a sweep
 MOST = 1_000_000_000  # largest number of environments, trials or rollouts
+SimulatedOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The same policies in simulation of the same environments, found by their names or "
+        "seeds: the promise is then about the robot, from fewer trials there.",
+    ),
+]
+MoreSimulatedOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="And in simulation of many further environments, drawn like those of the trials.",
+    ),
+]
 DrawsOption = Annotated[
     int,
     typer.Option(
@@ -80,6 +95,19 @@ def check_writable(file: Path | None, *inputs: Path) -> None:
         raise ValueError(f"there is no folder {file.parent} to write {file.name} in")
     if file.is_dir():
         raise ValueError(f"{file} is a folder, not a file to write JSON to")
+
+
+def check_simulated(simulated: Path | None, more: Path | None, *outputs: Path | None) -> None:
+    """Raise ValueError unless simulation is of the environments of the trials first.
+
+    outputs: files to be written, which must not be among the inputs
+    """
+    if more is not None and simulated is None:
+        raise ValueError("--more-simulated needs --simulated: the environments of the trials")
+    inputs = [file for file in (simulated, more) if file is not None]
+    for file in outputs:
+        if str(file) != "-":
+            check_writable(file, *inputs)
 
 
 def check_json(json_file: Path | None, *inputs: Path) -> None:

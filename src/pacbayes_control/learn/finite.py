@@ -34,6 +34,8 @@ from pacbayes_control.certify.parts import Part, parsed_parts
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import SHARE, under_shift
+from pacbayes_control.certify.simulation import PART
+from pacbayes_control.certify.simulation import SHARE as SIMULATION
 from pacbayes_control.certify.statistics import FUNCTION, MEAN, Statistic
 from pacbayes_control.learn.gibbs import minimise
 from pacbayes_control.learn.objectives import OBJECTIVES
@@ -86,6 +88,8 @@ def learn_finite(
         for_function = FUNCTION_SHARE * budget.left
     if for_function:
         budget.spend(FUNCTION, for_function)
+    if costs.simulation is not None:
+        budget.spend(SIMULATION, PART * budget.left)
     budget.spend(method)
     prior, words = prior_for(costs, prior)
     provenance = Provenance(objective or method, origin or words)
@@ -103,7 +107,8 @@ def _learn(
     """The run of a method, at the budget's share for it; the others as for `learn_finite`."""
     share, objective, stake = budget.spent[method], provenance.objective, None
     if method == "occam":
-        bounds, _ = occam_bounds(costs, prior, share, of)
+        limits_share = budget.spent.get(SIMULATION, 0.0)
+        bounds, _ = occam_bounds(costs, prior, share, of, limits_delta=limits_share)
         # Among equal bounds, as of quantiles, the policy that costs less: all of them hold.
         policy = int(np.lexsort((costs.means, np.where(prior.probabilities > 0, bounds, 2)))[0])
         posterior = Categorical.one(policy, costs.policies)
@@ -307,7 +312,8 @@ def compare_methods(
             solver=solver or "clarabel",
         )
         runs = {name: _certified_by(name, run) for name in PAC_BAYES}
-    for name in METHODS:
+    known = METHODS if costs.simulation is None else (method,)
+    for name in known:
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, method=name, prior=prior)
     runs = {name: runs[name] for name in METHODS if name in runs}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pacbayes_control.certify.text import interval_ends, round_up
 from pacbayes_control.report.console import key_values, print_table, say, show
+from pacbayes_control.report.terminal import show_simulation
 
 if TYPE_CHECKING:
     from pacbayes_control.trials.choosing import Choice
@@ -40,6 +41,7 @@ def show_choice(choice: Choice) -> None:
     say("for; the usual interval of the best one does not pay for it.")
     if certificate.candidates == len(choice.policies):
         say(CANDIDATES)
+    show_simulation(certificate)
     say("")
     say(certificate.sentence, style="bold")
 

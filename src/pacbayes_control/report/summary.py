@@ -16,7 +16,7 @@ from pacbayes_control.bounds.distribution import certified_distribution
 from pacbayes_control.bounds.shift import shift_inverse
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.statistics import percent
-from pacbayes_control.certify.text import quoted, round_down, shown
+from pacbayes_control.certify.text import quoted, round_down, round_up, shown
 from pacbayes_control.study.failures import environment_costs
 
 if TYPE_CHECKING:  # records to describe: a verdict should not wait for a simulator to load
@@ -127,6 +127,39 @@ def bound_words(c: Certificate) -> str:
     if c.statistic.kind == "cvar":
         return f"the mean cost in the worst {percent(c.statistic.share)} of new environments"
     return ""
+
+
+def simulation_rows(c: Certificate) -> list[tuple[str, str]]:
+    """How good the simulation was, and how much it helped: names and values."""
+    use = c.simulation
+    if use is None:
+        return []
+    fails = c.binary and not c.graded
+
+    def rate(value: float) -> str:
+        return f"{100 * value:.1f} %" if fails else f"{value:.4f}"
+
+    what = "failure rate" if fails else "mean cost"
+    limits = f"at most {rate(use.high)}"
+    if use.low is not None:
+        limits = f"{rate(use.low)} to {rate(use.high)}"
+    agree = (
+        "of environments, fails there as on the robot" if fails else "1 less the mean of |Y - F|"
+    )
+    correlation = "none: one of them does not vary"
+    if use.correlation is not None:
+        correlation = f"{use.correlation:.3f}, of costs across environments"
+    helped = "simulation did not make the bound smaller"
+    if use.equivalent_trials is not None:
+        helped = f"about {int(use.equivalent_trials):,} trials on the robot alone"
+    return [
+        ("agreement", f"{100 * use.agreement:.1f} % {agree}"),
+        ("correlation", correlation),
+        (f"simulated {what}", f"{rate(use.cost_of_pairs)} where there were trials"),
+        ("", f"{rate(use.cost)} in {use.environments:,} further environments ({limits})"),
+        ("bound without simulation", round_up(use.bound_without)),
+        ("as good as", helped),
+    ]
 
 
 def observed_words(run: Run[Any]) -> tuple[str, str] | None:

@@ -29,9 +29,11 @@ from pacbayes_control.report.summary import (
     observed_words,
     policy_words,
     shift_words,
+    simulation_rows,
 )
 
 if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator to load
+    from pacbayes_control.certify.certificate import Certificate
     from pacbayes_control.certify.run import Run
     from pacbayes_control.certify.shift import Curve
     from pacbayes_control.deploy.monitor import Report
@@ -189,10 +191,19 @@ def show_methods(comparison: MethodComparison, method: str) -> None:
         say(f"Hardest: {hardest_sites(chosen)}")
     for text in chosen.certificate.constraints:
         say(f"Constraint: {text}")
+    show_simulation(chosen.certificate)
     say("")
     say(chosen.certificate.sentence, style="bold")
     if chosen.certificate.bound >= 1:
         say(EMPTY)
+
+
+def show_simulation(c: Certificate) -> None:
+    """How good the simulation beside the trials was, if there is any."""
+    rows = simulation_rows(c)
+    if rows:
+        say("\nSimulation")
+        show(key_values(rows))
 
 
 def show_curve(curve: Curve) -> None:

@@ -14,7 +14,7 @@ from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.issuing import ANYTIME
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import percent_up, quoted, round_up
-from pacbayes_control.certify.trials import LOOKS, Trials
+from pacbayes_control.certify.trials import ANONYMOUS, LOOKS, Trials
 from pacbayes_control.report.links import linked_trials
 from pacbayes_control.report.projection import projected_bound
 from pacbayes_control.trials.choosing import Choice, choose
@@ -26,7 +26,6 @@ NAMED = 60  # environments in a list
 TASKS = 200  # in the table
 LEVELS = 5  # shades of a cell beside none
 FAILS, SUCCEEDS = 0.5, 0.05  # graded costs from which, and below which, a trial is counted so
-ANONYMOUS = ("episode", "trial", "row", "evaluation")  # units of trials that name no environment
 
 
 @dataclass(frozen=True)

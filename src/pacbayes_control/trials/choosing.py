@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,8 +16,11 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.issuing import ANYTIME, Basis, Provenance, issue
 from pacbayes_control.certify.priors import prior_for, with_costs_used
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.simulated import with_simulation
+from pacbayes_control.certify.simulation import PART
+from pacbayes_control.certify.simulation import SHARE as SIMULATION
 from pacbayes_control.certify.text import quoted
-from pacbayes_control.certify.trials import LOOKS, Trials
+from pacbayes_control.certify.trials import ANONYMOUS, LOOKS, Trials
 from pacbayes_control.trials.usual import usual_interval
 
 Stopping = Literal["fixed", "anytime"]
@@ -80,6 +83,7 @@ def choose(
     stopping: Stopping | None = None,
     candidates: int | None = None,
     spent: float = 0.0,
+    simulated: tuple[Trials, Trials | None] | None = None,
 ) -> Choice:
     """Choose the policy with the smallest certified cost, and certify it (Occam, weights 1/k).
 
@@ -94,6 +98,8 @@ def choose(
         candidates: k, how many policies were ever tried in these environments; by default those
             with trials. Policies that were given up after a look at their trials count too
         spent: δ of other looks at some of these trials, earlier ones or planned ones; it is added
+        simulated: the same policies in simulation of the same environments, found by their names,
+            and in simulation of further ones; None for these if the former have some, too
 
     >>> trials = Trials.from_costs([[0, 1], [0, 0], [1, 1]] * 20, ["new", "old"], graded=False)
     >>> print(choose(trials).run.certificate)  # doctest: +NORMALIZE_WHITESPACE
@@ -110,8 +116,13 @@ def choose(
             "count every policy that was ever tried"
         )
     method = ANYTIME if checked_stopping(trials, stopping) == "anytime" else "occam"
-    policies = range(len(trials.policies))
-    runs = [_certified(trials, i, (delta, spent), method, count) for i in policies]
+    budget = Budget(float(Decimal(repr(delta)) + Decimal(repr(spent))))
+    if spent:
+        budget.spend(LOOKS, spent)
+    costs = [_costs_with(trials, i, count, simulated) for i in range(len(trials.policies))]
+    share = delta / count
+    runs = [None if each is None else _certified(each, budget, share, method) for each in costs]
+    runs = [run and replace(run, trials=trials) for run in runs]
     rows = []
     for policy, run in enumerate(runs):
         costs, bound = (
@@ -146,29 +157,62 @@ def checked_stopping(trials: Trials, stopping: Stopping | None) -> Stopping:
     )
 
 
-def _certified(
-    trials: Trials, policy: int, deltas: tuple[float, float], method: str, candidates: int
-) -> Run[Categorical] | None:
-    """The run of one policy at its share of δ; None if it has one trial only.
-
-    deltas: of this look, and of other ones
-    """
-    delta, spent = deltas
+def _costs_with(
+    trials: Trials,
+    policy: int,
+    candidates: int,
+    simulated: tuple[Trials, Trials | None] | None,
+) -> Costs | None:
+    """The costs of a policy's trials, with simulation beside them; None if it has one trial."""
     mine = trials.of(policy)
     if len(mine) < 2:
         return None
     _check_balance(trials, policy, mine)
     costs = costs_of(trials, policy, mine, candidates)
-    budget = Budget(float(Decimal(repr(delta)) + Decimal(repr(spent))))
-    if spent:
-        budget.spend(LOOKS, spent)
-    budget.spend(method, delta / candidates)
-    if candidates > 1:
-        budget.spend(OTHERS)
+    if simulated is None:
+        return costs
+    same, further = simulated
+    name = trials.policies[policy]
+    _check_named(trials, name)
+    more = None if further is None else _simulated(further, name)
+    return with_simulation(costs, _simulated(same, name), more)
+
+
+def _simulated(trials: Trials, name: str) -> Costs:
+    """The costs of a policy in simulation, by its name."""
+    if name not in trials.policies:
+        raise ValueError(
+            f"policy {quoted(name)} has trials on the robot and is not simulated: name the "
+            "policies alike in all logs"
+        )
+    policy = trials.policies.index(name)
+    return costs_of(trials, policy, trials.of(policy), len(trials.policies))
+
+
+def _check_named(trials: Trials, policy: str) -> None:
+    """An error unless environments have names by which trials can be paired."""
+    own = any(site.startswith(f"{policy} / ") for site in trials.environments)
+    if own and trials.unit.casefold() in ANONYMOUS:
+        raise ValueError(
+            "trials are paired with simulation by the names of environments, or their seeds, and "
+            "nothing tells which these are: name their column, or say --paired if trials of the "
+            "same number were in the same environment in all logs"
+        )
+
+
+def _certified(costs: Costs, budget: Budget, share: float, method: str) -> Run[Categorical]:
+    """The run of one policy at its share of δ, beside what other looks have spent of the budget."""
+    own = Budget(budget.total, dict(budget.spent))
+    if costs.simulation is not None:
+        own.spend(SIMULATION, PART * share)
+        share = share * (1 - PART)
+    own.spend(method, share)
+    if (costs.trial_facts.candidates or 1) > 1:
+        own.spend(OTHERS)
     prior, words = prior_for(costs)
     posterior = with_costs_used(Categorical.one(0, 1), prior, costs)
-    basis = Basis(costs, prior, posterior, budget, Provenance(method, words))
-    return Run(issue(basis, method), costs, prior, posterior, trials=trials)
+    basis = Basis(costs, prior, posterior, own, Provenance(method, words))
+    return Run(issue(basis, method), costs, prior, posterior)
 
 
 def _check_balance(trials: Trials, policy: int, mine: NDArray[np.intp]) -> None:

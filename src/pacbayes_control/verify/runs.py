@@ -16,7 +16,7 @@ from pacbayes_control.certify.files import read_json, sha256
 from pacbayes_control.certify.looks import growth
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import round_up
-from pacbayes_control.verify import distribution, intervals
+from pacbayes_control.verify import distribution, intervals, simulation
 from pacbayes_control.verify.bets import (
     GRID,
     THRESHOLDS,
@@ -100,6 +100,8 @@ def _check_record(run: Run, sentence: str | None) -> None:
     for name in sorted({*digests, *c.hashes}):
         same = c.hashes.get(name) == digests.get(name)
         require(same, f"the certificate is about other {name}: the hash differs")
+    same = (c.simulation is None) == (costs.simulation is None)
+    require(same, "the certificate is wrong about whether there is simulation beside the trials")
     _check_kind(run)
     require(c.noise == costs.noise, "the certificate is wrong about the noise of the rollouts")
     check_words(run)
@@ -108,6 +110,7 @@ def _check_record(run: Run, sentence: str | None) -> None:
     require(costs.binary or not c.success_or_failure, "trials that fail in part are graded")
     _check_budget(c)
     check_declared(c)
+    simulation.check_declared(c)
     name = costs.names[c.policy] if c.policy is not None and costs.names else None
     wrong_name = f"the certified policy is named {name!r}, not {c.policy_name!r}"
     require(c.policy_name == name, wrong_name)
@@ -236,7 +239,8 @@ def _finite(run: Run, means: list[Interval]) -> tuple[Interval, Test]:
             lambda here, mean, delta, _: _pac_bayes(c, mean, kl, here.environments, delta),
         )
         return cost, _pac_bayes(c, cost, kl)
-    lowest = iv.mpf(0) if c.statistic.kind == "quantile" else cost  # which may be below the mean
+    # A quantile may be below the mean, and so may a bound with simulation.
+    lowest = iv.mpf(0) if c.statistic.kind == "quantile" or c.simulation else cost
     return lowest, _occam(run, prior, cost)
 
 
@@ -244,6 +248,8 @@ def _occam(run: Run, prior: list[Interval], cost: Interval) -> Test:
     """The test for one policy, at its weight's share of δ."""
     c, costs = run.certificate, run.costs
     assert c.policy is not None
+    if c.simulation is not None:
+        return simulation.simulated_condition(run)
     same = [c.policy] if c.format < 6 else np.flatnonzero(_same_policy(run, c.policy))
     weight = sum((prior[policy] for policy in same), iv.mpf(0))
     n, level, column = (

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
+from pacbayes_control.certify.simulation import SHARE as SIMULATION
 from pacbayes_control.certify.trials import FILE, LOOKS, Trials
 from pacbayes_control.verify.intervals import Interval, InvalidCertificate, iv, require
 
@@ -77,7 +78,8 @@ def check_trials(run: Run) -> None:
     require(alone, "a policy is chosen by its trials with occam or anytime, by its mean cost")
     apart = (LOOKS, "shift")  # of which no policy has a share
     left = c.delta - math.fsum(c.budget.get(name, 0.0) for name in apart)
-    paid = c.budget[c.method] * c.candidates <= left + 1e-12 * c.delta
+    own = c.budget[c.method] + c.budget.get(SIMULATION, 0.0)
+    paid = own * c.candidates <= left + 1e-12 * c.delta
     require(paid, f"the budget does not pay for the choice among {c.candidates} policies")
     if run.trials is None:
         raise InvalidCertificate(f"{FILE} is missing: the trials of all policies")

@@ -99,11 +99,30 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
             c.parts and "stream" not in origin,
             "that environments.csv was known before the rollouts, and does not depend on them",
         ),
+        *_claims_about_simulation(run),
         (c.ball is not None, f"that the shift is no larger than {c.ball}"),
         (c.test_estimate is not None, "the estimate on unseen environments"),
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)
+
+
+def _claims_about_simulation(run: Run) -> list[tuple[object, str]]:
+    """Claims about simulation beside trials on the robot, each with whether it applies."""
+    simulation = run.costs.simulation
+    if simulation is None:
+        return []
+    unnamed = not simulation.more.sites and not simulation.more.range
+    return [
+        (True, "that the costs are of trials on the robot, and paired with the same environments"),
+        (True, "that the further environments are drawn like those of the trials, and are others"),
+        (unnamed, "that no environment is twice among the further ones, which have no names"),
+        (
+            True,
+            "that one simulation, which was not chosen or tuned by these trials, gave all costs in "
+            "simulation, and that its share of delta was chosen before they were seen",
+        ),
+    ]
 
 
 def _claims_about_trials(run: Run) -> list[tuple[object, str]]:

@@ -1,0 +1,198 @@
+"""Joining trials on the robot with simulation of the same environments, and of further ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.looks import ORIGIN as LOOKS
+from pacbayes_control.certify.simulation import Simulation
+from pacbayes_control.certify.text import quoted
+
+UNLIKELY = 0.001  # probability of a difference at which costs in simulation are refused
+
+Floats = NDArray[np.float64]
+
+
+def with_simulation(
+    costs: Costs | ArrayLike, simulated: Costs | ArrayLike, more: Costs | ArrayLike | None = None
+) -> Costs:
+    """Costs on the robot, with those of the same policies in simulation beside them.
+
+    Environments of tables are paired by their names, those of a stream by their range, and rows of
+    plain arrays by their order. Policies with names are matched by these. A certificate of the
+    result is about the robot: it holds however bad the simulation is, if the further environments
+    are drawn like those of the trials. An error where costs in simulation show that they are not.
+
+    Args:
+        costs: on the robot, (environments, policies)
+        simulated: in simulation of the same environments; others in it are further ones
+        more: in simulation of further environments, (further environments, policies)
+
+    >>> rng = np.random.default_rng(1)
+    >>> simulated = rng.random(5100) < 0.3
+    >>> robot = np.where(rng.random(100) < 0.03, ~simulated[:100], simulated[:100])
+    >>> joined = with_simulation(robot[:, None], simulated[:100, None], simulated[100:, None])
+    >>> from pacbayes_control.learn import learn_finite
+    >>> c, alone = (learn_finite(x).certificate for x in (joined, robot[:, None]))
+    >>> round(c.bound, 2), round(alone.bound, 2)
+    (0.38, 0.41)
+    """
+    plain = not isinstance(costs, Costs) and not isinstance(simulated, Costs)
+    real = costs if isinstance(costs, Costs) else Costs(costs)
+    _check_joinable(real)
+    tables = [_in_order(real, t) for t in (simulated, more) if t is not None]
+    rows = np.arange(real.environments) if plain else _rows_of_pairs(real, tables[0])
+    if plain and tables[0].environments != real.environments:
+        raise ValueError(
+            f"{tables[0].environments} rows in simulation and {real.environments} on the robot are "
+            "not pairs: give as many, and the others as further ones"
+        )
+    rest = np.setdiff1d(np.arange(tables[0].environments), rows)
+    further = [*([_rows(tables[0], rest)] if len(rest) else []), *tables[1:]]
+    if not further:
+        raise ValueError(
+            "simulation of the same environments alone does not help: simulate further ones, too"
+        )
+    pairs = np.ascontiguousarray(tables[0].values[rows])
+    pairs.setflags(write=False)
+    found = Simulation(pairs, _joined(further), dict(tables[0].origin))
+    _check_once(real, found.more)
+    _check_alike(real, found)
+    return real.with_simulation(found)
+
+
+def _check_joinable(real: Costs) -> None:
+    """An error for costs that simulation cannot be joined with."""
+    if real.draws is not None or real.trial_facts.tasks:
+        raise ValueError(
+            "simulation joins trials of given policies in environments that are drawn at random, "
+            "and neither draws from a posterior nor a fixed list of tasks"
+        )
+    if real.origin.keys() & {*LOOKS}:
+        raise ValueError("simulation joins trials of one look, and not of a growing campaign")
+
+
+def _in_order(real: Costs, given: Costs | ArrayLike) -> Costs:
+    """Costs in simulation with their columns in the order of the policies on the robot."""
+    table = given if isinstance(given, Costs) else Costs(given)
+    columns = list(range(real.policies))
+    if real.names and table.names:
+        missing = [name for name in real.names if name not in table.names]
+        if missing:
+            raise ValueError(
+                f"policy {quoted(missing[0])} has trials on the robot and is not simulated: name "
+                "the policies alike in all tables"
+            )
+        columns = [table.names.index(name) for name in real.names]
+    elif table.policies != real.policies:
+        raise ValueError(
+            f"{table.policies} policies are simulated, and {real.policies} were on the robot"
+        )
+    own = None if table.parameters is None else table.parameters[columns]
+    if own is not None and real.parameters is not None and not np.array_equal(own, real.parameters):
+        raise ValueError("the policies in simulation are others: their parameters differ")
+    values = table.values if columns == [*range(table.policies)] else table.values[:, columns]
+    return Costs(values, real.names, table.origin, sites=table.sites)
+
+
+def _rows_of_pairs(real: Costs, table: Costs) -> NDArray[np.intp]:
+    """The row in simulation of each environment on the robot."""
+    mine, other = real.range, table.range
+    if mine and other:
+        if mine[:3] != other[:3] or other.stop < mine.stop:
+            raise ValueError(
+                f"environments {mine.start} to {mine.stop} of stream {mine.stream!r} were on the "
+                f"robot, and {other.start} to {other.stop} of {other.stream!r} are simulated: "
+                "simulate those on the robot first"
+            )
+        return np.arange(real.environments)
+    if not real.sites or not table.sites:
+        raise ValueError(
+            "trials are paired with simulation by the names of environments, or their seeds: "
+            "head a column site or environment in both tables"
+        )
+    place = {site: row for row, site in enumerate(table.sites)}
+    missing = [site for site in real.sites if site not in place]
+    if missing:
+        raise ValueError(
+            f"environment {quoted(missing[0])} of the robot is not simulated ({len(missing)} of "
+            f"{real.environments} are not): every trial needs its pair"
+        )
+    return np.array([place[site] for site in real.sites])
+
+
+def _rows(table: Costs, rows: NDArray[np.intp]) -> Costs:
+    """Some rows of a table, of a stream the last ones."""
+    origin = dict(table.origin)
+    if table.range:
+        origin["start"] = table.range.stop - len(rows)
+    if len(rows) == 1:
+        raise ValueError("one further environment is not a sample: simulate more")
+    sites = [table.sites[row] for row in rows] if table.sites else ()
+    return Costs(table.values[rows], table.names, origin, sites=sites)
+
+
+def _joined(tables: list[Costs]) -> Costs:
+    """Further environments from one table, or two."""
+    if len(tables) == 1:
+        return tables[0]
+    first, second = tables
+    if first.range or second.range or bool(first.sites) != bool(second.sites):
+        raise ValueError(
+            "further environments are in both tables in simulation, and not all have names: give "
+            "them in one table"
+        )
+    values = np.concatenate([np.asarray(table.values, float) for table in tables])
+    sites, taken = (*first.sites, *second.sites), {*first.sites} & {*second.sites}
+    if taken:
+        raise ValueError(f"environment {quoted(min(taken))} is in both tables in simulation")
+    return Costs(values, first.names, {"parts": [dict(t.origin) for t in tables]}, sites=sites)
+
+
+def _check_once(real: Costs, more: Costs) -> None:
+    """An error for an environment on the robot that is a further one, too."""
+    twice = describe_twice(real, more)
+    if twice:
+        raise ValueError(f"{twice}: further environments are others than those of the trials")
+
+
+def describe_twice(real: Costs, more: Costs) -> str:
+    """An environment of the trials that is among the further ones, in words; empty if none is."""
+    if real.range and more.range and real.range.overlaps(more.range):
+        return f"environments of stream {real.range.stream!r} are among the further ones, too"
+    known = {site.casefold() for site in more.sites}
+    twice = [site for site in real.sites if site.casefold() in known]
+    return f"environment {quoted(twice[0])} is among the further ones, too" if twice else ""
+
+
+def _check_alike(real: Costs, simulation: Simulation) -> None:
+    """An error where the further environments cannot be drawn like those of the trials."""
+    for policy in range(real.policies):
+        f, more = simulation.of(policy, binary=False)
+        chance = chance_of_difference(f, more)
+        if chance < UNLIKELY / real.policies:
+            raise ValueError(
+                f"{quoted(real.name(policy))} costs {f.mean():.3g} in simulation of the "
+                f"environments of the trials and {more.mean():.3g} in further ones, which is no "
+                f"chance (p = {chance:.1g}): they are not drawn alike, and no bound follows"
+            )
+
+
+def chance_of_difference(f: Floats, more: Floats) -> float:
+    """The p-value of costs that are drawn alike: Fisher's exact test, or Kolmogorov and Smirnov's.
+
+    >>> f, more = np.repeat([0.0, 1.0], [20, 10]), np.repeat([0.0, 1.0], [900, 100])
+    >>> round(chance_of_difference(f, more), 5)
+    0.00061
+    """
+    from scipy import stats  # slow to import, and for simulation only
+
+    found: Any = stats.ks_2samp
+    given: Any = f, more
+    if {*np.unique(f), *np.unique(more)} <= {0.0, 1.0}:
+        found, given = stats.fisher_exact, ([[int(x.sum()), int(np.sum(x == 0))] for x in given],)
+    return float(found(*given).pvalue)
