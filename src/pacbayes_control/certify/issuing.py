@@ -181,7 +181,7 @@ def _simulated(
 ) -> tuple[float, dict[str, Any]]:
     """The bound of a policy with simulation beside its trials, and the fields that it needs."""
     costs, prior, spent = basis.costs, basis.prior, basis.budget.spent
-    if method not in ("occam", ANYTIME) or of.kind != "mean":
+    if method not in ("occam", ANYTIME) or of.kind != "mean" or SIMULATION not in spent:
         raise ValueError(ONE_AT_A_TIME)
     policy, anytime = basis.posterior.single(), method == ANYTIME
     levels = simulated_levels(costs, prior, policy, (spent[method], spent[SIMULATION]))

@@ -312,8 +312,9 @@ def compare_methods(
             solver=solver or "clarabel",
         )
         runs = {name: _certified_by(name, run) for name in PAC_BAYES}
-    known = METHODS if costs.simulation is None else (method,)
-    for name in known:
+    if method == BEST and costs.simulation is not None:
+        raise ValueError(issuing.ONE_AT_A_TIME)
+    for name in METHODS if costs.simulation is None else (method,):
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, method=name, prior=prior)
     runs = {name: runs[name] for name in METHODS if name in runs}

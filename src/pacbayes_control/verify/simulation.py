@@ -173,8 +173,9 @@ def _check_without(run: Run, stated: float) -> float:
     delta = iv.mpf(c.budget[c.method]) + iv.mpf(c.budget[SHARE])
     levels = [delta * iv.mpf(weight) for weight in _weights(alone, prior)]
     policies = [c.policy] if c.method == "anytime" else range(costs.policies)
-    tests = [_test_without(c, alone, i, levels[i], stated) for i in policies if levels[i].a > 0]
     slack = 1e-3 if c.grid is None else 2e-2  # grids of bets are coarse, and stakes differ
+    near = max(stated - 2 * slack, 0.0)
+    tests = [_test_without(c, alone, i, levels[i], near) for i in policies if levels[i].a > 0]
     above, below = iv.mpf(min(stated + slack, 1.0)), iv.mpf(max(stated - slack, 0.0))
     fits = stated >= 1 or any(test(above) for test in tests)
     fits = fits and not any(test(below) for test in tests)
@@ -189,15 +190,16 @@ def _weights(costs: Costs, prior: Categorical) -> list[float]:
 
 
 def _test_without(
-    c: Certificate, costs: Costs, policy: int, level: Interval, stated: float
+    c: Certificate, costs: Costs, policy: int, level: Interval, near: float
 ) -> Test:
+    """The test for a policy's bound from its trials alone; by bets, as far down as `near`."""
     column, n = np.asarray(costs.values[:, policy], float), costs.environments
     if c.method == "anytime":
         return lambda b: proves_at_any_time(column, b, level)
     if c.success_or_failure:
         failures = int(column.sum())
-        return lambda b: b.a * n > failures and _rare(failures, n, b, level)
-    proven = proven_by_bets(np.ascontiguousarray(column[costs.order]), level, stated)
+        return lambda b: _rare(failures, n, b, level)
+    proven = proven_by_bets(np.ascontiguousarray(column[costs.order]), level, near)
     return lambda b: bool(proven <= b.a)
 
 
