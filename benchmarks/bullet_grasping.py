@@ -11,19 +11,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bullet import pybullet
 from pacbayes_control.robots.grasping import models, simulator
 from pacbayes_control.robots.grasping.environments import Tabletop
 from pacbayes_control.robots.grasping.models import DRAG, STEP, Body, Floats, Part, build
 from pacbayes_control.robots.grasping.robots import PALM, Hand, seen_from
+from pacbayes_control.robots.vehicle.bullet import bullet_client
 from pacbayes_control.tasks.environments import Arrays
 
 HEIGHT, LEFT, RIGHT = 0, 1, 2  # the hand's joints, and the links that they move
@@ -65,23 +63,13 @@ def bullet_endings(
 
 @contextmanager
 def _client() -> Iterator[Any]:
-    """PyBullet's functions, bound to a world of their own."""
-    library = pybullet()
-    client = {"physicsClientId": library.connect(library.DIRECT)}
-    bullet = SimpleNamespace(
-        **{
-            name: partial(value, **client) if callable(value) else value
-            for name, value in vars(library).items()
-        }
-    )
-    try:
+    """A world of PyBullet with our time step and gravity."""
+    with bullet_client() as bullet:
         bullet.setPhysicsEngineParameter(
             fixedTimeStep=STEP, enableFileCaching=0, deterministicOverlappingPairs=1
         )
         bullet.setGravity(0, 0, -9.81)
         yield bullet
-    finally:
-        bullet.disconnect()
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from bullet_vehicle import bullet_costs
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json
 from pacbayes_control.report.console import progress_bars
 from pacbayes_control.robots import Vehicle
+from pacbayes_control.robots.vehicle.bullet import BulletVehicle
 from pacbayes_control.rollouts import Execution, mean_costs
 
 
@@ -40,14 +40,14 @@ def bench_vehicle(
     progress: Callable[[int, int], None] | None = None,
 ) -> VehicleBench:
     """Time both simulators on the paper's 50 policies, then ours at growing sizes."""
-    task = Vehicle()
+    task, bullet = Vehicle(), BulletVehicle()
     policies = task.policies
     sample = task.environments(environments, stream="bench", seed=seed)
     task.costs(policies, sample[:1])  # compiles
     ours, seconds = repeat(lambda: task.costs(policies, sample))
-    bullet_costs(task, policies[:1], sample[:1])  # loads PyBullet
+    bullet.costs(policies[:1], sample[:1])  # loads PyBullet
     started = time.perf_counter()
-    reference = bullet_costs(task, policies, sample, progress)
+    reference = bullet.costs(policies, sample, progress=progress)
     reference_seconds = time.perf_counter() - started
     return VehicleBench(
         environments=environments,

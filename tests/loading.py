@@ -12,7 +12,7 @@ import cloudpickle
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-SHARED = ("measuring", "bullet", "bullet_vehicle", "bullet_grasping")  # that scripts import
+SHARED = ("measuring", "bullet_grasping")  # that scripts import
 
 
 def load(name: str) -> Any:

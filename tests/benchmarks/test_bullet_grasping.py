@@ -139,7 +139,7 @@ def test_grasps_that_do_not_match_the_rows_are_refused():
 
 
 def test_without_pybullet_the_line_to_install_it_is_given(monkeypatch):
-    monkeypatch.setattr("bullet.find_spec", lambda _: None)
+    monkeypatch.setattr("pacbayes_control.robots.vehicle.bullet.find_spec", lambda _: None)
     tabletop, arrays = at_rest(BOX)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pacbayes-control\[pybullet\]'"):
         bullet_endings(tabletop, arrays, [0], np.array([[ACROSS]]))
