@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,15 @@ def test_a_good_simulation_is_worth_many_trials_and_the_sentence_says_so():
     useless = with_simulation(failed, simulated[100:180], simulated[200:])
     words = "simulation of these and of 2,880 more did not make the bound smaller."
     assert learn_finite(useless).certificate.sentence.endswith(words)
+
+
+def test_a_bound_that_is_smaller_and_worth_no_more_trials_is_said_to_be_smaller():
+    failed, simulated = outcomes(2)
+    c = learn_finite(with_simulation(failed, simulated[:80], simulated[80:])).certificate
+    assert c.simulation is not None
+    use = dataclasses.replace(c.simulation, equivalent_trials=None)
+    assert use.words(80, c.bound) == "simulation of these and of 3,000 more made the bound smaller"
+    assert use.words(80, use.bound_without).endswith("did not make the bound smaller")
 
 
 def test_equivalent_trials_are_those_of_the_exact_tail():

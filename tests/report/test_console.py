@@ -25,6 +25,7 @@ from pacbayes_control.certify.certificate import HeldOutEstimate
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.certify.simulated import with_simulation
 from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn import compare_methods, learn_finite
 from pacbayes_control.report import console, terminal
@@ -46,6 +47,7 @@ COSTS = Costs(
     {"incidents": {"retries": 12_345}, "cost_rule": "1 for a contact", "distribution": "by lot"},
     sites=[f"the hall number {i}" for i in range(60)],
 )
+SIMULATED = with_simulation(FAILED, FAILED, np.tile(FAILED, (50, 1)))
 
 
 def robust() -> Run[Any]:
@@ -92,6 +94,7 @@ SHOWS: dict[str, Callable[[], None]] = {
     "methods": lambda: terminal.show_methods(compare_methods(COSTS, 0.05), "kl"),
     "best": lambda: terminal.show_methods(compare_methods(COSTS, 0.05, method="best"), "best"),
     "curve": lambda: terminal.show_curve(curve(robust().certificate)),
+    "simulation": lambda: terminal.show_simulation(learn_finite(SIMULATED).certificate),
     "report": lambda: terminal.show_report(watched().report(), drawn_afresh=True),
     "checks": lambda: terminal.show_checks(
         [Check("same seed", passed=False, detail="cost 0.12345 and 0.23456")]

@@ -271,7 +271,7 @@ def test_the_list_of_texts_is_complete():
                "empirical_cost", "training_cost_bound", "shared_draws", "kl", "policy", "binary",
                "bound_without_shift", "tilt", "format", "declared_looks", "graded", "grid", "stake",
                "threshold", "margin", "exceeded", "until", "at_most", "candidates",
-               "tasks"}  # fmt: skip
+               "tasks", "simulation"}  # fmt: skip
     elsewhere = {"ball", "constraints"}
     checked = {
         "method",

@@ -20,8 +20,9 @@ from matplotlib.transforms import Bbox
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import Curve
+from pacbayes_control.certify.simulated import with_simulation
 from pacbayes_control.learn import learn_finite
-from pacbayes_control.report import axes, failure_plots, plots, trial_plots
+from pacbayes_control.report import axes, failure_plots, plots, simulation, trial_plots
 from pacbayes_control.report.running import Running
 from pacbayes_control.study.failures import Failures, find_failures
 from pacbayes_control.study.importance import Importance
@@ -67,7 +68,7 @@ def faults(figure: Figure) -> list[str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Draw a plot and return the faults of its labels."""
     drawn: list[Figure] = []
-    for module in (plots, trial_plots, failure_plots):
+    for module in (plots, trial_plots, failure_plots, simulation):
         monkeypatch.setattr(module, "save_figure", lambda figure, _: drawn.append(figure))
 
     def read(draw: Callable[..., None], *given: Any) -> list[str]:
@@ -154,6 +155,16 @@ def test_the_tallest_of_crowded_bars_keep_their_counts():
     counts = np.zeros(20, int)
     counts[[0, 1, 2, 9, 10, 11, 19]] = 9, 1, 8, 12_345, 12_346, 12_344, 7
     assert axes.labelled_bars(counts) == [10, 0, 2, 19, 1]
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("n", [2, 12_345])
+def test_no_label_of_a_simulation_lies_on_another(graded: bool, n: int, read):
+    costs = np.random.default_rng(2).random((3 * n, 1))
+    costs = costs if graded else (costs < 0.5).astype(float)
+    joined = with_simulation(costs[:n], costs[:n], costs[n:])
+    one = SimpleNamespace(costs=joined, certificate=SimpleNamespace(policy=0))
+    assert read(simulation.draw_simulation, one) == []
 
 
 # ---- failures ------------------------------------------------------------------------------------

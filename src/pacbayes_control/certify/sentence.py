@@ -47,7 +47,7 @@ def sentence_of(c: Certificate, quote: Callable[[str], str] = quoted) -> str:
     remarks = [*_trial_words(c), *_part_words(c), c.look_words, _until_words(c)]
     remarks += c.incident_words
     if c.simulation is not None:
-        remarks.append(c.simulation.words(c.environments))
+        remarks.append(c.simulation.words(c.environments, c.bound_on_training))
     if c.assumes_binary:
         remarks.insert(0, "it is assumed that trials only succeed or fail")
     told = "".join(f"; {words}" for words in remarks if words)

@@ -153,11 +153,17 @@ class SimulationUse:
             equivalent_trials=equivalent_trials(y, f, more, bounds, level),
         )
 
-    def words(self, trials: int) -> str:
-        """How much it helped, in words. trials: on the robot."""
+    def words(self, trials: int, bound: float) -> str:
+        """How much it helped, in words.
+
+        trials: on the robot
+        bound: with simulation
+        """
         source = f"simulation of these and of {self.environments:,} more"
-        if self.equivalent_trials is None:
+        if not bound < self.bound_without:
             return f"{source} did not make the bound smaller"
+        if self.equivalent_trials is None:
+            return f"{source} made the bound smaller"
         alone = f"about {int(self.equivalent_trials):,} trials on the robot alone would"
         return f"{source} made the bound as small as {alone}, instead of {trials:,}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -54,6 +56,15 @@ def short(name: str) -> str:
 def _width(text: str) -> int:
     """In letters; those of East Asia are twice as wide."""
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def few_ticks(numbers: Sequence[int]) -> list[int]:
+    """At most five of some ascending numbers with room between them on a logarithmic axis."""
+    kept, room = [numbers[-1]], 0.2 * math.log(numbers[-1] / numbers[0])
+    for number in reversed(numbers):
+        if math.log(kept[-1] / number) > room:
+            kept.append(number)
+    return kept[::-1]
 
 
 def labelled_bars(counts: NDArray[np.intp]) -> list[int]:

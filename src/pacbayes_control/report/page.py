@@ -33,6 +33,7 @@ REPEATED = 24  # rollouts that are run again to compare their costs; or a few se
 SECTIONS = (  # the name of its template, its link at the top of the page, and its heading
     ("promise", "Promise", "What is promised"),
     ("trials", "Trials", "Every policy and its trials"),
+    ("simulation", "Simulation", "How good the simulation is"),
     ("budget", "Confidence", "How δ was spent"),
     ("methods", "Methods", "Bounds side by side"),
     ("posterior", "Policies", "The policies"),
@@ -112,6 +113,7 @@ def write_page(
     absent = {
         "failures": failing["failures"] is None,
         "trials": trials is None,
+        "simulation": run.certificate.simulation is None,
         "posterior": run.certificate.candidates is not None,  # the section on trials has them
         "pictures": not embedded,
         "replay": not replay,

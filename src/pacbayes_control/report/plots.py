@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
@@ -22,10 +22,17 @@ from pacbayes_control.certify.shift import Curve, curve
 from pacbayes_control.certify.text import round_down, shown
 from pacbayes_control.deploy.monitor import Monitor
 from pacbayes_control.learn.until import bounds_on_the_way
-from pacbayes_control.report.axes import labelled_bars, legend_above, new_figure, short
+from pacbayes_control.report.axes import (
+    few_ticks,
+    labelled_bars,
+    legend_above,
+    new_figure,
+    short,
+)
 from pacbayes_control.report.pictures import BLUE, DARK, GREEN, GREY, ORANGE, save_figure
-from pacbayes_control.report.projection import project
+from pacbayes_control.report.projection import project, why_no_projection
 from pacbayes_control.report.sections import gaussian_moves, side_by_side
+from pacbayes_control.report.simulation import draw_simulation
 from pacbayes_control.report.summary import distribution_function, environment_costs, likeliest
 
 SHOWN = 12  # policies with a bar of their own
@@ -120,8 +127,8 @@ def draw_environment_costs(run: Run[Any], file: Path | BinaryIO) -> None:
 def draw_bound_against_environments(run: Run[Any], file: Path | BinaryIO) -> None:
     """The bound as it would be with other numbers of environments, all else being equal."""
     c = run.certificate
-    if c.of != "mean":
-        raise ValueError(f"there is no projection of a bound on {c.of}")
+    if why_not := why_no_projection(c):
+        raise ValueError(why_not)
     projection = project(run)
     figure, axis = new_figure(3.0)
     axis.plot(projection.environments, projection.bounds, color=BLUE, ls="--", label="projection")
@@ -149,22 +156,13 @@ def draw_bound_as_environments_were_added(run: Run[Any], file: Path | BinaryIO) 
     axis.plot(numbers[-1], bounds[-1], "o", color=ORANGE, ms=7, label="this certificate")
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.set_xticks(_few(numbers))
+    axis.set_xticks(few_ticks(numbers))
     axis.minorticks_off()
     axis.set(xlabel="environments, N", ylabel="expected cost, at most")
     axis.set_ylim(0, min(1.0, max(*bounds, c.until) * 1.08))
     axis.grid(alpha=0.3)
     legend_above(axis)
     save_figure(figure, file)
-
-
-def _few(numbers: Sequence[int]) -> list[int]:
-    """At most five of some ascending numbers with room between them on a logarithmic axis."""
-    kept, room = [numbers[-1]], 0.2 * math.log(numbers[-1] / numbers[0])
-    for number in reversed(numbers):
-        if math.log(kept[-1] / number) > room:
-            kept.append(number)
-    return kept[::-1]
 
 
 def draw_shift(run: Run[Any], file: Path | BinaryIO) -> None:
@@ -256,6 +254,7 @@ def draw_distribution(run: Run[Any], file: Path | BinaryIO) -> None:
 
 
 PLOTS: dict[str, Callable[[Run[Any], Path | BinaryIO], None]] = {
+    "simulation": draw_simulation,
     "methods": draw_methods,
     "posterior": draw_posterior,
     "environment-costs": draw_environment_costs,
@@ -275,10 +274,11 @@ def plots_of_run(run: Run[Any]) -> dict[str, Callable[[Path | BinaryIO], None]]:
     """The plots of a run that have something to show, each a function of the file to write."""
     c = run.certificate
     absent = {
+        "simulation": c.simulation is None,
         "methods": not side_by_side(run)[0],
         "posterior": c.candidates is not None,
         "distribution": c.margin is None,
-        "bound-against-environments": c.of != "mean",
+        "bound-against-environments": bool(why_no_projection(c)),
         UNTIL: c.until is None,
         "shift": c.statistic.kind == "cvar",
     }

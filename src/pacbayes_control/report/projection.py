@@ -14,6 +14,7 @@ from pacbayes_control.bounds.anytime import MARGIN, SHARES, STAKES
 from pacbayes_control.bounds.betting import log_regret
 from pacbayes_control.bounds.shift import shift_inverse, tilted_maurer
 from pacbayes_control.bounds.theorems import exact_tail_of_tasks
+from pacbayes_control.certify.certificate import Certificate
 from pacbayes_control.certify.issuing import ANYTIME, BETTING, PAC_BAYES
 from pacbayes_control.certify.occam import policy_weights
 from pacbayes_control.certify.run import Run
@@ -33,8 +34,23 @@ class Projection:
     half_way: tuple[int, float] | None  # environments that would halve the way there, and the bound
 
 
+def why_no_projection(c: Certificate) -> str:
+    """The reason why a bound has no projection, in one sentence; empty where it has one."""
+    what = "" if c.of == "mean" else f"a bound on {c.of}"
+    depends = "the costs of those that are still to come"
+    if c.simulation is not None:
+        what = "a bound with simulation"
+        depends = "how often simulation agrees with the robot in those that are still to come"
+    if not what:
+        return ""
+    return (
+        f"How {what} changes with the number of environments depends on {depends}: there is no "
+        "projection of it."
+    )
+
+
 def project(run: Run[Any]) -> Projection:
-    """The bound for a tenth to a hundred times as many environments.
+    """The bound for a tenth to a hundred times as many environments, where it has a projection.
 
     >>> from pacbayes_control.learn import learn_finite
     >>> projection = project(learn_finite([[0, 1], [0, 0], [0, 1], [1, 1]] * 250))

@@ -42,6 +42,7 @@ def plot_captions(run: Run[Any]) -> dict[str, str]:
     without = "" if c.ball is None else " They are without the shift."
     shift = "KL(D′‖D)" if c.statistic.kind == "cvar" else Ball(curve(c).divergence, 0.0).symbol
     return {
+        "simulation": simulation_caption(c),
         "methods": methods_caption(c),
         "posterior": f"The posterior and the prior over policies, and costs observed in the {n}. "
         f"No policy is certified by this on its own. {c.sentence}",
@@ -86,8 +87,23 @@ def methods_caption(c: Certificate) -> str:
     )
 
 
+def simulation_caption(c: Certificate) -> str:
+    """That the agreement of robot and simulation is observed, and not assumed."""
+    return (
+        "Costs of the certified policy on the robot and in simulation of the same "
+        f"{c.environments:,} environments, as observed. Nothing is assumed about how well they "
+        f"agree. {guarantee(c)}"
+    )
+
+
 def choice_caption(c: Certificate) -> str:
     """That the bounds of all policies hold at once, and the usual intervals do not."""
+    if c.simulation is not None:
+        return (
+            "Every policy and its trials. The bound of the chosen one allows for the choice; those "
+            "of the others rest on simulation that is not in the run, and are not shown. The usual "
+            f"95 % intervals do not allow for the choice of the best. {guarantee(c)}"
+        )
     return (
         "Every policy and its trials. The bounds of all policies hold at once, with confidence "
         f"{confidence_percent(c.delta)}, so that any policy may be chosen by them. The usual 95 % "

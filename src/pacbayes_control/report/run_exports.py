@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,8 +28,9 @@ from pacbayes_control.report.run_captions import (
     plot_captions,
 )
 from pacbayes_control.report.sections import MEANING, budget_rows, side_by_side
+from pacbayes_control.report.simulation import simulation_facts
 from pacbayes_control.report.trial_plots import choice_plots
-from pacbayes_control.report.trials import choice_of
+from pacbayes_control.report.trials import behind_words, choice_of
 from pacbayes_control.study.failures import MEANING as MEANING_OF_FAILURES
 from pacbayes_control.trials.choosing import Choice
 
@@ -144,6 +146,7 @@ def facts(run: Run[Any]) -> Iterator[tuple[str, str | Cell]]:
         yield "The same, with what draws may miss", bound(c.training_cost_bound)
     if c.bound_without_shift is not None:
         yield "Bound without a shift", bound(c.bound_without_shift)
+    yield from ((name.capitalize(), value) for name, value in simulation_facts(c))
     if c.test_estimate is not None:
         cost, n = observed(c.test_estimate.cost), c.test_estimate.environments
         told = f"{cost.shown} ({held_out_error(c)})"
@@ -214,11 +217,12 @@ def _choice(choice: Choice) -> Table:
                 count(each.trials),
                 observed(each.mean),
                 f"{low:.3f}–{high:.3f}",
-                bound(each.bound),
+                bound(each.bound) if math.isfinite(each.bound) else Cell("—", None),
             )
         )
     left = len(choice.policies) - len(rows)
-    words = f"{left:,} more policies have larger bounds. " if left else ""
+    behind = behind_words(choice.run.certificate)
+    words = f"{left:,} more policies have {behind}. " if left else ""
     columns = NAME, *_numbers("Trials", "Mean", "Usual 95 %", "Bound")
     return Table(
         "choice", columns, rows, choice_caption(choice.run.certificate) + f" {words}".rstrip()

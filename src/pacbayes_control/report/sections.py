@@ -22,10 +22,12 @@ from pacbayes_control.certify.looks import EARLIER, OTHER
 from pacbayes_control.certify.parts import SHARE as PARTS
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.shift import curve, under_shift
+from pacbayes_control.certify.simulation import SHARE as SIMULATION
 from pacbayes_control.certify.statistics import FUNCTION
 from pacbayes_control.certify.trials import LOOKS
 from pacbayes_control.learn import compare_methods
-from pacbayes_control.report.projection import project
+from pacbayes_control.report.projection import project, why_no_projection
+from pacbayes_control.report.simulation import simulation_values
 from pacbayes_control.report.summary import (
     distribution_function,
     environment_costs,
@@ -48,6 +50,7 @@ MEANING = {
 SPENT_ON = MEANING | {
     FUNCTION: "the whole distribution of the policy's cost",
     "sampling": "what a sample of policies may miss",
+    SIMULATION: "what a sample of simulated environments may miss",
     "shift": "the estimate of how far the world has shifted",
     EARLIER: "earlier looks at this campaign, when it was smaller",
     OTHER: "the other looks at this campaign that were declared beforehand",
@@ -61,7 +64,8 @@ def section_values(run: Run[Any]) -> dict[str, Any]:
     """The values that the templates of the sections read, by name."""
     methods, why_no_methods = side_by_side(run)
     c, means = run.certificate, environment_costs(run)
-    projection = project(run) if c.of == "mean" else None
+    why_not = why_no_projection(c)
+    projection = None if why_not else project(run)
     half_way = projection.half_way if projection else None
     more = half_way[0] - run.costs.environments if half_way else 0
     return {
@@ -74,9 +78,11 @@ def section_values(run: Run[Any]) -> dict[str, Any]:
         "hardest": hardest(run),
         "single": run.certificate.policy is not None,
         "projection": projection,
+        "why_no_projection": why_not,
         "more_environments": _rounded(more),
         "curve": None if c.statistic.kind == "cvar" else curve(c),
         "function": distribution_function(run),
+        "simulation": simulation_values(run),
         **posterior_values(run),
     }
 
@@ -144,6 +150,11 @@ def side_by_side(run: Run[Any]) -> tuple[tuple[Certificate, ...], str]:
     posterior: the same one, at the same shares of δ, since another would need draws of its own.
     """
     c = run.certificate
+    if c.simulation is not None:
+        return (), (
+            "Simulation joins the mean cost of one policy at a time, which is certified by "
+            f"{c.method}: no other method takes it, so that there is nothing to compare."
+        )
     if c.candidates is not None:
         return (), _why_chosen_alone(c)
     if c.of != "mean":

@@ -163,14 +163,25 @@ def _same_costs(a: NamedRun, b: NamedRun) -> bool:
 
 
 def _overlapping(a: NamedRun, b: NamedRun) -> bool:
-    one, other = a.run.costs.range, b.run.costs.range
-    if one is None or other is None or _same_costs(a, b):
+    if _same_costs(a, b) or not _same_task(a, b):
         return False
-    return _same_task(a, b) and one.overlaps(other)
+    return any(one.overlaps(other) for one in _ranges(a.run) for other in _ranges(b.run))
+
+
+def _ranges(run: Run[Any]) -> list[EnvironmentRange]:
+    """The environments that a bound rests on, of streams: those of simulation alone, too."""
+    own, simulation = run.costs.range, run.costs.simulation
+    return [*([own] if own else []), *(simulation.seen if simulation else ())]
 
 
 def _same_sites(a: NamedRun, b: NamedRun) -> bool:
-    return not _same_costs(a, b) and not {*a.run.costs.sites}.isdisjoint(b.run.costs.sites)
+    return not _same_costs(a, b) and not _sites(a.run).isdisjoint(_sites(b.run))
+
+
+def _sites(run: Run[Any]) -> set[str]:
+    """The names of these environments."""
+    simulation = run.costs.simulation
+    return {*run.costs.sites, *(simulation.more.sites if simulation else ())}
 
 
 def _learnt_from(a: NamedRun, b: NamedRun) -> Iterator[str]:

@@ -143,17 +143,19 @@ def simulation_rows(c: Certificate) -> list[tuple[str, str]]:
     limits = f"at most {rate(use.high)}"
     if use.low is not None:
         limits = f"{rate(use.low)} to {rate(use.high)}"
-    agree = (
-        "of environments, fails there as on the robot" if fails else "1 less the mean of |Y - F|"
-    )
+    agree = ", 1 less the mean size of the difference in cost"
+    if fails:
+        agree = " of environments, fails there as on the robot"
     correlation = "none: one of them does not vary"
     if use.correlation is not None:
         correlation = f"{use.correlation:.3f}, of costs across environments"
     helped = "simulation did not make the bound smaller"
+    if c.bound_on_training < use.bound_without:
+        helped = "no more trials than these, though the bound is smaller"
     if use.equivalent_trials is not None:
         helped = f"about {int(use.equivalent_trials):,} trials on the robot alone"
     return [
-        ("agreement", f"{100 * use.agreement:.1f} % {agree}"),
+        ("agreement", f"{100 * use.agreement:.1f} %{agree}"),
         ("correlation", correlation),
         (f"simulated {what}", f"{rate(use.cost_of_pairs)} where there were trials"),
         ("", f"{rate(use.cost)} in {use.environments:,} further environments ({limits})"),

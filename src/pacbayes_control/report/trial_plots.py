@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,8 +38,10 @@ def draw_policies(choice: Choice, file: Path | BinaryIO) -> None:
         colour = BLUE if row.name == choice.chosen else GREY
         low, high = row.usual_interval
         axis.plot([low, high], [place - 0.14] * 2, color=ORANGE, lw=5, alpha=0.6, zorder=2)
-        axis.plot([row.mean, row.bound], [place + 0.14] * 2, color=colour, lw=2.5, zorder=2)
         axis.plot(row.mean, place - 0.14, "o", mfc="white", color=DARK, ms=5, zorder=3)
+        if not math.isfinite(row.bound):  # it is not known: see `trials.choice_of`
+            continue
+        axis.plot([row.mean, row.bound], [place + 0.14] * 2, color=colour, lw=2.5, zorder=2)
         axis.plot(row.bound, place + 0.14, "|", color=colour, ms=13, mew=3, zorder=3)
     names = [short(row.name) + (" ★" if row.name == choice.chosen else "") for row in rows]
     axis.set_yticks(range(len(rows)), names, parse_math=False)

@@ -16,7 +16,7 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import percent_up, quoted, round_up
 from pacbayes_control.certify.trials import ANONYMOUS, LOOKS, Trials
 from pacbayes_control.report.links import linked_trials
-from pacbayes_control.report.projection import projected_bound
+from pacbayes_control.report.projection import projected_bound, why_no_projection
 from pacbayes_control.trials.choosing import Choice, choose
 
 POLICIES = 200  # in the table
@@ -60,6 +60,7 @@ def trial_values(run: Run[Any], trials: Trials) -> dict[str, Any]:
         "choice": choice,
         "candidates": rows[:POLICIES],
         "candidates_left_out": len(rows) - len(rows[:POLICIES]),
+        "behind": behind_words(run.certificate),
         "map": environment_map(trials, numbers) if compared(trials) else None,
         "task_table": task_rows(trials, numbers[:COLUMNS])[:TASKS],
         "tasks_left_out": max(0, len(trials.tasks) - TASKS),
@@ -75,13 +76,26 @@ def trial_values(run: Run[Any], trials: Trials) -> dict[str, Any]:
 
 
 def choice_of(run: Run[Any], trials: Trials) -> Choice:
-    """Every policy, certified anew as it was for the choice; without a shift."""
+    """Every policy, certified anew as it was for the choice; without a shift.
+
+    With simulation, the run holds that of its own policy only: the bounds of the others are not
+    known, and are infinite here.
+    """
     c = run.certificate
     spent = c.budget.get(LOOKS, 0.0)
     delta = c.delta - spent - (c.ball.delta if c.ball else 0.0)
     stopping = "anytime" if c.method == ANYTIME else "fixed"
     again = choose(trials, delta, stopping=stopping, candidates=c.candidates, spent=spent)
+    if c.simulation is not None:
+        known = {c.policy_name: c.bound_on_training}
+        rows = [replace(row, bound=known.get(row.name, math.inf)) for row in again.policies]
+        again = replace(again, policies=tuple(rows))
     return replace(again, run=run)  # which may be of another policy than the smallest bound's
+
+
+def behind_words(c: Certificate) -> str:
+    """By which numbers policies stand behind those that are shown."""
+    return "larger bounds" if c.simulation is None else "higher means"
 
 
 def compared(trials: Trials) -> bool:
@@ -171,6 +185,9 @@ def cannot_say(run: Run[Any], trials: Trials) -> Iterator[str]:
             "Trials that were stopped after a look at them: the numbers of trials are taken to be "
             "decided beforehand."
         )
+    if why_not := why_no_projection(c):
+        yield f"How more trials would go. {why_not}"
+        return
     n = c.environments
     with_four = projected_bound(run, 4 * n)
     shown = round_up(with_four) if trials.graded else percent_up(with_four)
