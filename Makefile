@@ -94,6 +94,7 @@ bench: setup-test
 	$(BIN)/python benchmarks/continuous.py
 	$(BIN)/python benchmarks/bets.py
 	$(BIN)/python benchmarks/trials.py
+	$(BIN)/python benchmarks/sim_to_real.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/vector.py

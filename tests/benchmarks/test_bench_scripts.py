@@ -102,6 +102,23 @@ def test_the_benchmark_of_grasping_keeps_its_contract(
     assert "grasps per second" in result.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
+def test_the_benchmark_of_simulation_keeps_its_contract(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+):
+    benchmark = load("sim_to_real")
+    real = benchmark.bench_sim_to_real
+    monkeypatch.setattr(benchmark, "PAIRS", (100,))
+    monkeypatch.setattr(benchmark, "bench_sim_to_real", lambda seed: real(2, 20_000, seed=seed))
+    result = script("sim_to_real", "--json", "-")
+    assert result.returncode == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["ratio"] == pytest.approx(record["reference_seconds"] / record["seconds_bets"])
+    good = record["methods"][0]
+    assert good["certified"] < good["alone"] < good["anytime_alone"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_help_has_an_example(script: Script, name: str):
     result = script(name, "--help")

@@ -25,7 +25,7 @@ from pacbayes_control.bounds.theorems import ROUNDING, check_delta
 
 KAPPAS: Floats = np.arange(16) / 10  # shares of F that are subtracted from Y
 MOST_KAPPA = 1.0  # where the bound holds at every number of pairs
-KNOWN = 10.0  # pairs of variance ¼ and correlation ½ that the choice among them begins with
+KNOWN = 10.0  # pairs that the choice among them begins with: V(Y) = ⅛, and slope ½ of Y in F
 
 
 @dataclass(frozen=True)

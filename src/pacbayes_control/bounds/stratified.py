@@ -12,19 +12,20 @@ For graded costs on the robot, see `paired`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes_control.bounds.kl import Floats
+from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import check_delta, clopper_pearson
 
 STEPS = 1 << 16  # bounds are multiples of 1/STEPS
 CELLS = 64  # of the rates that cannot be told apart, before they are split
 MOST_CELLS, SPLITS = 1 << 13, 24
-TAIL = 1e-9  # relative; far above the rounding of a tail
+TAIL = 1e-9  # relative, and a hundred thousandth of it for each pair: above a tail's rounding
 CLOSE = 1e-9  # outcomes whose ranks differ by less count as equal: far above their rounding
 
 
@@ -41,10 +42,20 @@ class PairCounts:
     alone: int  # failures on the robot, k₀, among
     other: int  # n₀ pairs that succeed in simulation
 
+    def __post_init__(self) -> None:
+        counts = (self.both, self.simulated, self.alone, self.other)
+        whole = all(count == int(count) for count in counts if math.isfinite(count))
+        possible = 0 <= self.both <= self.simulated < math.inf and self.simulated + self.other > 0
+        if not whole or not possible or not 0 <= self.alone <= self.other < math.inf:
+            raise ValueError(f"{self}: failures must be counts, among as many pairs or more")
+
     @classmethod
     def of(cls, costs: ArrayLike, simulated: ArrayLike) -> PairCounts:
         """Those of costs Y of 0 or 1, (pairs,); a cost F above ½ is a failure in simulation."""
-        y, f = np.asarray(costs) == 1, np.asarray(simulated) > 0.5
+        given, f = np.asarray(costs), np.asarray(simulated)
+        if given.ndim != 1 or given.shape != f.shape or not np.all((given == 0) | (given == 1)):
+            raise ValueError("costs of pairs must be 0 or 1, and as many as in simulation")
+        y, f = given == 1, in_unit_interval(f, "a cost in simulation") > 0.5
         return cls(int(np.sum(y & f)), int(np.sum(f)), int(np.sum(y & ~f)), int(np.sum(~f)))
 
     def estimate(self, rate: float) -> float:
@@ -113,6 +124,8 @@ def proves_rate(
     >>> proves_rate(PairCounts(28, 30, 2, 70), (0.297, 0.303), 0.38, 0.01)
     True
     """
+    if not bound >= 0:
+        raise ValueError(f"a bound of {bound} on a failure rate must be a number from 0 to 1")
     return bound >= 1 or _Tail.of(counts, limits, delta).below(bound)
 
 
@@ -149,11 +162,12 @@ class _Tail:
     def below(self, m: float) -> bool:
         """Whether the tail is proven to be below δ for all rates with a mean of at least m."""
         edges = np.linspace(0, 1, CELLS + 1)
+        proven = self.delta * (1 - TAIL * (1 + (self.simulated + self.other) / 1e5))
         left, right = edges[:-1], edges[1:]
         for _ in range(SPLITS):
             least = self._least_other(right, m)
             left, right, least = (each[least <= 1] for each in (left, right, least))
-            unproven = self.tail(left, least) >= self.delta * (1 - TAIL)
+            unproven = self.tail(left, least) >= proven
             left, right, least = (each[unproven] for each in (left, right, least))
             if len(left) == 0:
                 return True

@@ -140,13 +140,17 @@ def simulated_levels(
 def simulated_limits(
     costs: Costs, policy: int, delta: float, *, anytime: bool = False
 ) -> tuple[float | None, float]:
-    """Limits on the expected cost in simulation, from further environments; bets need the upper."""
+    """Limits on the expected cost in simulation, from further environments; bets need the upper.
+
+    They are exact where failures are counted, or where it was declared that simulation knows no
+    other costs than 0 and 1; if that was not said, bets do not rely on it.
+    """
     assert costs.simulation is not None
     further = costs.simulation.more
     _, more = costs.simulation.of(policy, costs.success_or_failure)
     if costs.success_or_failure and not anytime:
         return failure_limits(int(more.sum()), len(more), delta)
-    if {*np.unique(more)} <= {0.0, 1.0}:
+    if costs.success_or_failure or further.graded is False:
         return None, float(bounds.clopper_pearson(int(more.sum()), len(more), delta))
     return None, max(betting_holdout(more[further.order], delta), float(more.mean()))
 

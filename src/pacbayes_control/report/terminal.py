@@ -20,7 +20,7 @@ from pacbayes_control.certify.text import (
     round_up,
     shown,
 )
-from pacbayes_control.report.console import key_values, say, show
+from pacbayes_control.report.console import key_values, say, show, warn
 from pacbayes_control.report.summary import (
     PRIOR_KEPT,
     bound_words,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # records to show: a verdict should not wait for a simulator 
     from pacbayes_control.rollouts.conformance import Check
 
 EMPTY = "WARNING: a bound of 1 promises nothing: more environments are needed for it to be smaller."
+ENOUGH = 10  # further environments in simulation for each trial on the robot
 WHEN = {  # to use which method
     "occam": "one policy to ship",
     "kl": "a mixture, 0/1",
@@ -201,9 +202,15 @@ def show_methods(comparison: MethodComparison, method: str) -> None:
 def show_simulation(c: Certificate) -> None:
     """How good the simulation beside the trials was, if there is any."""
     rows = simulation_rows(c)
-    if rows:
-        say("\nSimulation")
-        show(key_values(rows))
+    if c.simulation is None:
+        return
+    say("\nSimulation")
+    show(key_values(rows))
+    if c.simulation.environments < ENOUGH * c.environments:
+        warn(
+            f"fewer than {ENOUGH} further environments for each trial on the robot: simulate more, "
+            "or the bound may be larger than without simulation."
+        )
 
 
 def show_curve(curve: Curve) -> None:

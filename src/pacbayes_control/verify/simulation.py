@@ -33,7 +33,7 @@ STEPS = 1 << 20  # a bound is rounded downwards to a multiple of 1/STEPS
 MOST_CELLS, SPLITS = 1 << 14, 20  # of the failure rates that cannot be told apart
 KAPPAS = tuple(k / 10 for k in range(16))  # a constant of the method, as is the next one
 MARGIN = 1e-6  # of ln of the wealth that κ and stakes aim at, beyond 1/δ
-KNOWN = 10.0  # pairs of variance ¼ and correlation ½ that the choice of κ begins with
+KNOWN = 10.0  # pairs that the choice of κ begins with: V(Y) = ⅛, and slope ½ of Y in F
 
 
 def check_declared(c: Certificate) -> None:
@@ -99,7 +99,7 @@ def _check_limits(run: Run, simulation: Simulation, use: SimulationUse) -> None:
         level = level / 2
         proven = use.low == 0 or _rare(n - failures, n, 1 - iv.mpf(use.low), level)
         require(proven, f"the {words} are not proven")
-    if {*np.unique(more)} <= {0.0, 1.0}:
+    if c.success_or_failure or simulation.more.graded is False:
         require(_rare(failures, n, high, level), f"the {words} are not proven")
         return
     ordered = np.ascontiguousarray(more[simulation.more.order])
@@ -189,9 +189,7 @@ def _weights(costs: Costs, prior: Categorical) -> list[float]:
     return np.bincount(first, prior.probabilities, costs.policies)[first].tolist()
 
 
-def _test_without(
-    c: Certificate, costs: Costs, policy: int, level: Interval, near: float
-) -> Test:
+def _test_without(c: Certificate, costs: Costs, policy: int, level: Interval, near: float) -> Test:
     """The test for a policy's bound from its trials alone; by bets, as far down as `near`."""
     column, n = np.asarray(costs.values[:, policy], float), costs.environments
     if c.method == "anytime":

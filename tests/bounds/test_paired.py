@@ -1,0 +1,281 @@
+"""Bounds by bets with the help of simulation, against computations of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pacbayes_control.bounds.anytime import highest_cost
+from pacbayes_control.bounds.betting import AIM, GRID, MARGIN, betting_holdout
+from pacbayes_control.bounds.kernels import last_rejected
+from pacbayes_control.bounds.paired import (
+    KAPPAS,
+    KNOWN,
+    SimulatedMean,
+    paired_anytime,
+    paired_betting,
+    predictable_kappas,
+)
+
+Floats = NDArray[np.float64]
+Pairs = tuple[Floats, Floats]
+
+MORE = SimulatedMean(0.4, 0.2, 0.42)
+GOAL = math.log(1 / 0.05) + MARGIN
+
+
+def close(rng: np.random.Generator, n: int) -> Pairs:
+    """Graded costs, most of which the simulator shares."""
+    hard = rng.beta(1, 2, n)
+    return 0.8 * hard + 0.2 * rng.random(n), 0.8 * hard + 0.2 * rng.random(n)
+
+
+def failures(rng: np.random.Generator, n: int) -> Pairs:
+    y = rng.random(n) < 0.3
+    return y.astype(float), np.where(rng.random(n) < 0.9, y, ~y).astype(float)
+
+
+def unrelated(rng: np.random.Generator, n: int) -> Pairs:
+    return rng.beta(1, 4, n), rng.random(n)
+
+
+def smaller(rng: np.random.Generator, n: int) -> Pairs:
+    """Costs in simulation that vary less: κ above 1 would be best."""
+    y = (rng.random(n) < 0.4).astype(float)
+    return y, 0.2 + y / 2
+
+
+DRAWS: list[Callable[[np.random.Generator, int], Pairs]] = [close, failures, unrelated, smaller]
+
+# ---- κ ------------------------------------------------------------------------------------------
+
+
+def plain_kappa(y: Floats, f: Floats, more: SimulatedMean, n: float) -> float:
+    """κ after some pairs: the one of the smallest excess, by sums over these pairs."""
+    count, mean = len(y), float(np.mean(y)) if len(y) else 0.0
+    d = f - (float(np.mean(f)) if len(f) else 0.0)
+    of_y = float(np.sum((y - mean) ** 2)) + KNOWN / 8
+    both = float(np.sum((y - mean) * d)) + KNOWN * more.variance / 2
+    of_f = float(np.sum(d**2)) + KNOWN * more.variance
+    excess = []
+    for k in KAPPAS.tolist():
+        variance = max((of_y - 2 * k * both + k * k * of_f) / (count + KNOWN), 1e-6)
+        largest = 1 - mean + k * more.high
+        deviation = math.sqrt(2 * variance * GOAL / n) + largest * GOAL / n
+        excess.append(round(deviation + k * (more.high - more.mean), 9))
+    return KAPPAS[excess.index(min(excess))]
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("anytime", [False, True])
+def test_kappa_makes_the_excess_smallest_by_the_moments_of_earlier_pairs(draw, anytime):
+    y, f = draw(np.random.default_rng(1), 60)
+    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=anytime)
+    for t in range(60):
+        n = 2 * (t + KNOWN) if anytime else 60
+        assert kappas[t] == plain_kappa(y[:t], f[:t], MORE, n)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("anytime", [False, True])
+def test_no_kappa_depends_on_its_own_pair_or_on_later_ones(draw, anytime):
+    rng = np.random.default_rng(2)
+    y, f = draw(rng, 40)
+    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=anytime)
+    for t in range(40):
+        for later in (np.zeros(40 - t), np.ones(40 - t), rng.random(40 - t)):
+            other = np.append(y[:t], later), np.append(f[:t], rng.permutation(later))
+            again = predictable_kappas(*other, MORE, GOAL, anytime=anytime)
+            np.testing.assert_array_equal(again[: t + 1], kappas[: t + 1])
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_kappa_at_any_time_does_not_depend_on_how_many_pairs_follow(draw):
+    y, f = draw(np.random.default_rng(3), 80)
+    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=True)
+    for t in range(1, 80):
+        shorter = predictable_kappas(y[:t], f[:t], MORE, GOAL, anytime=True)
+        np.testing.assert_array_equal(shorter, kappas[:t])
+
+
+def test_kappa_follows_the_simulator():
+    """0 where it tells nothing, 1 where it tells all, and as the slope where its costs are half."""
+    rng = np.random.default_rng(4)
+    y = rng.random(2000)
+    more = SimulatedMean(0.5, 1 / 12, 0.501)
+    halves = SimulatedMean(0.35, 0.49 / 12, 0.351)
+    find = partial(predictable_kappas, goal=GOAL)
+    assert find(y, rng.random(2000), more)[-1] <= 0.1
+    assert find(y, y, more)[-1] == pytest.approx(1, abs=0.11)
+    assert find(y, 0.7 * y, halves)[-1] == pytest.approx(1 / 0.7, abs=0.11)
+    assert find(y, 1 - y, more)[-1] == 0
+
+
+# ---- a fixed number of pairs --------------------------------------------------------------------
+
+
+def reaches(y: Floats, f: Floats, kappas: Floats, high: float, m: float) -> bool:
+    """Whether the wealth against one candidate reaches 1/δ, by the docstring, in logarithms."""
+    n, aim, log_wealth = len(y), GOAL + AIM, 0.0
+    for t in range(n):
+        k = kappas[t]
+        most_lost, most_won = 1 - m + k * high, m + k * (1 - high)
+        variance = most_lost * most_won
+        if t:
+            gains = m - y[:t] + k * (f[:t] - high)
+            around = max(float(np.mean(gains**2)), 1e-12) + most_lost * aim / (4 * t)
+            variance = min(variance, around)
+        stake = min(math.sqrt(2 * (aim - log_wealth) / ((n - t) * variance)), 1 / most_lost)
+        factor = 1 + stake * (m - y[t] + k * (f[t] - high))
+        if factor <= 0:
+            return False
+        log_wealth += math.log(factor)
+        if log_wealth >= GOAL:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("n", [15, 120])
+def test_the_bound_is_the_last_candidate_that_is_rejected_in_a_row(draw, n):
+    y, f = draw(np.random.default_rng(n), n)
+    more = SimulatedMean(0.4, 0.2, 0.43)
+    kappas = predictable_kappas(y, f, more, GOAL)
+    bound = paired_betting(y, f, more, 0.05)
+    j = round(math.sqrt(bound) * GRID)
+    assert (j / GRID) ** 2 == bound
+    assert y.mean() < bound < 1
+    steps = [*range(GRID - 1, j, -397), *range(j + 8, j - 1, -1)]
+    assert all(reaches(y, f, kappas, 0.43, (k / GRID) ** 2) for k in steps if k < GRID)
+    assert not reaches(y, f, kappas, 0.43, ((j - 1) / GRID) ** 2)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.4, 1.0])
+def test_a_simulator_that_always_says_the_same_leaves_the_bound_without_simulation(constant):
+    rng, more = np.random.default_rng(5), SimulatedMean(constant, 0.0, constant)
+    for y in (rng.random(200), rng.beta(1, 9, 200), (rng.random(200) < 0.1).astype(float)):
+        f = np.full(200, constant)
+        assert not np.any(predictable_kappas(y, f, more, GOAL))
+        bound = paired_betting(y, f, more, 0.05)
+        alone = last_rejected(y, GOAL, GOAL + AIM, GRID, 1)  # each cost with a stake of its own
+        assert bound == (alone / GRID) ** 2
+        assert bound == pytest.approx(betting_holdout(y, 0.05), abs=0.005)
+
+
+def test_a_good_simulator_makes_the_bound_smaller_and_an_unrelated_one_hardly_larger():
+    rng, more = np.random.default_rng(6), SimulatedMean(0.5, 1 / 12, 0.503)
+    hard, own = rng.random(300), rng.random(300)
+    y = 0.9 * hard + 0.1 * own
+    alone = betting_holdout(y, 0.01)
+    assert paired_betting(y, hard, more, 0.01) < y.mean() + (alone - y.mean()) / 2
+    assert paired_betting(y, rng.random(300), more, 0.01) < alone + 0.01
+
+
+@pytest.mark.parametrize("bound", [paired_betting, paired_anytime])
+def test_the_less_is_known_of_the_mean_in_simulation_the_less_it_helps(bound):
+    y, f = close(np.random.default_rng(7), 150)
+    mean, variance = 1.1 / 3, 0.64 / 18 + 0.04 / 12  # of F
+    highs = [mean, mean + 0.003, mean + 0.01, mean + 0.1]
+    bounds = [bound(y, f, SimulatedMean(mean, variance, high), 0.05) for high in highs]
+    assert np.all(np.diff(bounds) > -1e-3)  # κ is chosen anew
+    assert bounds[-1] > bounds[0] + 0.005
+
+
+# ---- at any time --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_the_bound_after_some_pairs_is_that_of_all_pairs_cut_there(draw):
+    """By the map of its docstring, with κ from all pairs: later ones change nothing before."""
+    y, f = draw(np.random.default_rng(8), 100)
+    goal = MARGIN - math.log(0.05)
+    kappas = np.minimum(predictable_kappas(y, f, MORE, goal, anytime=True), 1)
+    z = (y - kappas * (f - MORE.high) + 1 - MORE.high) / 2
+    assert z.min() >= 0
+    assert z.max() <= 1
+    for t in (1, 2, 10, 37, 100):
+        expected = 2 * highest_cost(z[:t], 0.05) - (1 - MORE.high)
+        bound = paired_anytime(y[:t], f[:t], MORE, 0.05)
+        assert bound == pytest.approx(min(max(expected, 0), 1), abs=1e-8)
+        assert bound >= min(expected, 1)
+
+
+@given(st.data())
+def test_the_bound_at_any_time_is_never_below_the_mean_of_what_is_bet_on(data: st.DataObject):
+    """That of Y - κ(F - u) over the pairs."""
+    n = data.draw(st.integers(1, 25))
+    values = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    y, f = (np.array(data.draw(st.lists(values, min_size=n, max_size=n))) for _ in range(2))
+    more = SimulatedMean(float(f.mean()), 0.2, float(f.mean()))
+    kappas = np.minimum(predictable_kappas(y, f, more, GOAL, anytime=True), 1)
+    mean = float(np.mean(y - kappas * (f - more.high)))
+    assert max(mean, 0) <= paired_anytime(y, f, more, 0.05) <= 1
+
+
+# ---- extremes and bad input ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [paired_betting, paired_anytime])
+def test_extremes_are_bounded_on_the_safe_side(bound):
+    zeros, ones = np.zeros(50), np.ones(50)
+    assert bound(ones, zeros, SimulatedMean(0.0, 0.0, 0.01), 0.05) == 1
+    assert bound(ones, ones, SimulatedMean(1.0, 0.0, 1.0), 0.05) == 1
+    assert 0 < bound(zeros, zeros, SimulatedMean(0.0, 0.0, 0.0), 0.05) < 0.1
+    assert 0 < bound(zeros, ones, SimulatedMean(1.0, 0.0, 1.0), 0.05) < 0.15
+    assert bound([0.0], [0.0], SimulatedMean(0.0, 0.0, 0.0), 0.05) > 0.9
+    assert 0.99 < bound(zeros, zeros, SimulatedMean(0.0, 0.0, 0.0), 1e-300) <= 1
+
+
+@pytest.mark.parametrize("bound", [paired_betting, paired_anytime])
+@pytest.mark.parametrize(
+    ("costs", "simulated", "message"),
+    [
+        ([0.1, 1.2], [0, 0], r"a cost must lie in \[0, 1\]"),
+        ([0.1, 0.2], [0, -0.1], r"a cost must lie in \[0, 1\]"),
+        ([0.1, math.nan], [0, 0], r"a cost must lie in \[0, 1\]"),
+        ([0.1, 0.2], [0, math.inf], r"a cost must lie in \[0, 1\]"),
+        ([0.1, 0.2], [0], "are not pairs"),
+        ([], [], "are not pairs"),
+        ([[0.1, 0.2]], [[0.1, 0.2]], "are not pairs"),
+        (0.1, 0.1, "are not pairs"),
+    ],
+)
+def test_costs_that_are_not_pairs_in_the_unit_interval_are_refused(
+    bound, costs, simulated, message
+):
+    with pytest.raises(ValueError, match=message) as error:
+        bound(costs, simulated, MORE, 0.05)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("bound", [paired_betting, paired_anytime])
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 2, math.nan])
+def test_a_probability_of_error_outside_0_to_1_is_refused(bound, delta):
+    with pytest.raises(ValueError, match="must lie strictly between 0 and 1"):
+        bound([0.1], [0.1], MORE, delta)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (0.5, 0.1, 0.4),  # a limit below the mean
+        (0.5, 0.1, 1.1),
+        (-0.1, 0.1, 0.4),
+        (0.5, -0.1, 0.6),
+        (0.5, 0.3, 0.6),
+        (math.nan, 0.1, 0.6),
+        (0.5, math.nan, 0.6),
+        (0.5, 0.1, math.nan),
+    ],
+)
+def test_moments_that_no_cost_in_the_unit_interval_has_are_refused(numbers):
+    with pytest.raises(ValueError, match="no cost in") as error:
+        SimulatedMean(*numbers)
+    assert "\n" not in str(error.value)
