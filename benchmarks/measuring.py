@@ -95,11 +95,11 @@ def show_bench(name: str, record: dict[str, Any]) -> None:
             )
         show(scaling)
 
-    if "pairs" in record:
-        pairs = Table(*(name.replace("_", " ") for name in record["pairs"][0]))
-        for row in record["pairs"]:
-            pairs.add_row(*(f"{value:,.4g}" for value in row.values()))
-        show(pairs)
+    for rows in (record[key] for key in ("pairs", "mixtures") if key in record):
+        plain = Table(*(name.replace("_", " ") for name in rows[0]))
+        for row in rows:
+            plain.add_row(*(f"{value:,.4g}" for value in row.values()))
+        show(plain)
     if "methods" in record:
         names = [*record["methods"][0]][2:]
         methods = Table("costs", "N", *names)
@@ -125,7 +125,7 @@ def _figures(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         words = key.replace("_", " ")
         if isinstance(value, dict):
             yield from ((f"{words}, {name}", each) for name, each in value.items())
-        elif key not in ("scaling", "power", "methods", "pairs"):
+        elif key not in ("scaling", "power", "methods", "pairs", "mixtures"):
             yield words, value
 
 

@@ -21,13 +21,17 @@ from pacbayes_control.bounds.paired import (
     predictable_kappas,
 )
 from pacbayes_control.bounds.stratified import PairCounts, failure_limits, stratified_exact_tail
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.simulated import with_simulation
+from pacbayes_control.certify.simulation import PART as SHARE
 from pacbayes_control.cli.options import JsonFile, Seed, check_json
+from pacbayes_control.learn import learn_finite
 
 Floats = NDArray[np.float64]
 Pairs = tuple[Floats, Floats]
 Draw = Callable[[np.random.Generator, int], Pairs]
 
-DELTA, SHARE = 0.01, 0.1  # and the share of δ for the limits on E F
+DELTA = 0.01
 FURTHER = 100_000  # environments, in simulation alone
 PAIRS = (30, 100, 300)
 KAPPAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # each at the same share of δ
@@ -48,6 +52,16 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Mixtures:
+    """Mean bounds on one of 50 similar policies, and on a posterior over them."""
+
+    environments: int  # with trials on the robot
+    alone: float  # of one policy, by its trials
+    certified: float  # with simulation
+    posterior: float  # by PAC-Bayes bets on (Y - F + 1)/2, with the same prior
+
+
+@dataclass(frozen=True)
 class SimToRealBench:
     """What simulation does for the bound on the cost of one policy on the robot."""
 
@@ -65,6 +79,7 @@ class SimToRealBench:
     ratio: float
     peak_mib: float
     methods: list[Bounds]
+    mixtures: list[Mixtures]
 
 
 # ---- costs --------------------------------------------------------------------------------------
@@ -132,6 +147,7 @@ def bench_sim_to_real(draws: int = 20, further: int = FURTHER, seed: int = 0) ->
         **times(rng, further),
         peak_mib=peak_mib(),
         methods=methods,
+        mixtures=[mixed(rng, n, max(1, draws // 4), further // 5) for n in PAIRS],
     )
 
 
@@ -199,6 +215,26 @@ def grid_bound(y: Floats, f: Floats, more: SimulatedMean, *, binary: bool) -> fl
     if binary:
         found[0] = exact_tail(y, level / len(kappas))
     return float(min(found.min(), 1.0))
+
+
+def mixed(rng: np.random.Generator, n: int, draws: int, further: int) -> Mixtures:
+    """One policy or a posterior: policies fail in 0.3 of environments, or little more."""
+    rows = []
+    for _ in range(draws):
+        hard = rng.standard_normal((n + further, 1)) * 0.8
+        easy = hard + 0.6 * rng.standard_normal((n + further, 50))
+        f = (easy < np.linspace(-0.52, -0.46, 50)).astype(float)
+        y = np.where(rng.random((n, 50)) < 0.03, 1 - f[:n], f[:n])
+        run = learn_finite(with_simulation(y, f[:n], f[n:]), DELTA)
+        use, prior = run.certificate.simulation, run.prior.probabilities
+        assert use is not None
+        z = Costs((y - f[:n] + 1) / 2, origin={"graded": True})
+        level = SHARE * DELTA / 50
+        high = clopper_pearson(f[n:].sum(axis=0).astype(int), further, level)
+        other = learn_finite(z, (1 - SHARE) * DELTA, method="betting", prior=prior)
+        mixture = 2 * other.certificate.bound - 1 + float(other.posterior.probabilities @ high)
+        rows.append((use.bound_without, run.certificate.bound, mixture))
+    return Mixtures(n, *np.mean(rows, axis=0).tolist())
 
 
 # ---- time ---------------------------------------------------------------------------------------

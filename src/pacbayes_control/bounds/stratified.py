@@ -7,7 +7,7 @@ the robot fails where the simulation does, and where it does not. Nothing is ass
 simulator. A good one makes the bound smaller, and a bad one hardly makes it larger than the exact
 tail of Y alone.
 
-For graded costs on the robot, see `paired`.
+The bound is Buehler's (1957), by a ranking of the outcomes. For graded costs, see `paired`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from pacbayes_control.certify.simulation import SHARE, Simulation, SimulationUse
 from pacbayes_control.verify import intervals
 from pacbayes_control.verify.bets import AIM, BEYOND, GRID, UNIT, proven_by_bets
 from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
-from pacbayes_control.verify.trials import proves_at_any_time
+from pacbayes_control.verify.trials import log_e_of_means_from_below, proves_at_any_time
 
 Floats = NDArray[np.float64]
 
@@ -393,10 +393,17 @@ def _rejected(
 def _anytime(
     y: Floats, f: Floats, guide: tuple[float, float], high: float, level: Interval
 ) -> Test:
-    """The test by e-values of (Y - κ(F - u) + 1 - u)/2, which lies in [0, 1] for κ ≤ 1."""
-    kappas = np.minimum(_kappas(y, f, guide, (high, _goal(level)), None), 1.0)
-    outcomes = np.clip((y - kappas * (f - high) + 1 - high) / 2 + 4 * UNIT, 0.0, 1.0)
-    return lambda b: proves_at_any_time(outcomes, (b + 1 - iv.mpf(high)) / 2, level)
+    """The test by e-values: 1 - Y + κF has a mean of at most 1 - m + κu, if the cost is m."""
+    needed = float(iv.log(1 / level).b) * (1 + UNIT)
+    kappas = _kappas(y, f, guide, (high, _goal(level)), None)
+    outcomes = (1 - y + kappas * f) * (1 - 4 * UNIT)
+
+    def holds(bound: Interval) -> bool:
+        rest = math.nextafter(float((1 - bound).b), 2.0)
+        means = (rest + kappas * high) * (1 + 4 * UNIT)
+        return rest <= 0 or log_e_of_means_from_below(outcomes, means) >= needed
+
+    return holds
 
 
 def _goal(level: Interval) -> float:

@@ -33,14 +33,20 @@ def log_e_path_from_below(outcomes: NDArray, mean: float) -> NDArray[np.float64]
     return _mixed(np.cumsum(logs, axis=0), np.cumsum(errors, axis=0))
 
 
-def _log_factors(outcomes: NDArray, mean: float) -> tuple[NDArray, NDArray]:
+def log_e_of_means_from_below(outcomes: NDArray, means: NDArray) -> float:
+    """The same where each outcome, not negative, has a limit of its own on its mean."""
+    logs, errors = _log_factors(outcomes, means)
+    return float(_mixed(logs.sum(axis=0), errors.sum(axis=0)))
+
+
+def _log_factors(outcomes: NDArray, mean: float | NDArray) -> tuple[NDArray, NDArray]:
     """ln((1-u) + uY/q) by outcome and stake, and a bound on its rounding in a long sum.
 
     A factor is a sum of terms that are not negative, so that its relative error is that of few
     roundings. ln 0 is taken as -10²⁹⁰, which no gains make up for.
     """
     stakes = np.array(STAKES)
-    factors = (1 - stakes) + stakes * (outcomes[:, None] / mean)
+    factors = (1 - stakes) + stakes * (outcomes / mean)[:, None]
     with np.errstate(divide="ignore"):
         logs = np.maximum(np.log(factors), -1e290)
     return logs, UNIT * max(8, len(outcomes)) * (1 + np.abs(logs))
