@@ -9,6 +9,7 @@ learn_constrained,
 compare_methods
 read_trials, LogOptions, Trials trials from an evaluation log, or from a table of costs
 choose, compare, rank           which policy to ship, whether it is better than another, and all
+with_simulation                 costs on the robot, beside those in simulation
 pilot_prior                     a prior over them, from their costs in other environments
 learn_gaussian, learn_family    the same over continuous policies
 learn_task, load_task           the same for a task by its name
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in the tab
     from pacbayes_control.certify.run import Run as Run
     from pacbayes_control.certify.shift import curve as curve
     from pacbayes_control.certify.shift import under_shift as under_shift
+    from pacbayes_control.certify.simulated import with_simulation as with_simulation
     from pacbayes_control.certify.tables.campaigns import read_campaign as read_campaign
     from pacbayes_control.certify.trials import Trials as Trials
     from pacbayes_control.deploy.monitor import Monitor as Monitor
@@ -112,6 +114,7 @@ _PUBLIC = {
     "certify.priors": "pilot_prior",
     "certify.run": "AlteredRun Run",
     "certify.shift": "curve under_shift",
+    "certify.simulated": "with_simulation",
     "certify.tables.campaigns": "read_campaign",
     "certify.trials": "Trials",
     "deploy.monitor": "Monitor Promise",

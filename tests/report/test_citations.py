@@ -14,6 +14,7 @@ from pacbayes_control.certify import issuing
 from pacbayes_control.certify.balls import Ball
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.shift import under_shift
+from pacbayes_control.certify.simulated import with_simulation
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.citations import (
     BETS,
@@ -41,6 +42,14 @@ def failures() -> Costs:
 @pytest.fixture(scope="module")
 def graded() -> Costs:
     return Costs(np.random.default_rng(0).beta(1, 9, (60, 3)))
+
+
+def simulated(costs: Costs) -> Costs:
+    """The same on the robot, with a simulation that agrees."""
+    rooms = [f"room {i}" for i in range(60)]
+    values, more = costs.values, np.concatenate([costs.values] * 5)
+    real, same = (Costs(values, origin=o, sites=rooms) for o in (costs.origin, {}))
+    return with_simulation(real, same, more)
 
 
 def test_every_method_has_references():
@@ -73,6 +82,8 @@ def test_no_entry_is_without_use(failures: Costs, graded: Costs):
     for of in ("quantile:0.9", "cvar:0.1"):
         every |= {*keys_of(certificate(graded, of=of))}
     every |= {*keys_of(replace(plain, budget={"sampling": 0.01}))}
+    for costs in (failures, graded):
+        every |= {*keys_of(certificate(simulated(costs)))}
     assert every == {*entries()}
 
 
@@ -93,6 +104,12 @@ def test_a_certificate_names_the_theorems_that_it_applies(
 
 def test_graded_costs_are_bounded_by_bets(graded: Costs):
     assert keys_of(certificate(graded, method="occam")) == ["langford2005tutorial", *BETS]
+
+
+def test_simulation_beside_trials_is_cited(failures: Costs, graded: Costs):
+    usual = ["langford2005tutorial", "clopper1934use", "buehler1957confidence"]
+    assert keys_of(certificate(simulated(failures))) == usual
+    assert keys_of(certificate(simulated(graded)))[-1] == "angelopoulos2023prediction"
 
 
 def test_the_paper_comes_first_and_the_software_last_with_its_version():
