@@ -142,10 +142,10 @@ def plain_tail(
     counts: PairCounts, limits: Limits, delta: float
 ) -> Callable[[Floats, Floats], Floats]:
     """P(T ≤ as observed) by rates a and c: all outcomes listed one by one."""
-    sizes, q = (counts.simulated, counts.other), sum(limits) / 2
+    sizes = (counts.simulated, counts.other)
 
     def rank(both: int, alone: int) -> float:
-        return float(likelihood_limit(both, alone, sizes, q, delta))
+        return max(float(likelihood_limit(both, alone, sizes, q, delta)) for q in limits)
 
     observed = rank(counts.both, counts.alone)
     every = itertools.product(range(sizes[0] + 1), range(sizes[1] + 1))

@@ -93,10 +93,9 @@ def stratified_exact_tail(counts: PairCounts, limits: tuple[float, float], delta
     limits. So E Y ≤ m, for any m with p(m) < δ₁, with probability at least 1 - δ₁ - δ₂, where δ₂ is
     that of an error of the limits.
 
-    T is here the upper limit on E Y of the profile likelihood (`likelihood_limit`), which falls
-    with neither k₁ nor k₀. So P(T ≤ t) falls with a and with c, and within an interval of a it is
-    at most that at its lower end and at the least c that its upper end allows: cells are split
-    until that is below δ₁ in all of them.
+    T is here that of `outcome_ranks`, which falls with neither k₁ nor k₀. So P(T ≤ t) falls with a
+    and with c, and within an interval of a it is at most that at its lower end and at the least c
+    that its upper end allows: cells are split until that is below δ₁ in all of them.
 
     Args:
         counts: of failures in the pairs
@@ -148,7 +147,7 @@ class _Tail:
         sizes = counts.simulated, counts.other
 
         def rank(both: ArrayLike, alone: ArrayLike) -> Floats:
-            return likelihood_limit(both, alone, sizes, sum(limits) / 2, delta)
+            return outcome_ranks(both, alone, sizes, limits, delta)
 
         highest = rank(counts.both, counts.alone) + CLOSE
         both = np.arange(counts.simulated + 1)
@@ -196,6 +195,24 @@ class _Tail:
         share = share + scipy.special.xlog1py(self.simulated - k, -a[:, None])
         rest = scipy.special.bdtr(self.most.astype(float), self.other, np.minimum(c[:, None], 1.0))
         return np.sum(np.exp(logs + share) * rest, axis=1)
+
+
+def outcome_ranks(
+    both: ArrayLike,
+    alone: ArrayLike,
+    sizes: tuple[int, int],
+    limits: tuple[float, float],
+    delta: float,
+) -> Floats:
+    """T of outcomes (k₁, k₀): the larger `likelihood_limit` at both limits on q.
+
+    Where limits are wide, an outcome with a ≫ c, or c ≫ a, thus ranks higher: its mean might be far
+    above the one that q between the limits gives.
+
+    >>> outcome_ranks(28, [2, 3], (30, 70), (0.297, 0.303), 0.01).round(3).tolist()
+    [0.358, 0.374]
+    """
+    return np.maximum(*(likelihood_limit(both, alone, sizes, rate, delta) for rate in limits))
 
 
 def likelihood_limit(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pacbayes_control.certify.files import write_output
-from pacbayes_control.certify.text import as_number
+from pacbayes_control.certify.text import as_number, quoted
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
 from pacbayes_control.cli.logs import Logs, read_logs
@@ -17,6 +17,8 @@ from pacbayes_control.report.console import print_table, say
 from pacbayes_control.report.decisions import mean_words
 from pacbayes_control.tasks.options import option
 from pacbayes_control.trials.logs.options import LogOptions
+
+DECIDE = "The numbers are to be decided on before the trials: adding more until it works voids it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +39,29 @@ class PlanOptions(LogOptions):
         1, "Policies to choose from by the same trials.", least=1, most=options.MOST
     )
     power: float = option(0.9, "Probability that the promise or a verdict is reached.")
-    schedule: Path | None = option(
-        None, "Write a schedule of trials in random order, to be filled in: .csv.", metavar="FILE"
+    agreement: str | None = option(
+        None,
+        "With --failure-rate: how often robot and simulation both fail, or both succeed, as "
+        "assumed, with simulation of the same environments and of FURTHER ones, default 10,000.",
+        metavar="SHARE[:FURTHER]",
     )
-    policies: str | None = option(None, "With --schedule: their names.", metavar="A,B,…")
+    simulated: options.SimulatedOption = None
+    more_simulated: options.MoreSimulatedOption = None
+    schedule: Path | None = option(
+        None,
+        "Write a schedule of trials in random order, to be filled in: .csv. It needs the names of "
+        "--policies A,B,… and --environments A,B,…, or the number of these; --seed makes the same "
+        "order again.",
+        metavar="FILE",
+    )
+    policies: str | None = option(
+        None, "With --schedule: their names.", metavar="A,B,…", hidden=True
+    )
     environments: str | None = option(
-        None, "With --schedule: how many, or their names.", metavar="N|A,B,…"
+        None, "With --schedule: how many, or their names.", metavar="N|A,B,…", hidden=True
     )
     seed: int | None = option(
-        None, "With --schedule: of its order; default another one each time.", least=0
+        None, "With --schedule: of its order; default another one each time.", least=0, hidden=True
     )
     picture: Path | None = option(
         None, "Draw the power against the number of environments.", metavar="FILE"
@@ -61,16 +77,23 @@ def plan(asked: PlanOptions) -> None:
     Before any trial: --bound with --failure-rate. After some: LOGS with --bound. To compare two
     policies: --tell-apart. To carry trials out by hand, in random order: --schedule.
 
+    With simulation, how many trials on the robot: --agreement before any trial, --simulated and
+    --more-simulated after some. This is for trials that succeed or fail, not for graded costs.
+
     Example: pbc plan --bound 0.1 --failure-rate 0.05 --candidates 5
     """
     options.check_outputs(asked.json_file, asked.picture, *map(Path, asked.logs or []))
     options.check_writable(asked.schedule, *map(Path, asked.logs or []))
+    options.check_simulated(
+        asked.simulated, asked.more_simulated, asked.json_file, asked.picture, asked.schedule
+    )
     _check_parts(asked)
+    _check_simulation(asked)
     record: dict[str, Any] = {}
     if asked.logs:
-        record |= _more(asked)
+        record |= _more_with_simulation(asked) if asked.simulated else _more(asked)
     elif asked.bound is not None:
-        record |= _needed(asked)
+        record |= _needed(asked) if asked.agreement is None else _needed_with_simulation(asked)
     if asked.tell_apart is not None:
         record |= _apart(asked)
     if asked.schedule is not None:
@@ -102,6 +125,19 @@ def _check_parts(asked: PlanOptions) -> None:
         raise ValueError("--seed is for --schedule")
 
 
+def _check_simulation(asked: PlanOptions) -> None:
+    """Raise ValueError unless a plan with simulation has all that it needs."""
+    if asked.simulated and not asked.logs:
+        raise ValueError("--simulated is for logs with trials so far: before any, give --agreement")
+    if asked.agreement is not None and asked.failure_rate is None:
+        raise ValueError(
+            "--agreement is for --bound with --failure-rate, before any trial: with logs, give "
+            "--simulated"
+        )
+    if asked.picture and asked.agreement is not None:
+        raise ValueError("--picture is for a plan without simulation: leave out --agreement")
+
+
 def _needed(asked: PlanOptions) -> dict[str, Any]:
     """The number of environments before any trial."""
     from pacbayes_control.trials.plans.environments import environments_needed, power_curve
@@ -123,7 +159,7 @@ def _needed(asked: PlanOptions) -> dict[str, Any]:
     powers = power_curve(asked.bound, asked.failure_rate, environments=numbers, **known)
     rows = [(f"{i:,}", f"{p:.3f}") for i, p in zip(numbers, powers, strict=True)]
     print_table("", ("environments", "probability of the promise"), rows)
-    say("The numbers are to be decided on before the trials: adding more until it works voids it.")
+    say(DECIDE)
     if asked.picture:
         from pacbayes_control.report.trial_plots import draw_power
 
@@ -169,6 +205,95 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
     say("Adding trials until pbc choose --stopping fixed looks good voids its promise.")
     known = [each["environments"] for each in records if each["environments"] is not None]
     return {"policies": records, "environments": min(known, default=None)}
+
+
+def _needed_with_simulation(asked: PlanOptions) -> dict[str, Any]:
+    """The number of trials on the robot before any trial, with simulation and without."""
+    from pacbayes_control.trials.plans.simulated import FURTHER, PairRates, robot_trials_needed
+
+    assert asked.bound is not None
+    assert asked.failure_rate is not None
+    agreement, further = _agreement(asked.agreement or "", FURTHER)
+    rates = PairRates.assumed(asked.failure_rate, agreement)
+    found = robot_trials_needed(
+        asked.bound,
+        rates,
+        further=further,
+        delta=asked.delta,
+        candidates=asked.candidates,
+        power=asked.power,
+    )
+    among = f", chosen among {asked.candidates}," if asked.candidates > 1 else ""
+    say(
+        f"About {found.trials:,} trials on the robot, with simulation of the same environments and "
+        f"of {further:,} further ones: a policy that fails in {asked.failure_rate:g} of them and "
+        f"agrees with simulation in {agreement:g}{among} is then certified at most "
+        f"{asked.bound:g} with probability {found.power:.2f}, at δ = {asked.delta:g}.",
+        style="bold",
+    )
+    say(f"Without simulation: {found.without:,}.{_no_gain(found.trials, found.without)}")
+    say("Assumed: simulation is wrong as often where it fails as where it succeeds, so that it")
+    say(f"fails in {rates.simulated:.3g}.")
+    say(DECIDE)
+    record = {"environments": found.trials, "without": found.without, "power": found.power}
+    record |= {"bound": asked.bound, "failure_rate": asked.failure_rate}
+    record |= {"agreement": agreement, "simulated_environments": further}
+    return record | {"simulated_failure_rate": rates.simulated}
+
+
+def _agreement(text: str, usual: int) -> tuple[float, int]:
+    """The agreement that is assumed, and the number of further environments."""
+    share, _, further = text.partition(":")
+    agreement = as_number(share)
+    if agreement is None or (further and not (further.isdecimal() and int(further) >= 2)):
+        raise ValueError(f"--agreement {text}: give a share, as 0.97, or 0.97:50000 with further")
+    return agreement, int(further or usual)
+
+
+def _more_with_simulation(asked: PlanOptions) -> dict[str, Any]:
+    """How many new trials on the robot of each policy in the logs, with simulation and without."""
+    from pacbayes_control.trials.choosing import costs_with
+    from pacbayes_control.trials.plans.simulated import more_robot_trials
+
+    trials = read_logs(asked, asked.logs, pairs=False)
+    same = read_logs(asked, [str(asked.simulated)], pairs=False)
+    further = asked.more_simulated and read_logs(asked, [str(asked.more_simulated)], pairs=False)
+    count, records, rows, reasons = max(asked.candidates, len(trials.policies)), [], [], []
+    for number, name in enumerate(trials.policies):
+        costs = costs_with(trials, number, count, (same, further))
+        if costs is None:
+            raise ValueError(f"policy {quoted(name)} has one trial: a plan needs two or more")
+        found = more_robot_trials(
+            costs, asked.bound or 0.0, delta=asked.delta, candidates=count, power=asked.power
+        )
+        numbers = (found.more, found.total, found.without)
+        cells = ["never" if n is None else f"{n:,}" for n in numbers]
+        rates = f"{found.agreement:.3f}", f"{found.rates.failure_rate:.4f}"
+        rows.append((name, f"{found.trials:,}", *rates, *cells))
+        records.append({"name": name, **found.to_dict()})
+        reasons += [f"{quoted(name)}: {found.reasons['more']}"] if found.more is None else []
+    headings = ("policy", "trials", "agreement", "failure rate", "more", "in all", "without")
+    title = f"More trials on the robot for a promise of {asked.bound:g}, with simulation"
+    print_table(title, headings, rows, left=("policy",))
+    for reason in reasons:
+        say(reason)
+    among = "" if count == 1 else f", for {count} policies"
+    say(f"more: pbc choose --simulated on the new trials alone, δ = {asked.delta:g}{among}, with")
+    say("the same further environments in simulation, reaches it with probability")
+    say(f"{asked.power:g}, if robot and simulation go on to agree as they did.")
+    say("0: those so far suffice, if their number was decided on before. without: more trials if")
+    say("nothing is simulated. The failure rate is estimated from both, with half a failure and")
+    say("half a success added where simulation fails, and where it succeeds.")
+    say(DECIDE)
+    known = [each["with_simulation"]["trials"] for each in records]
+    return {"policies": records, "environments": min((n for n in known if n), default=None)}
+
+
+def _no_gain(trials: int, without: int) -> str:
+    """Why simulation makes a plan larger, where it does."""
+    if trials < without:
+        return ""
+    return " Simulation does not help here: a better one might, or more further environments."
 
 
 def _apart(asked: PlanOptions) -> dict[str, Any]:

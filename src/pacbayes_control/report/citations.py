@@ -48,7 +48,11 @@ def _further(c: Certificate) -> Iterator[str]:
     if SAMPLING in c.budget:  # the training cost of a Gaussian posterior, from draws
         yield from BETS if c.grid is not None else ("langford2001not", "hoeffding1963probability")
     if c.simulation is not None:
-        yield "buehler1957confidence" if c.simulation.low is not None else "angelopoulos2023prediction"
+        yield (
+            "buehler1957confidence"
+            if c.simulation.low is not None
+            else "angelopoulos2023prediction"
+        )
     if FUNCTION in c.budget:
         yield from ("birnbaum1951one", "massart1990tight")
     if c.ball is not None:

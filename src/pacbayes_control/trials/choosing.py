@@ -119,7 +119,7 @@ def choose(
     budget = Budget(float(Decimal(repr(delta)) + Decimal(repr(spent))))
     if spent:
         budget.spend(LOOKS, spent)
-    costs = [_costs_with(trials, i, count, simulated) for i in range(len(trials.policies))]
+    costs = [costs_with(trials, i, count, simulated) for i in range(len(trials.policies))]
     share = delta / count
     runs = [None if each is None else _certified(each, budget, share, method) for each in costs]
     runs = [run and replace(run, trials=trials) for run in runs]
@@ -157,7 +157,7 @@ def checked_stopping(trials: Trials, stopping: Stopping | None) -> Stopping:
     )
 
 
-def _costs_with(
+def costs_with(
     trials: Trials,
     policy: int,
     candidates: int,

@@ -237,9 +237,12 @@ class Strata:
         self.rounding = 1 + 64 * UNIT * (1 + largest + sum(self.sizes))
 
     def _rank(self, both: Floats, alone: Floats) -> Floats:
-        """The largest mean that is as likely, within `allowed`: on the edge, by a multiplier."""
-        failed, q = (both, alone), sum(self.limits) / 2
-        weights, sizes = (q, 1 - q), self.sizes
+        """The largest mean that is likely, at either limit."""
+        return np.maximum(*(self._likely(both, alone, q) for q in self.limits))
+
+    def _likely(self, both: Floats, alone: Floats, q: float) -> Floats:
+        """The largest mean with as much likelihood as `allowed`: on the edge, by a multiplier."""
+        failed, weights, sizes = (both, alone), (q, 1 - q), self.sizes
         low, high = np.full(both.shape, -150.0), np.full(both.shape, 150.0)
         for _ in range(80):
             middle = (low + high) / 2

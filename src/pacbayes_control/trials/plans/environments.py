@@ -61,7 +61,7 @@ def environments_needed(
     """
     level = checked_level(bound, delta, candidates)
     check_delta(power, "power")
-    _check_rate(bound, failure_rate)
+    check_rate(bound, failure_rate)
     last = _last_short(bound, failure_rate, level, power)
     allowed = failures_allowed(last + 1, bound, level)
     return EnvironmentsNeeded(
@@ -228,8 +228,11 @@ def checked_level(bound: float, delta: float, candidates: int) -> float:
     return float(delta) / int(candidates)
 
 
-def _check_rate(bound: float, failure_rate: float) -> None:
-    """An error unless the failure rate is at least 0 and below the bound."""
+def check_rate(bound: float, failure_rate: float) -> None:
+    """An error unless the failure rate is at least 0 and below the bound.
+
+    >>> check_rate(0.3, 0.1)
+    """
     _check_probability(failure_rate)
     if failure_rate >= bound:
         raise ValueError(
