@@ -18,9 +18,9 @@ from pacbayes_control.certify.simulation import PART
 from pacbayes_control.certify.trials import Trials
 from pacbayes_control.trials.choosing import choose
 from pacbayes_control.trials.plans.environments import environments_needed
+from pacbayes_control.trials.plans.pair_rates import PairRates
 from pacbayes_control.trials.plans.simulated import (
     MOST,
-    PairRates,
     more_robot_trials,
     robot_trials_needed,
 )

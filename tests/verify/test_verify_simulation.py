@@ -37,8 +37,9 @@ from pacbayes_control.certify.trials import Trials
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.trials.choosing import OTHERS, choose
 from pacbayes_control.verify import InvalidCertificate, verify
-from pacbayes_control.verify import simulation as verification
 from pacbayes_control.verify.intervals import iv, set_precision
+from pacbayes_control.verify.pairs import pairs_condition, proven_by_pairs
+from pacbayes_control.verify.strata import Strata
 
 TRIALS, FURTHER = 60, 1500
 KINDS = ("binary", "graded", "binary, anytime", "graded, anytime", "several")
@@ -134,14 +135,14 @@ def test_the_exact_bound_is_proven_and_hardly_more(counts: tuple[int, int, int, 
     limits = failure_limits(300, 1000, 0.005)
     pairs = PairCounts(both, both + spared, alone, alone + none)
     bound = stratified_exact_tail(pairs, limits, 0.045)
-    strata = verification.Strata(counts, limits, iv.mpf(0.045))
+    strata = Strata(counts, limits, iv.mpf(0.045))
     assert strata.proves(iv.mpf(bound))
     assert not strata.proves(iv.mpf(bound * (1 - 1e-3)))
 
 
 def test_ranks_and_probabilities_agree_with_other_computations():
     set_precision()
-    strata = verification.Strata((9, 3, 2, 26), (0.28, 0.32), iv.mpf(0.045))
+    strata = Strata((9, 3, 2, 26), (0.28, 0.32), iv.mpf(0.045))
     both, alone = (grid.ravel().astype(float) for grid in np.mgrid[0:13, 0:29])
     for q in (0.28, 0.32):
         expected = likelihood_limit(both, alone, (12, 28), q, 0.045)
@@ -161,9 +162,9 @@ def test_bets_are_recomputed_with_the_same_shares_of_the_simulation():
     known = SimulatedMean(float(more.mean()), float(more.var()), 0.52)
     guide = known.mean, known.variance
     bound = paired_betting(y, f, known, 0.01)
-    found = verification._proven(y, f, guide, (0.52, iv.mpf(0.01), bound))
+    found = proven_by_pairs(y, f, guide, (0.52, iv.mpf(0.01), bound))
     assert found <= bound <= found * 1.001
-    test = verification._anytime(y, f, guide, 0.52, iv.mpf(0.01))
+    test = pairs_condition(y, f, guide, 0.52, iv.mpf(0.01))
     anytime = paired_anytime(y, f, known, 0.01)
     assert test(iv.mpf(anytime))
     assert not test(iv.mpf(anytime - 1e-4))

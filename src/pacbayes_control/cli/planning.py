@@ -209,7 +209,8 @@ def _more(asked: PlanOptions) -> dict[str, Any]:
 
 def _needed_with_simulation(asked: PlanOptions) -> dict[str, Any]:
     """The number of trials on the robot before any trial, with simulation and without."""
-    from pacbayes_control.trials.plans.simulated import FURTHER, PairRates, robot_trials_needed
+    from pacbayes_control.trials.plans.pair_rates import PairRates
+    from pacbayes_control.trials.plans.simulated import FURTHER, robot_trials_needed
 
     assert asked.bound is not None
     assert asked.failure_rate is not None

@@ -206,6 +206,8 @@ def show_simulation(c: Certificate) -> None:
         return
     say("\nSimulation")
     show(key_values(rows))
+    if not c.bound_on_training < c.simulation.bound_without:
+        say("The bound without simulation is no choice any more: to take it voids the confidence.")
     if c.simulation.environments < ENOUGH * c.environments:
         warn(
             f"fewer than {ENOUGH} further environments for each trial on the robot: simulate more, "

@@ -1,16 +1,10 @@
-"""Certificates of trials on the robot with simulation beside them, recomputed.
-
-The exact bound is proven by a ranking of outcomes and a table of binomial probabilities of its own,
-and bets by a wealth that is enclosed from below. Any ranking of outcomes, and any κ and stakes that
-depend on earlier pairs alone, are valid: only the probability and the wealth have to be safe.
-"""
+"""Certificates of trials on the robot with simulation beside them: files, limits and figures."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.certificate import Certificate
@@ -21,19 +15,13 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.simulated import UNLIKELY, chance_of_difference, describe_twice
 from pacbayes_control.certify.simulation import SHARE, Simulation, SimulationUse
 from pacbayes_control.verify import intervals
-from pacbayes_control.verify.bets import AIM, BEYOND, GRID, UNIT, proven_by_bets
+from pacbayes_control.verify.bets import proven_by_bets
 from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
-from pacbayes_control.verify.trials import log_e_of_means_from_below, proves_at_any_time
+from pacbayes_control.verify.pairs import pairs_condition, proven_by_pairs
+from pacbayes_control.verify.strata import Strata
+from pacbayes_control.verify.trials import proves_at_any_time
 
 Floats = NDArray[np.float64]
-
-CLOSE = 1e-10  # outcomes whose ranks differ by less count as equal
-AT_ONCE = 1 << 21  # entries of a table of probabilities
-STEPS = 1 << 20  # a bound is rounded downwards to a multiple of 1/STEPS
-MOST_CELLS, SPLITS = 1 << 14, 20  # of the failure rates that cannot be told apart
-KAPPAS = tuple(k / 10 for k in range(16))  # a constant of the method, as is the next one
-MARGIN = 1e-6  # of ln of the wealth that κ and stakes aim at, beyond 1/δ
-KNOWN = 10.0  # pairs that the choice of κ begins with: V(Y) = ⅛, and slope ½ of Y in F
 
 
 def check_declared(c: Certificate) -> None:
@@ -63,9 +51,11 @@ def simulated_condition(run: Run) -> Test:
         return Strata(counts, (use.low, use.high), level).proves
     guide = float(more.mean()), float(more.var())
     if c.method == "anytime":
-        return _anytime(y, f, guide, use.high, level)
+        return pairs_condition(y, f, guide, use.high, level)
     order = run.costs.order
-    proven = iv.mpf(_proven(y[order], f[order], guide, (use.high, level, c.bound_on_training)))
+    proven = iv.mpf(
+        proven_by_pairs(y[order], f[order], guide, (use.high, level, c.bound_on_training))
+    )
     return lambda b: bool(proven.b <= b.a)
 
 
@@ -199,249 +189,3 @@ def _test_without(c: Certificate, costs: Costs, policy: int, level: Interval, ne
         return lambda b: _rare(failures, n, b, level)
     proven = proven_by_bets(np.ascontiguousarray(column[costs.order]), level, near)
     return lambda b: bool(proven <= b.a)
-
-
-# ---- failures: exact, by strata ------------------------------------------------------------------
-
-
-class Strata:
-    """Outcomes that rank no higher than the observed one, and how likely they are.
-
-    Args:
-        counts: of pairs that fail in both, in simulation alone, on the robot alone and in none
-        limits: on the failure rate in simulation
-        level: δ of the trials
-    """
-
-    def __init__(
-        self, counts: tuple[int, ...], limits: tuple[float, float], level: Interval
-    ) -> None:
-        both, spared, alone, _ = counts
-        self.sizes, self.limits, self.level = (both + spared, sum(counts[2:])), limits, level
-        self.known: dict[int, bool] = {}  # whether a bound is proven, by its steps
-        self.allowed = float(scipy.special.ndtri(float(level.mid))) ** 2 / 2
-        highest = self._rank(np.array([float(both)]), np.array([float(alone)]))[0] + CLOSE
-        first = np.arange(self.sizes[0] + 1.0)
-        most = np.full(len(first), -1)
-        step = 1 << self.sizes[1].bit_length()
-        while step:
-            tried = np.minimum(most + step, self.sizes[1])
-            fits = (most + step <= self.sizes[1]) & (self._rank(first, tried + 0.0) <= highest)
-            most, step = np.where(fits, tried, most), step // 2
-        # Together with an outcome all those with fewer failures: the probability then falls with
-        # both rates, whatever the rounding of ranks.
-
-        self.most = np.maximum.accumulate(most[::-1])[::-1]
-        logs = [_log_binomials(n) for n in self.sizes]
-        self.logs, largest = logs, max(float(each.max()) for each in logs)
-        self.rounding = 1 + 64 * UNIT * (1 + largest + sum(self.sizes))
-
-    def _rank(self, both: Floats, alone: Floats) -> Floats:
-        """The largest mean that is likely, at either limit."""
-        return np.maximum(*(self._likely(both, alone, q) for q in self.limits))
-
-    def _likely(self, both: Floats, alone: Floats, q: float) -> Floats:
-        """The largest mean with as much likelihood as `allowed`: on the edge, by a multiplier."""
-        failed, weights, sizes = (both, alone), (q, 1 - q), self.sizes
-        low, high = np.full(both.shape, -150.0), np.full(both.shape, 150.0)
-        for _ in range(80):
-            middle = (low + high) / 2
-            cost = np.zeros(both.shape)
-            for k, n, w in zip(failed, sizes, weights, strict=True):
-                if n:
-                    x = _edge(k / n, w, n * np.exp2(middle))
-                    cost += n * scipy.special.rel_entr(k / n, x)
-                    cost += n * scipy.special.rel_entr(1 - k / n, 1 - x)
-            low, high = (
-                np.where(cost > self.allowed, middle, low),
-                np.where(cost > self.allowed, high, middle),
-            )
-        total = np.zeros(both.shape)
-        for k, n, w in zip(failed, sizes, weights, strict=True):
-            total += w * (_edge(k / n, w, n * np.exp2(high)) if n else 1.0)
-        return total
-
-    def proves(self, bound: Interval) -> bool:
-        """Whether the outcomes are rarer than δ at all rates whose mean is the bound or more."""
-        step = math.floor(float(bound.a) * STEPS)
-        if step not in self.known:
-            self.known[step] = step >= STEPS or self._rarer(step / STEPS)
-        return self.known[step]
-
-    def _rarer(self, m: float) -> bool:
-        delta = float(self.level.a) / self.rounding
-        cells = np.linspace(0, 1, 49)
-        left, right = cells[:-1], cells[1:]
-        for _ in range(SPLITS):
-            other = self._least(right, m)
-            possible = other <= 1
-            left, right, other = left[possible], right[possible], other[possible]
-            open_cells = self._probability(left, other) > delta
-            left, right, other = left[open_cells], right[open_cells], other[open_cells]
-            if not len(left):
-                return True
-            if len(left) > MOST_CELLS or np.any(self._probability(right, other) > delta):
-                return False
-            middle = left / 2 + right / 2
-            left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        return False
-
-    def _least(self, a: Floats, m: float) -> Floats:
-        """At most the rate of the others at which the mean can be m; rounded downwards."""
-        ends = []
-        for q in self.limits:
-            if q >= 1:
-                ends.append(np.where(a >= m, 0.0, 2.0))
-                continue
-            c = (m - q * a) / (1 - q)
-            ends.append(c - 4 * UNIT * (1 + 1 / (1 - q)))
-        return np.maximum(np.minimum(*ends), 0.0)
-
-    def _probability(self, a: Floats, c: Floats) -> Floats:
-        """P(k₀ ≤ most(k₁)) at rates a and c; (cells,)."""
-        found = np.zeros(len(a))
-        inside = self.most >= 0
-        chunk = max(1, AT_ONCE // (sum(self.sizes) + 2))
-        for start in range(0, len(a), chunk):
-            part = slice(start, start + chunk)
-            one = _binomial(self.logs[0], a[part])
-            below = np.cumsum(_binomial(self.logs[1], c[part]), axis=1)
-            found[part] = np.sum(one[:, inside] * below[:, self.most[inside]], axis=1)
-        return found
-
-
-def _edge(share: Floats, weight: float, strength: Floats) -> Floats:
-    """x ≥ share with weight x (1-x) = strength (x - share)."""
-    if weight == 0:
-        return share
-    half = (strength / weight - 1) / 2
-    root = np.sqrt(half * half + strength / weight * share)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where(half > 0, strength / weight * share / (root + half), root - half)
-    return np.clip(x, share, 1.0)
-
-
-def _log_binomials(n: int) -> Floats:
-    """ln of n over k, for k = 0, …, n."""
-    f = [mp.mpf(intervals.log_factorial(k).b) for k in range(n + 1)]
-    return np.array([float(f[n] - f[k] - f[n - k]) for k in range(n + 1)])
-
-
-def _binomial(logs: Floats, rates: Floats) -> Floats:
-    """The probabilities of 0, …, n failures at each rate; (rates, n + 1)."""
-    k, rates = np.arange(len(logs)), rates[:, None]
-    return np.exp(logs + scipy.special.xlogy(k, rates) + scipy.special.xlog1py(k[::-1], -rates))
-
-
-# ---- graded costs, and trials that might be stopped at any time: bets ----------------------------
-
-
-def _proven(
-    y: Floats, f: Floats, guide: tuple[float, float], proof: tuple[float, Interval, float]
-) -> float:
-    """The smallest candidate down to which all are rejected; see `bets.proven_by_bets`.
-
-    Args:
-        y: costs on the robot, in the order of the bets
-        f: in simulation of the same environments
-        guide: mean and variance of the costs in simulation
-        proof: the upper limit on their expectation, δ, and the bound that is stated
-    """
-    high, level, stated = proof
-    needed = float((1 / level).b) * (1 + UNIT)
-    require(needed < 1e280, "the level of the bound is too small for its bets to be recomputed")
-    kappas = _kappas(y, f, guide, (high, _goal(level)), len(y))
-    last = max(1, math.floor(math.sqrt(min(stated, 1.0)) * GRID) - BEYOND)
-    candidates = np.arange(GRID - 1, last - 1, -1)
-    rejected = _rejected((candidates / GRID) ** 2, (y, f, kappas), high, math.log(needed))
-    failures = np.flatnonzero(~rejected)
-    count = failures[0] if len(failures) else len(candidates)
-    return float((candidates[count - 1] / GRID) ** 2) if count else 1.0
-
-
-def _rejected(
-    m: Floats, pairs: tuple[Floats, Floats, Floats], high: float, needed: float
-) -> NDArray[np.bool_]:
-    """Whether the wealth of the bets against each candidate m provably reaches e^needed."""
-    rejected, left, n = np.zeros(len(m), bool), np.arange(len(m)), len(pairs[0])
-    log_wealth, aim = np.zeros(len(m)), needed + MARGIN + AIM
-    moments = np.zeros((3, 3))  # of 1, Y and F
-    for t, (y, f, k) in enumerate(zip(*pairs, strict=True)):
-        largest = 1 - m + k * high
-        variance = largest * (m + k * (1 - high))
-        if t:
-            direction = np.stack([k * high - m, np.ones(len(m)), np.full(len(m), -k)])
-            squares = np.einsum("ic,ij,jc->c", direction, moments, direction)
-            around = np.maximum(squares / t, 1e-12) + largest * aim / (4 * t)
-            variance = np.minimum(variance, around)
-        ahead = np.maximum(aim - log_wealth, 0.0)
-        stake = np.sqrt(2 * ahead / ((n - t) * variance))
-        stake = np.minimum(stake, (1 - 8 * UNIT) / largest)
-        gain = stake * (m - y + k * (f - high))
-        error = (2 + np.abs(gain) + stake * (2 + 2 * k)) * UNIT
-        factor = np.maximum(1 + gain - error, 1e-300)
-        log_wealth = log_wealth + np.log(factor)
-        log_wealth -= (1 + np.abs(log_wealth) + np.abs(np.log(factor))) * UNIT
-        row = np.array([1.0, y, f])
-        moments += np.outer(row, row)
-        done = log_wealth >= needed
-        if done.any():
-            rejected[left[done]] = True
-            m, left, log_wealth = m[~done], left[~done], log_wealth[~done]
-        if not len(left):
-            break
-    return rejected
-
-
-def _anytime(
-    y: Floats, f: Floats, guide: tuple[float, float], high: float, level: Interval
-) -> Test:
-    """The test by e-values: 1 - Y + κF has a mean of at most 1 - m + κu, if the cost is m."""
-    needed = float(iv.log(1 / level).b) * (1 + UNIT)
-    kappas = _kappas(y, f, guide, (high, _goal(level)), None)
-    outcomes = (1 - y + kappas * f) * (1 - 4 * UNIT)
-
-    def holds(bound: Interval) -> bool:
-        rest = math.nextafter(float((1 - bound).b), 2.0)
-        means = (rest + kappas * high) * (1 + 4 * UNIT)
-        return rest <= 0 or log_e_of_means_from_below(outcomes, means) >= needed
-
-    return holds
-
-
-def _goal(level: Interval) -> float:
-    return MARGIN - float(iv.log(level).mid)
-
-
-def _kappas(
-    y: Floats,
-    f: Floats,
-    guide: tuple[float, float],
-    scale: tuple[float, float],
-    number: int | None,
-) -> Floats:
-    """κ of each pair by those before it: about the one with the smallest bound.
-
-    Args:
-        y: costs on the robot
-        f: in simulation of the same environments
-        guide: mean and variance of the costs in simulation
-        scale: the upper limit on their expectation, and about ln of 1/δ
-        number: of all pairs; None if it was not fixed
-    """
-    (mean, variance), (high, goal) = guide, scale
-    chosen, kappas = np.empty(len(y)), np.array(KAPPAS)
-    sums = np.zeros(5)
-    for t, (cost, simulated) in enumerate(zip(y, f - mean, strict=True)):
-        mean_y, mean_f = sums[:2] / max(t, 1)
-        own = sums[2] - t * mean_y * mean_y + KNOWN / 8
-        both = sums[3] - t * mean_y * mean_f + KNOWN * variance / 2
-        other = sums[4] - t * mean_f * mean_f + KNOWN * variance
-        squares = (own - 2 * kappas * both + kappas * kappas * other) / (t + KNOWN)
-        n = 2 * (t + KNOWN) if number is None else number
-        excess = np.sqrt(2 * np.maximum(squares, 1e-6) * goal / n)
-        excess = excess + (1 - mean_y + kappas * high) * goal / n
-        excess = excess + kappas * (high - mean)
-        chosen[t] = kappas[np.argmin(np.round(excess, 9))]
-        sums += (cost, simulated, cost * cost, cost * simulated, simulated * simulated)
-    return chosen

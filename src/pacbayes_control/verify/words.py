@@ -120,7 +120,7 @@ def _claims_about_simulation(run: Run) -> list[tuple[object, str]]:
         (
             True,
             "that one simulation, which was not chosen or tuned by these trials, gave all costs in "
-            "simulation, and that its share of delta was chosen before they were seen",
+            "simulation, and that it was to count, at this share of delta, before they were seen",
         ),
     ]
 
