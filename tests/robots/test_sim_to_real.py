@@ -75,8 +75,8 @@ def test_no_number_of_trials_gives_a_bound_below_the_rate():
 def test_a_draws_bounds_are_the_stratified_one_and_the_exact_tail():
     counts = PairCounts(both=28, simulated=30, alone=2, other=70)
     bound, without = Draw(counts, 30_000, 100_000).bounds()
-    limits = failure_limits(30_000, 100_000, 0.001)
-    assert bound == stratified_exact_tail(counts, limits, 0.009)
+    limits = failure_limits(30_000, 100_000, 0.0002)
+    assert bound == stratified_exact_tail(counts, limits, 0.0098)
     assert without == pytest.approx(beta.ppf(0.99, 31, 70), abs=1e-9)
 
 

@@ -178,5 +178,5 @@ def test_a_posterior_is_refused_as_the_prior_of_what_it_learnt_from(quick: Pbc, 
 def test_the_experiment_and_the_command_for_priors_are_there(quick: Pbc):
     assert "continuous" in str(quick("reproduce", "--help").stdout)
     result = quick("reproduce", "table9")
-    assert "choose continuous, grasping, swing, table1, table2" in result.stderr
+    assert "choose continuous, grasping, sim-to-real, swing, table1, table2" in result.stderr
     assert "prior" in str(quick("vehicle", "pretrain", "--help").stdout)
