@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -186,15 +187,19 @@ class _Tail:
             least = np.minimum(least, np.maximum(c * (1 - 1e-15) - 1e-15, 0.0))
         return least
 
+    @cached_property
+    def log_choices(self) -> Floats:
+        """ln of n₁ over k₁, by k₁."""
+        k, log_factorial = np.arange(len(self.most)), scipy.special.gammaln
+        ways = log_factorial(self.simulated + 1) - log_factorial(k + 1)
+        return ways - log_factorial(self.simulated - k + 1)
+
     def tail(self, a: Floats, c: Floats) -> Floats:
         """P(k₀ ≤ most(k₁)) for each pair of rates a and c; (rates,)."""
-        k = np.arange(len(self.most))
-        logs = scipy.special.gammaln(self.simulated + 1) - scipy.special.gammaln(k + 1)
-        logs = logs - scipy.special.gammaln(self.simulated - k + 1)
-        share = scipy.special.xlogy(k, a[:, None])
-        share = share + scipy.special.xlog1py(self.simulated - k, -a[:, None])
-        rest = scipy.special.bdtr(self.most.astype(float), self.other, np.minimum(c[:, None], 1.0))
-        return np.sum(np.exp(logs + share) * rest, axis=1)
+        k, a, c = np.arange(len(self.most)), a[:, None], np.minimum(c, 1.0)[:, None]
+        logs = scipy.special.xlogy(k, a) + scipy.special.xlog1py(self.simulated - k, -a)
+        rest = scipy.special.bdtr(self.most.astype(float), self.other, c)
+        return np.sum(np.exp(self.log_choices + logs) * rest, axis=1)
 
 
 def outcome_ranks(
@@ -212,11 +217,13 @@ def outcome_ranks(
     >>> outcome_ranks(28, [2, 3], (30, 70), (0.297, 0.303), 0.01).round(3).tolist()
     [0.358, 0.374]
     """
-    return np.maximum(*(likelihood_limit(both, alone, sizes, rate, delta) for rate in limits))
+    both, alone = np.broadcast_arrays(np.asarray(both, float), np.asarray(alone, float))
+    rates = np.reshape(limits, (2, *(1,) * both.ndim))
+    return likelihood_limit(both, alone, sizes, rates, delta).max(axis=0)
 
 
 def likelihood_limit(
-    both: ArrayLike, alone: ArrayLike, sizes: tuple[int, int], rate: float, delta: float
+    both: ArrayLike, alone: ArrayLike, sizes: tuple[int, int], rate: ArrayLike, delta: float
 ) -> Floats:
     """T: the upper limit on qa + (1-q)c of the profile likelihood, for k₁ of n₁ and k₀ of n₀.
 
@@ -228,37 +235,33 @@ def likelihood_limit(
         both: k₁
         alone: k₀, of a shape that goes with it
         sizes: n₁ and n₀
-        rate: q
+        rate: q, likewise
         delta: δ
 
     >>> round(float(likelihood_limit(28, 2, (30, 70), 0.3, 0.01)), 3)
     0.355
     """
-    failed = np.broadcast_arrays(np.asarray(both, float), np.asarray(alone, float))
-    shares = [k / n if n else np.ones_like(k) for k, n in zip(failed, sizes, strict=True)]
-    strata = list(zip(shares, sizes, (rate, 1 - rate), strict=True))
+    failed = np.broadcast_arrays(*(np.asarray(each, float) for each in (both, alone, rate)))
+    k, weights = np.stack(failed[:2]), np.stack([failed[2], 1 - failed[2]])
+    n = np.reshape(np.array(sizes, float), (2, *(1,) * failed[0].ndim))
+    shares = np.where(n > 0, k / np.maximum(n, 1), 1.0)
     allowed = float(scipy.special.ndtri(delta)) ** 2 / 2
-    low, high = np.full(shares[0].shape, -60.0), np.full(shares[0].shape, 60.0)
-    for _ in range(70):
+    low, high = np.full(failed[0].shape, -60.0), np.full(failed[0].shape, 60.0)
+    for _ in range(50):
         middle = (low + high) / 2
-        spent = sum(
-            n * _kl(share, _stationary(share, n * np.exp(middle), weight))
-            for share, n, weight in strata
-        )
-        enough = spent <= allowed
+        x = _stationary(shares, n * np.exp(middle), weights)
+        enough = (n * _kl(shares, x)).sum(axis=0) <= allowed
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    rates = [_stationary(share, n * np.exp(high), weight) for share, n, weight in strata]
-    return rate * rates[0] + (1 - rate) * rates[1]
+    return (weights * _stationary(shares, n * np.exp(high), weights)).sum(axis=0)
 
 
-def _stationary(share: Floats, strength: Floats, weight: float) -> Floats:
+def _stationary(share: Floats, strength: Floats, weight: Floats) -> Floats:
     """The root of weight x(1-x) = strength (x - share) that is not below the share."""
-    b = strength - weight
-    root = np.sqrt(b * b + 4 * weight * strength * share)
-    safe = np.where(b > 0, b + root, 1.0)
-    small = 2 * strength * share / safe if weight == 0 else (root - b) / (2 * weight)
-    x = np.where(b > 0, 2 * strength * share / safe, small)
-    return np.clip(x, share, 1.0)
+    b, product = strength - weight, 2 * strength * share
+    root = np.sqrt(b * b + 2 * weight * product)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = np.where(b > 0, product / (b + root), (root - b) / (2 * weight))
+    return np.clip(np.where(weight + strength > 0, x, share), share, 1.0)
 
 
 def _kl(q: Floats, p: Floats) -> Floats:
