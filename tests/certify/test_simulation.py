@@ -272,7 +272,7 @@ def test_the_choice_is_paid_for_with_the_weights_of_the_prior():
 
 def test_a_simulation_that_is_a_coin_hardly_makes_the_bound_larger():
     ratios = []
-    for seed in range(20):
+    for seed in range(10):
         failed, simulated = outcomes(seed, agreement=0.5)
         c = learn_finite(
             with_simulation(failed, simulated[:TRIALS], simulated[TRIALS:])

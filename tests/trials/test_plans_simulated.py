@@ -72,10 +72,7 @@ def drawn_power(n: int, bound: float, rates: PairRates, *, failures: int, delta:
 
 @pytest.mark.parametrize(
     ("bound", "rate", "agreement", "delta"),
-    [
-        (0.5, 0.25, 0.97, 0.05),
-        pytest.param(0.25, 0.1, 0.97, 0.1, marks=pytest.mark.slow),
-    ],
+    [(0.5, 0.25, 0.97, 0.05), *sized([], full=[(0.25, 0.1, 0.97, 0.1)])],
 )
 def test_drawn_trials_have_the_power_and_fewer_do_not(
     bound: float, rate: float, agreement: float, delta: float
