@@ -461,7 +461,8 @@ def test_the_papers_experiment_prints_nothing_but_json(
         (("grasping", "--out", "taken"), "taken is a file: give a folder for the figures"),
         (
             ("grasp",),
-            "experiment 'grasp' is unknown: choose continuous, grasping, sim-to-real, swing, table1, table2",
+            "experiment 'grasp' is unknown: choose continuous, grasping, sim-to-real, swing, "
+            "table1, table2",
         ),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
