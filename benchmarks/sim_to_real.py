@@ -34,6 +34,7 @@ Draw = Callable[[np.random.Generator, int], Pairs]
 DELTA = 0.01
 FURTHER = 100_000  # environments, in simulation alone
 PAIRS = (30, 100, 300)
+SIMILAR = 50  # policies of a mixture
 KAPPAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # each at the same share of δ
 
 
@@ -222,14 +223,14 @@ def mixed(rng: np.random.Generator, n: int, draws: int, further: int) -> Mixture
     rows = []
     for _ in range(draws):
         hard = rng.standard_normal((n + further, 1)) * 0.8
-        easy = hard + 0.6 * rng.standard_normal((n + further, 50))
-        f = (easy < np.linspace(-0.52, -0.46, 50)).astype(float)
-        y = np.where(rng.random((n, 50)) < 0.03, 1 - f[:n], f[:n])
+        easy = hard + 0.6 * rng.standard_normal((n + further, SIMILAR))
+        f = (easy < np.linspace(-0.52, -0.46, SIMILAR)).astype(float)
+        y = np.where(rng.random((n, SIMILAR)) < 0.03, 1 - f[:n], f[:n])
         run = learn_finite(with_simulation(y, f[:n], f[n:]), DELTA)
         use, prior = run.certificate.simulation, run.prior.probabilities
         assert use is not None
         z = Costs((y - f[:n] + 1) / 2, origin={"graded": True})
-        level = SHARE * DELTA / 50
+        level = SHARE * DELTA / SIMILAR
         high = clopper_pearson(f[n:].sum(axis=0).astype(int), further, level)
         other = learn_finite(z, (1 - SHARE) * DELTA, method="betting", prior=prior)
         mixture = 2 * other.certificate.bound - 1 + float(other.posterior.probabilities @ high)

@@ -110,6 +110,7 @@ def test_the_benchmark_of_simulation_keeps_its_contract(
     benchmark = load("sim_to_real")
     real = benchmark.bench_sim_to_real
     monkeypatch.setattr(benchmark, "PAIRS", (100,))
+    monkeypatch.setattr(benchmark, "SIMILAR", 3)
     monkeypatch.setattr(benchmark, "bench_sim_to_real", lambda seed: real(2, 4_000, seed=seed))
     result = script("sim_to_real", "--json", "-")
     assert result.returncode == 0, result.stderr
