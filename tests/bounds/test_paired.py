@@ -16,6 +16,7 @@ from pacbayes_control.bounds.kernels import last_rejected
 from pacbayes_control.bounds.paired import (
     KAPPAS,
     KNOWN,
+    MIXED,
     SimulatedMean,
     paired_anytime,
     paired_betting,
@@ -72,35 +73,23 @@ def plain_kappa(y: Floats, f: Floats, more: SimulatedMean, n: float) -> float:
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("anytime", [False, True])
-def test_kappa_makes_the_excess_smallest_by_the_moments_of_earlier_pairs(draw, anytime):
+def test_kappa_makes_the_excess_smallest_by_the_moments_of_earlier_pairs(draw):
     y, f = draw(np.random.default_rng(1), 60)
-    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=anytime)
+    kappas = predictable_kappas(y, f, MORE, GOAL)
     for t in range(60):
-        n = 2 * (t + KNOWN) if anytime else 60
-        assert kappas[t] == plain_kappa(y[:t], f[:t], MORE, n)
+        assert kappas[t] == plain_kappa(y[:t], f[:t], MORE, 60)
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("anytime", [False, True])
-def test_no_kappa_depends_on_its_own_pair_or_on_later_ones(draw, anytime):
+def test_no_kappa_depends_on_its_own_pair_or_on_later_ones(draw):
     rng = np.random.default_rng(2)
     y, f = draw(rng, 40)
-    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=anytime)
+    kappas = predictable_kappas(y, f, MORE, GOAL)
     for t in range(40):
         for later in (np.zeros(40 - t), np.ones(40 - t), rng.random(40 - t)):
             other = np.append(y[:t], later), np.append(f[:t], rng.permutation(later))
-            again = predictable_kappas(*other, MORE, GOAL, anytime=anytime)
+            again = predictable_kappas(*other, MORE, GOAL)
             np.testing.assert_array_equal(again[: t + 1], kappas[: t + 1])
-
-
-@pytest.mark.parametrize("draw", DRAWS)
-def test_kappa_at_any_time_does_not_depend_on_how_many_pairs_follow(draw):
-    y, f = draw(np.random.default_rng(3), 80)
-    kappas = predictable_kappas(y, f, MORE, GOAL, anytime=True)
-    for t in range(1, 80):
-        shorter = predictable_kappas(y[:t], f[:t], MORE, GOAL, anytime=True)
-        np.testing.assert_array_equal(shorter, kappas[:t])
 
 
 def test_kappa_follows_the_simulator():
@@ -190,15 +179,13 @@ def test_the_less_is_known_of_the_mean_in_simulation_the_less_it_helps(bound):
 
 
 def wealth(y: Floats, f: Floats, m: float) -> float:
-    """Of bets at fixed shares of the largest stake, each with its share of the money."""
-    kappas = predictable_kappas(y, f, MORE, MARGIN - math.log(0.05), anytime=True)
+    """Of bets at fixed κ and shares of the largest stake, each with its share of the money."""
     total = 0.0
-    for share, stake in zip(SHARES, STAKES, strict=True):
-        money = share
-        for cost, simulated, k in zip(y, f, kappas, strict=True):
-            largest = 1 / (1 - m + k * MORE.high)
-            money *= 1 + stake * largest * (m - cost + k * (simulated - MORE.high))
-        total += money
+    for k, part in MIXED.items():
+        largest = 1 / (1 - m + k * MORE.high)
+        gains = largest * (m - y + k * (f - MORE.high))
+        for share, stake in zip(SHARES, STAKES, strict=True):
+            total += part * share * float(np.prod(1 + stake * gains))
     return total
 
 
@@ -211,11 +198,19 @@ def test_the_bound_at_any_time_is_where_the_wealth_is_enough(draw):
         assert wealth(y[:t], f[:t], bound - 1e-6) < 20 * math.exp(MARGIN)
 
 
-def test_without_a_simulation_it_is_the_bound_of_the_trials_alone():
+@pytest.mark.parametrize("draw", DRAWS)
+def test_the_bound_at_any_time_does_not_depend_on_the_order(draw):
+    y, f = draw(np.random.default_rng(10), 60)
+    expected = paired_anytime(y, f, MORE, 0.05)
+    for order in (np.argsort(y), np.argsort(f), np.argsort(y - f)):
+        assert paired_anytime(y[order], f[order], MORE, 0.05) == pytest.approx(expected, abs=1e-12)
+
+
+def test_where_simulation_tells_nothing_it_is_about_the_bound_of_the_trials_alone():
     y = np.random.default_rng(9).random(60)
-    useless = np.zeros(60)
-    known = SimulatedMean(0.0, 0.0, 1.0)  # so that κ = 0
-    assert paired_anytime(y, useless, known, 0.05) == pytest.approx(highest_cost(y, 0.05), abs=1e-6)
+    known = SimulatedMean(0.0, 0.0, 1.0)
+    alone = highest_cost(y, 0.05)
+    assert alone < paired_anytime(y, np.zeros(60), known, 0.05) < 1.05 * alone
 
 
 # ---- extremes and bad input ---------------------------------------------------------------------

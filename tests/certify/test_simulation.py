@@ -86,13 +86,14 @@ def test_environments_of_tables_are_paired_by_their_names_and_policies_by_theirs
 
 def test_environments_of_a_table_that_were_not_on_the_robot_are_further_ones():
     failed, simulated = outcomes()
-    parts = with_simulation(
-        named(failed, 0), named(simulated[: TRIALS + 9], 0), named(simulated[TRIALS + 9 :], 2000)
-    )
     whole = with_simulation(named(failed, 0), named(simulated, 0))
-    for joined in (parts, whole):
-        assert joined.simulation is not None
-        np.testing.assert_array_equal(joined.simulation.more.values, simulated[TRIALS:])
+    parts = with_simulation(
+        named(failed, 0), named(simulated[: TRIALS + 9], 0), named(simulated[TRIALS + 9 :], 4000)
+    )
+    assert whole.simulation is not None
+    assert parts.simulation is not None  # whose further environments are those that were given
+    np.testing.assert_array_equal(whole.simulation.more.values, simulated[TRIALS:])
+    np.testing.assert_array_equal(parts.simulation.more.values, simulated[TRIALS + 9 :])
 
 
 def test_environments_of_a_stream_are_paired_by_their_range():
@@ -107,6 +108,7 @@ def test_environments_of_a_stream_are_paired_by_their_range():
 
 
 REAL, SIMULATED = outcomes(policies=2)
+SITES = [f"room {i}" for i in range(len(SIMULATED))]
 
 
 @pytest.mark.parametrize(
@@ -115,13 +117,30 @@ REAL, SIMULATED = outcomes(policies=2)
         ((REAL, SIMULATED[:70], SIMULATED[80:]), "70 rows in simulation and 80 on the robot are"),
         ((REAL, SIMULATED[:80]), "simulation of the same environments alone does not help"),
         ((REAL, SIMULATED[:80, :1], SIMULATED[80:]), "1 policies are simulated, and 2 were on"),
+        ((REAL, Costs(SIMULATED[:80], "ab"), SIMULATED[80:]), "in all tables, or in none"),
+        (
+            (
+                Costs(REAL, sites=SITES[:80]),
+                Costs(SIMULATED[:80], "ab", sites=SITES[:80]),
+                Costs(SIMULATED[80:, ::-1], "ba"),
+            ),
+            "name the policies in all tables, or in none",
+        ),
+        (
+            (
+                Costs(REAL[:, :1], sites=SITES[:80]),
+                Costs(SIMULATED[:80, :1], "a", sites=SITES[:80]),
+                Costs(SIMULATED[80:, :1], "b"),
+            ),
+            "policy “a” is not in all tables",
+        ),
         ((Costs(REAL), Costs(SIMULATED[:80]), SIMULATED[80:]), "by the names of environments"),
         ((named(REAL, 0), named(SIMULATED[:80], 5), SIMULATED[80:]), "“room 0” of the robot is"),
         ((named(REAL, 0), SIMULATED[:80], SIMULATED[80:]), "by the names of environments"),
         ((named(REAL, 0), named(SIMULATED[:80], 0), named(SIMULATED[80:], 79)), "among the furth"),
         (
-            (named(REAL, 0, ("a", "b")), named(SIMULATED[:80], 0, ("a", "c")), SIMULATED[80:]),
-            "policy “b” has trials on the robot and is not simulated",
+            (named(REAL, 0, ("a", "b")), *(Costs(f, "ac") for f in (SIMULATED, SIMULATED))),
+            "policy “b” is not in all tables: it has trials on the robot and is not simulated",
         ),
         ((of_stream(REAL, 0), of_stream(SIMULATED[:80], 7), SIMULATED[80:]), "0 to 80 of stream"),
         (
@@ -129,8 +148,26 @@ REAL, SIMULATED = outcomes(policies=2)
             "of stream 'train' are among the further ones, too",
         ),
         ((named(REAL, 0), named(SIMULATED[:81], 0)), "one further environment is not a sample"),
-        ((named(REAL, 0), named(SIMULATED, 0), SIMULATED[:5]), "not all have names"),
-        ((named(REAL, 0), named(SIMULATED, 0), named(SIMULATED, 3000)), "both tables in simulat"),
+        ((named(REAL, 0), of_stream(SIMULATED[:80], 0), SIMULATED[80:]), "by the names of env"),
+        ((REAL, Costs(SIMULATED[:80], draws="fresh"), SIMULATED[80:]), "and neither draws from"),
+        ((REAL, SIMULATED[:80], Costs(SIMULATED[:80], origin={"tasks": [0, 1] * 40})), "a fixed"),
+        ((REAL, SIMULATED[:80], Costs(SIMULATED[80:], origin={"looks": []})), "a growing campaign"),
+        (
+            (REAL, SIMULATED[:80], Costs(SIMULATED[80:], origin={"incidents": {"untried": 7}})),
+            "7 rollouts in simulation were left out: count them as failures",
+        ),
+        (
+            (REAL, SIMULATED[:80], Costs(SIMULATED[80:], origin={"data_used": [["t", 0, 0, 9]]})),
+            "learnt from some of the further environments, or nothing tells",
+        ),
+        (
+            (
+                of_stream(REAL, 0),
+                of_stream(SIMULATED[:80], 0),
+                of_stream(SIMULATED[80:], 80).with_origin(data_used=[["train", 0, 90, 99]]),
+            ),
+            "policies were learnt from some of the further environments",
+        ),
         ((Costs(REAL, draws="fresh"), SIMULATED[:80], SIMULATED[80:]), "and neither draws from"),
         ((Costs(REAL, origin={"tasks": [0, 1] * 40}), SIMULATED[:80], SIMULATED), "a fixed list"),
         ((Costs(REAL, origin={"looks": []}), SIMULATED[:80], SIMULATED), "a growing campaign"),
@@ -152,9 +189,17 @@ def test_policies_with_other_parameters_are_refused():
 
 
 def test_an_environment_of_another_spelling_is_not_a_further_one():
-    further = Costs(SIMULATED[80:], sites=["ROOM 3", *(f"hall {i}" for i in range(FURTHER - 1))])
-    with pytest.raises(ValueError, match="“room 3” is among the further ones"):
-        with_simulation(named(REAL, 0), named(SIMULATED[:80], 0), further)
+    for twice in ("ROOM 3", "room 3 "):
+        sites = [twice, *(f"hall {i}" for i in range(FURTHER - 1))]
+        with pytest.raises(ValueError, match="“room 3” is among the further ones"):
+            with_simulation(
+                named(REAL, 0), named(SIMULATED[:80], 0), Costs(SIMULATED[80:], sites=sites)
+            )
+    sites = ["HALL 3", *(f"hall {i}" for i in range(FURTHER - 1))]
+    with pytest.raises(ValueError, match="differ in nothing but capitals or spaces"):
+        with_simulation(
+            named(REAL, 0), named(SIMULATED[:80], 0), Costs(SIMULATED[80:], sites=sites)
+        )
 
 
 # ---- are the further environments drawn like those of the trials? --------------------------------
@@ -361,6 +406,34 @@ JOINED = with_simulation(REAL, SIMULATED[:80], SIMULATED[80:])
 def test_other_methods_than_occam_are_refused(learn: Any):
     with pytest.raises(ValueError, match="simulation joins the mean cost of one policy of a list"):
         learn()
+
+
+def test_incidents_in_simulation_are_told():
+    further = Costs(SIMULATED[80:], origin={"incidents": {"retries": 3}})
+    c = learn_finite(with_simulation(REAL, SIMULATED[:80], further)).certificate
+    assert c.simulation is not None
+    assert c.simulation.incidents == {"retries": 3}
+    assert "; in simulation, 3 rollouts count that had failed before they were run" in c.sentence
+
+
+def test_very_many_pairs_are_certified_by_bets():
+    rng = np.random.default_rng(0)
+    simulated = rng.random((6000 + 20_000, 1)) < 0.3
+    joined = with_simulation(simulated[:6000], simulated[:6000], simulated[6000:])
+    c = learn_finite(joined).certificate
+    assert c.simulation is not None
+    assert c.simulation.low is None
+    assert c.bound < 0.33
+
+
+def test_graded_costs_hold_in_a_ball_by_occam():
+    costs, simulated = graded()
+    joined = with_simulation(costs, simulated[:TRIALS], simulated[TRIALS:])
+    ball = Ball("kl", 0.05)
+    found = compare_methods(joined, ball=ball)
+    assert [run.certificate.method for run in found.runs] == ["occam"]
+    with pytest.raises(ValueError, match="simulation joins the mean cost of one policy"):
+        compare_methods(joined, ball=ball, method="tilted")
 
 
 def test_parts_of_the_world_are_refused():

@@ -98,6 +98,48 @@ def test_further_environments_without_names_are_told(tmp_path: Path):
     assert "that no environment is twice among the further ones, which have no names" in told
 
 
+@pytest.mark.parametrize(("trials", "further"), [(1000, 100_000), (5001, 20_000)])
+def test_many_pairs_that_agree_are_verified(tmp_path: Path, trials: int, further: int):
+    simulated = np.random.default_rng(0).random((trials + further, 1)) < 0.3
+    joined = with_simulation(simulated[:trials], simulated[:trials], simulated[trials:])
+    run = learn_finite(joined)
+    assert run.certificate.simulation is not None
+    assert (run.certificate.simulation.equivalent_trials or 0) > 5000
+    assert verify(run.save(tmp_path / "run")).recomputed <= run.certificate.bound
+
+
+def test_costs_in_simulation_that_hardly_vary_are_verified(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    simulated = 1e-200 * (rng.random((540, 1)) < 0.5)
+    joined = with_simulation(0.5 * rng.random((40, 1)), simulated[:40], simulated[40:])
+    run = learn_finite(joined)
+    assert run.certificate.simulation is not None
+    assert run.certificate.simulation.correlation is None
+    verify(run.save(tmp_path / "run"))
+
+
+def test_a_bound_at_any_time_does_not_depend_on_the_order_of_the_log():
+    bounds = []
+    for order in (np.arange(TRIALS), tables("binary")[0].values[:, 0].argsort(kind="stable")):
+        robot, same, more = tables("binary")
+        rows = Costs(robot.values[order], robot.names, sites=[robot.sites[i] for i in order])
+        trials = [Trials.from_costs(c.values, c.names, c.sites) for c in (rows, same, more)]
+        found = choose(trials[0], stopping="anytime", simulated=(trials[1], trials[2]))
+        bounds.append(found.run.certificate.bound)
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-12)
+
+
+def test_trials_that_may_be_stopped_at_any_time_need_further_environments_of_their_own():
+    robot, same, more = tables("binary")
+    both = Costs(
+        np.concatenate([same.values, more.values]), same.names, sites=(*same.sites, *more.sites)
+    )
+    trials = [Trials.from_costs(c.values, c.names, c.sites) for c in (robot, both)]
+    assert choose(trials[0], simulated=(trials[1], None)).run.certificate.simulation is not None
+    with pytest.raises(ValueError, match="whose number is fixed in advance: --more-simulated"):
+        choose(trials[0], stopping="anytime", simulated=(trials[1], None))
+
+
 def test_a_shift_of_a_run_is_verified(runs: dict[str, Path], tmp_path: Path):
     shifted = under_shift(Run.load(runs["several"]), Ball("kl", 0.05))
     found = verify(shifted.save(tmp_path / "run"))
@@ -164,7 +206,7 @@ def test_bets_are_recomputed_with_the_same_shares_of_the_simulation():
     bound = paired_betting(y, f, known, 0.01)
     found = proven_by_pairs(y, f, guide, (0.52, iv.mpf(0.01), bound))
     assert found <= bound <= found * 1.001
-    test = pairs_condition(y, f, guide, 0.52, iv.mpf(0.01))
+    test = pairs_condition(y, f, 0.52, iv.mpf(0.01))
     anytime = paired_anytime(y, f, known, 0.01)
     assert test(iv.mpf(anytime))
     assert not test(iv.mpf(anytime - 1e-4))
@@ -222,6 +264,9 @@ def test_a_bound_that_is_a_little_smaller_is_refused(copied: Callable[[str], Pat
         ("several", {"high": 0.28}, "limits in simulation are not proven"),
         ("graded", {"high": 0.25}, "limits in simulation are not proven"),
         ("binary, anytime", {"high": 0.28}, "limits in simulation are not proven"),
+        ("several", {"low": 5e-324, "bound": 0.001, "equivalent_trials": None}, "is below what"),
+        ("several", {"low": 1e-310, "bound": 0.01, "equivalent_trials": None}, "is below what"),
+        ("several", {"incidents": {"retries": 2}}, "incidents of the rollouts in simulation"),
         ("several", {"low": None}, "are not those of the method"),
         ("graded", {"low": 0.1}, "are not those of the method"),
         ("several", {"environments": 2000}, "the environments of the simulation is not as stated"),
@@ -264,6 +309,9 @@ def test_a_forged_certificate_is_refused(
         {"correlation": 2.0},
         {"environments": 0},
         {"equivalent_trials": -3.0},
+        {"equivalent_trials": 1e18},
+        {"incidents": {"retries": -1}},
+        {"incidents": {"luck": 1}},
         {"cost": float("nan")},
         {"simulation": {}},
         {"simulation": "yes"},

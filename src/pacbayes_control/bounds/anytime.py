@@ -158,18 +158,18 @@ def outcomes_needed(outcomes: ArrayLike, mean: float, delta: float) -> int | Non
     return high
 
 
-def log_e_of_means(outcomes: Floats, means: Floats) -> float:
-    """As `log_e_value`, for outcomes Yₜ ≥ 0 whose means, given those before, are at most qₜ > 0.
+def log_e_of_range(outcomes: Floats, mean: float) -> float:
+    """As `log_e_value`, for outcomes that are not negative and may be above 1.
 
-    qₜ may depend on earlier outcomes: each factor (1-u) + uYₜ/qₜ has a mean of at most 1.
+    A factor (1-u) + uY/q is not negative for these either, and needs no upper limit.
     """
-    return _log_sum(_log_factors(outcomes, means).sum(axis=0) + np.log(SHARES))
+    return _log_sum(_log_factors(outcomes, mean).sum(axis=0) + np.log(SHARES))
 
 
-def _log_factors(outcomes: Floats, mean: float | Floats) -> Floats:
+def _log_factors(outcomes: Floats, mean: float) -> Floats:
     """ln((1-u) + uY/q) by outcome and stake; (n, stakes)."""
     with np.errstate(divide="ignore"):
-        return np.log((1 - STAKES) + STAKES * (outcomes / mean)[:, None])
+        return np.log((1 - STAKES) + STAKES * (outcomes[:, None] / mean))
 
 
 def _log_e_of_counts(values: Floats, counts: ArrayLike, mean: float) -> float:

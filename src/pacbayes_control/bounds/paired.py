@@ -19,12 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacbayes_control.bounds.anytime import log_e_of_means
+from pacbayes_control.bounds.anytime import log_e_of_range
 from pacbayes_control.bounds.betting import AIM, GRID, LARGEST, MARGIN
 from pacbayes_control.bounds.kl import Floats, in_unit_interval
 from pacbayes_control.bounds.theorems import ROUNDING, check_delta
 
 KAPPAS: Floats = np.arange(16) / 10  # shares of F that are subtracted from Y
+MIXED = {0.0: 0.4, 0.5: 0.2, 0.8: 0.2, 1.0: 0.2}  # κ, at any time, and their shares of the wealth
 KNOWN = 10.0  # pairs that the choice among them begins with: V(Y) = ⅛, and slope ½ of Y in F
 
 
@@ -79,16 +80,17 @@ def paired_betting(
 def paired_anytime(
     costs: ArrayLike, simulated: ArrayLike, more: SimulatedMean, delta: float
 ) -> float:
-    """A bound on E Y at every number of pairs at once, for costs in [0, 1].
+    """A bound on E Y at every number of pairs at once, for costs in [0, 1], in any order.
 
-    With κ by earlier pairs, 1 - Y + κF is not negative, and given these its mean is at most
-    1 - m + κu while E Y ≥ m and E F ≤ u: so `anytime.log_e_of_means` is an e-value against "E Y is
-    at least m", which grows with m. With probability at least 1 - δ₁ - δ₂, E Y is at most the
-    smallest m where it reaches 1/δ₁, whenever the trials were stopped. With κ = 0 this is
-    `anytime.highest_cost`.
+    1 - Y + κF is not negative, and its mean is at most 1 - m + κu while E Y ≥ m and E F ≤ u: so
+    `anytime.log_e_of_range` is an e-value against "E Y is at least m", which grows with m. So is
+    the mixture over the fixed κ of MIXED, whose last value does not depend on the order of the
+    pairs. With probability at least 1 - δ₁ - δ₂, E Y is at most the smallest m where it reaches
+    1/δ₁, whenever the trials were stopped. (κ by earlier pairs is as tight, and would be wrong for
+    a log that is sorted by outcome.)
 
     Args:
-        costs: Y, (pairs,), in the order of the trials
+        costs: Y, (pairs,)
         simulated: F, (pairs,)
         more: F in the further environments, whose number is fixed in advance
         delta: δ₁
@@ -97,22 +99,23 @@ def paired_anytime(
     >>> y = np.arange(300) * 7 % 2
     >>> bound = paired_anytime(y, y, SimulatedMean(0.5, 0.25, 0.505), 0.01)
     >>> round(bound, 3), round(highest_cost(y, 0.01), 3)
-    (0.524, 0.612)
+    (0.526, 0.612)
     """
     y, f = _checked(costs, simulated, delta)
     goal = MARGIN - math.log(delta)
-    kappas = predictable_kappas(y, f, more, goal, anytime=True)
-    outcomes, added = 1 - y + kappas * f, kappas * more.high
     low, high = 0.0, 1.0
     for _ in range(50):
         m = (low + high) / 2
-        rejected = log_e_of_means(outcomes, 1 - m + added) >= goal
-        low, high = (low, m) if rejected else (m, high)
+        logs = [
+            math.log(share) + log_e_of_range(1 - y + k * f, 1 - m + k * more.high)
+            for k, share in MIXED.items()
+        ]
+        low, high = (low, m) if np.logaddexp.reduce(logs) >= goal else (m, high)
     return high
 
 
 def predictable_kappas(
-    costs: Floats, simulated: Floats, more: SimulatedMean, goal: float, *, anytime: bool = False
+    costs: Floats, simulated: Floats, more: SimulatedMean, goal: float
 ) -> Floats:
     """κ for each pair, by the pairs before it; (pairs,).
 
@@ -120,11 +123,10 @@ def predictable_kappas(
     E Y: g is ln of the wealth that is needed, m the mean of Y so far, E F as in the further
     environments, and s² = V(Y) - 2κ Cov(Y, F) + κ² V(F) with moments from the pairs so far, and
     KNOWN others. The second term is for the largest loss, which grows with κ. n is the number of
-    pairs; at any time, where that is not known, it is twice that of the pairs so far and KNOWN
-    others.
+    pairs.
     """
     before = np.arange(len(costs))
-    n = 2 * (before + KNOWN)[:, None] if anytime else len(costs)
+    n = len(costs)
     t, d = np.maximum(before, 1), simulated - more.mean
 
     def so_far(values: Floats) -> Floats:

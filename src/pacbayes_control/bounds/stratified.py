@@ -27,6 +27,7 @@ STEPS = 1 << 16  # bounds are multiples of 1/STEPS
 CELLS = 64  # of the rates that cannot be told apart, before they are split
 MOST_CELLS, SPLITS = 1 << 13, 24
 TAIL = 1e-9  # relative, and a hundred thousandth of it for each pair: above a tail's rounding
+AT_ONCE = 1 << 20  # terms of tails that are held
 CLOSE = 1e-9  # outcomes whose ranks differ by less count as equal: far above their rounding
 
 
@@ -196,10 +197,15 @@ class _Tail:
 
     def tail(self, a: Floats, c: Floats) -> Floats:
         """P(k₀ ≤ most(k₁)) for each pair of rates a and c; (rates,)."""
-        k, a, c = np.arange(len(self.most)), a[:, None], np.minimum(c, 1.0)[:, None]
-        logs = scipy.special.xlogy(k, a) + scipy.special.xlog1py(self.simulated - k, -a)
-        rest = scipy.special.bdtr(self.most.astype(float), self.other, c)
-        return np.sum(np.exp(self.log_choices + logs) * rest, axis=1)
+        k, found = np.arange(len(self.most)), np.zeros(len(a))
+        step = max(1, AT_ONCE // (len(k) + 1))
+        for start in range(0, len(a), step):
+            part = slice(start, start + step)
+            x, rest = a[part, None], np.minimum(c[part, None], 1.0)
+            logs = scipy.special.xlogy(k, x) + scipy.special.xlog1py(self.simulated - k, -x)
+            rest = scipy.special.bdtr(self.most.astype(float), self.other, rest)
+            found[part] = np.sum(np.exp(self.log_choices + logs) * rest, axis=1)
+        return found
 
 
 def outcome_ranks(

@@ -30,6 +30,7 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.statistics import MEAN, Statistic
 
 TINY = 1e-290  # levels below it may underflow
+MOST_PAIRS = 5000  # of which failures are bounded exactly; with more, bets are as tight, and fast
 
 
 def occam_bounds(
@@ -100,8 +101,8 @@ def simulated_bound(
     """A bound on the expected cost of one policy on the robot, with simulation beside its trials.
 
     It is exact on failures where trials only succeed or fail and their number was fixed
-    (`bounds.stratified`), and by bets where not (`bounds.paired`). Which of these depends on what
-    was declared of the trials, and on no cost.
+    (`bounds.stratified`), and by bets where not, or where there are very many (`bounds.paired`).
+    Which of these depends on what was declared of the trials and on their number, and on no cost.
 
     Args:
         costs: on the robot, beside which there is simulation
@@ -110,7 +111,7 @@ def simulated_bound(
         anytime: whether trials might be stopped at any time
     """
     assert costs.simulation is not None
-    delta, order = levels[0], slice(None) if anytime else costs.order
+    delta, order = levels[0], costs.order
     if min(levels) <= TINY:
         return 1.0
     limits = simulated_limits(costs, policy, levels[1], anytime=anytime)
@@ -148,7 +149,7 @@ def simulated_limits(
     assert costs.simulation is not None
     further = costs.simulation.more
     _, more = costs.simulation.of(policy, costs.success_or_failure)
-    if costs.success_or_failure and not anytime:
+    if costs.success_or_failure and not anytime and costs.environments <= MOST_PAIRS:
         return failure_limits(int(more.sum()), len(more), delta)
     if costs.success_or_failure or further.graded is False:
         return None, float(bounds.clopper_pearson(int(more.sum()), len(more), delta))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pacbayes_control.certify.costs import incidents_in_words
 from pacbayes_control.certify.parts import LONGEST as LONGEST_PART
 from pacbayes_control.certify.statistics import percent
 from pacbayes_control.certify.text import confidence_percent, percent_up, quoted, round_up
@@ -48,6 +49,8 @@ def sentence_of(c: Certificate, quote: Callable[[str], str] = quoted) -> str:
     remarks += c.incident_words
     if c.simulation is not None:
         remarks.append(c.simulation.words(c.environments, c.bound_on_training))
+        told = incidents_in_words(c.simulation.incidents)
+        remarks += [f"in simulation, {words}" for words in told]
     if c.assumes_binary:
         remarks.insert(0, "it is assumed that trials only succeed or fail")
     told = "".join(f"; {words}" for words in remarks if words)

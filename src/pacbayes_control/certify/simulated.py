@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.looks import ORIGIN as LOOKS
+from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
 from pacbayes_control.certify.simulation import Simulation
 from pacbayes_control.certify.text import quoted
 
@@ -29,8 +31,9 @@ def with_simulation(
 
     Args:
         costs: on the robot, (environments, policies)
-        simulated: in simulation of the same environments; others in it are further ones
-        more: in simulation of further environments, (further environments, policies)
+        simulated: in simulation of the same environments
+        more: in simulation of further environments, (further environments, policies); by default
+            those of `simulated` that are not on the robot
 
     >>> rng = np.random.default_rng(1)
     >>> simulated = rng.random(5100) < 0.3
@@ -41,10 +44,14 @@ def with_simulation(
     >>> round(c.bound, 2), round(alone.bound, 2)
     (0.38, 0.41)
     """
+    given = [t for t in (costs, simulated, more) if t is not None]
     plain = not isinstance(costs, Costs) and not isinstance(simulated, Costs)
-    real = costs if isinstance(costs, Costs) else Costs(costs)
-    _check_joinable(real)
-    tables = [_in_order(real, t) for t in (simulated, more) if t is not None]
+    real, *tables = (t if isinstance(t, Costs) else Costs(t) for t in given)
+    _check_joinable(real, tables)
+    tables = [_in_order(real, table) for table in tables]
+    known = [t.parameters for t in (real, *tables) if t.parameters is not None]
+    if not all(np.array_equal(known[0], parameters) for parameters in known[1:]):
+        raise ValueError("the policies in simulation are others: their parameters differ")
     rows = np.arange(real.environments) if plain else _rows_of_pairs(real, tables[0])
     if plain and tables[0].environments != real.environments:
         raise ValueError(
@@ -52,51 +59,60 @@ def with_simulation(
             "not pairs: give as many, and the others as further ones"
         )
     rest = np.setdiff1d(np.arange(tables[0].environments), rows)
-    further = [*([_rows(tables[0], rest)] if len(rest) else []), *tables[1:]]
-    if not further:
+    if len(tables) == 1 and len(rest) == 0:
         raise ValueError(
             "simulation of the same environments alone does not help: simulate further ones, too"
         )
+    further = tables[1] if len(tables) > 1 else _rows(tables[0], rest)
     pairs = np.ascontiguousarray(tables[0].values[rows])
     pairs.setflags(write=False)
-    found = Simulation(pairs, _joined(further), dict(tables[0].origin))
-    _check_once(real, found.more)
+    found = Simulation(pairs, further, dict(tables[0].origin))
+    fault = describe_fault(real, found)
+    if fault:
+        raise ValueError(fault)
+    if more is not None and tables[0].range and further.range:
+        _check_other(tables[0].range, further.range)
     _check_alike(real, found)
     return real.with_simulation(found)
 
 
-def _check_joinable(real: Costs) -> None:
-    """An error for costs that simulation cannot be joined with."""
-    if real.draws is not None or real.trial_facts.tasks:
-        raise ValueError(
-            "simulation joins trials of given policies in environments that are drawn at random, "
-            "and neither draws from a posterior nor a fixed list of tasks"
-        )
-    if real.origin.keys() & {*LOOKS}:
-        raise ValueError("simulation joins trials of one look, and not of a growing campaign")
-
-
-def _in_order(real: Costs, given: Costs | ArrayLike) -> Costs:
-    """Costs in simulation with their columns in the order of the policies on the robot."""
-    table = given if isinstance(given, Costs) else Costs(given)
-    columns = list(range(real.policies))
-    if real.names and table.names:
-        missing = [name for name in real.names if name not in table.names]
+def _check_joinable(real: Costs, tables: Sequence[Costs]) -> None:
+    """An error for costs that cannot be joined, or are not all of the same policies."""
+    for table in (real, *tables):
+        if table.draws is not None or table.trial_facts.tasks:
+            raise ValueError(
+                "simulation joins trials of given policies in environments that are drawn at "
+                "random, and neither draws from a posterior nor a fixed list of tasks"
+            )
+        if table.origin.keys() & {*LOOKS}:
+            raise ValueError("simulation joins costs of one look, and not of a growing campaign")
+    counts = {table.policies for table in (real, *tables)}
+    named = [table for table in (real, *tables) if table.names]
+    if max(counts) > 1 and len(named) not in (0, 1 + len(tables)):
+        raise ValueError("name the policies in all tables, or in none: nothing else tells which")
+    first = named[0] if named else real
+    for table in named[1:]:
+        missing = [name for name in first.names if name not in table.names]
         if missing:
             raise ValueError(
-                f"policy {quoted(missing[0])} has trials on the robot and is not simulated: name "
-                "the policies alike in all tables"
+                f"policy {quoted(missing[0])} is not in all tables: it has trials on the robot "
+                "and is not simulated, or has another name there; name policies alike"
             )
+
+
+def _in_order(real: Costs, table: Costs) -> Costs:
+    """Costs in simulation with their columns in the order of the policies on the robot."""
+    columns = list(range(real.policies))
+    if real.names and table.names:
         columns = [table.names.index(name) for name in real.names]
     elif table.policies != real.policies:
         raise ValueError(
             f"{table.policies} policies are simulated, and {real.policies} were on the robot"
         )
     own = None if table.parameters is None else table.parameters[columns]
-    if own is not None and real.parameters is not None and not np.array_equal(own, real.parameters):
-        raise ValueError("the policies in simulation are others: their parameters differ")
     values = table.values if columns == [*range(table.policies)] else table.values[:, columns]
-    return Costs(values, real.names, table.origin, sites=table.sites)
+    names = real.names or tuple(table.names)
+    return Costs(values, names, table.origin, parameters=own, sites=table.sites)
 
 
 def _rows_of_pairs(real: Costs, table: Costs) -> NDArray[np.intp]:
@@ -136,37 +152,41 @@ def _rows(table: Costs, rows: NDArray[np.intp]) -> Costs:
     return Costs(table.values[rows], table.names, origin, sites=sites)
 
 
-def _joined(tables: list[Costs]) -> Costs:
-    """Further environments from one table, or two."""
-    if len(tables) == 1:
-        return tables[0]
-    first, second = tables
-    if first.range or second.range or bool(first.sites) != bool(second.sites):
-        raise ValueError(
-            "further environments are in both tables in simulation, and not all have names: give "
-            "them in one table"
-        )
-    values = np.concatenate([np.asarray(table.values, float) for table in tables])
-    sites, taken = (*first.sites, *second.sites), {*first.sites} & {*second.sites}
-    if taken:
-        raise ValueError(f"environment {quoted(min(taken))} is in both tables in simulation")
-    return Costs(values, first.names, {"parts": [dict(t.origin) for t in tables]}, sites=sites)
+def describe_fault(real: Costs, simulation: Simulation) -> str:
+    """Why further environments are not others than those of the trials, or not new to policies.
 
-
-def _check_once(real: Costs, more: Costs) -> None:
-    """An error for an environment on the robot that is a further one, too."""
-    twice = describe_twice(real, more)
-    if twice:
-        raise ValueError(f"{twice}: further environments are others than those of the trials")
-
-
-def describe_twice(real: Costs, more: Costs) -> str:
-    """An environment of the trials that is among the further ones, in words; empty if none is."""
+    In words; empty if nothing is wrong.
+    """
+    more = simulation.more
     if real.range and more.range and real.range.overlaps(more.range):
-        return f"environments of stream {real.range.stream!r} are among the further ones, too"
-    known = {site.casefold() for site in more.sites}
-    twice = [site for site in real.sites if site.casefold() in known]
-    return f"environment {quoted(twice[0])} is among the further ones, too" if twice else ""
+        return (
+            f"environments of stream {real.range.stream!r} are among the further ones, too: "
+            "simulate others"
+        )
+    names = [site.strip().casefold() for site in more.sites]
+    known = {*names}
+    twice = [site for site in real.sites if site.strip().casefold() in known]
+    if twice:
+        return f"environment {quoted(twice[0])} is among the further ones, too: simulate others"
+    if len(known) < len(names):
+        return "names of further environments differ in nothing but capitals or spaces"
+    seen = [*real.policies_seen, *more.policies_seen]
+    if "data_used" in simulation.origin:
+        seen += ranges_from(simulation.origin["data_used"], "the costs in simulation")
+    if seen and (more.range is None or any(more.range.overlaps(part) for part in seen)):
+        return (
+            "policies were learnt from some of the further environments, or nothing tells that "
+            "they were not: there simulation is better than in new ones"
+        )
+    left_out = simulation.incidents.get("untried", 0)
+    if left_out:
+        return f"{left_out:,} rollouts in simulation were left out: count them as failures"
+    return ""
+
+
+def _check_other(same: EnvironmentRange, further: EnvironmentRange) -> None:
+    if same.overlaps(further):
+        raise ValueError("environments of a stream are in both tables in simulation")
 
 
 def _check_alike(real: Costs, simulation: Simulation) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pacbayes_control.bounds.stratified import PairCounts
 from pacbayes_control.certify.checks import checked_costs
-from pacbayes_control.certify.costs import MOST_ROWS, Costs, name_digests, npy_digest
-from pacbayes_control.certify.files import check_record, json_bytes, sha256
+from pacbayes_control.certify.costs import INCIDENTS, MOST_ROWS, Costs, name_digests, npy_digest
+from pacbayes_control.certify.files import check_record, has_type, json_bytes, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange
 
 SHARE = "simulation"  # the budget's name for the δ of limits on the cost in simulation
@@ -64,6 +64,12 @@ class Simulation:
         return frozenset(name_digests(self.more.sites) if few else ())
 
     @property
+    def incidents(self) -> dict[str, int]:
+        """The number of incidents of the rollouts in simulation, by their kind."""
+        pairs, more = (incidents_from(origin) for origin in (self.origin, self.more.origin))
+        return {kind: n for kind in INCIDENTS if (n := pairs.get(kind, 0) + more.get(kind, 0))}
+
+    @property
     def facts(self) -> dict[str, Any]:
         """All but the costs, for a file."""
         origins = {"pairs": dict(self.origin), "more": dict(self.more.origin)}
@@ -88,6 +94,9 @@ class Simulation:
         if origins.keys() != {"pairs", "more"}:
             raise ValueError(f"{FACTS} does not tell where the costs in simulation came from")
         further = Costs(more, origin=origins["more"], sites=facts["sites"])
+        mine = further.range
+        if mine and not (mine.start >= 0 and mine.stop - mine.start == len(more)):
+            raise ValueError(f"{FACTS} names another number of environments than there are costs")
         return cls(checked_costs(pairs), further, origins["pairs"])
 
 
@@ -105,6 +114,7 @@ class SimulationUse:
     bound_without: float  # from the trials alone, of the policy with the smallest
     # on the robot, which alone would give such a bound; None if simulation did not make it smaller
     equivalent_trials: float | None
+    incidents: Mapping[str, int] = field(default_factory=dict)  # of rollouts in simulation, by kind
 
     @classmethod
     def from_record(cls, record: Any) -> SimulationUse:
@@ -115,8 +125,9 @@ class SimulationUse:
         known = 1 < found.environments < 2**53 and all(0 <= share <= 1 for share in shares)
         known = known and (found.low is None or 0 <= found.low <= found.high)
         known = known and (found.correlation is None or abs(found.correlation) <= 1)
-        if not known or not (found.equivalent_trials or 1) > 0:
+        if not known or not 0 < (found.equivalent_trials or 1) < MOST_TRIALS:
             raise ValueError("bad simulation: shares in [0, 1] and numbers of environments")
+        incidents_from(record)
         return found
 
     @classmethod
@@ -140,7 +151,7 @@ class SimulationUse:
         assert costs.simulation is not None
         y = costs.values[:, policy].astype(float)
         f, more = costs.simulation.of(policy, costs.success_or_failure)
-        vary = y.min() < y.max() and f.min() < f.max()
+        spread = float(y.std() * f.std())
         return cls(
             environments=len(more),
             cost=float(more.mean()),
@@ -148,9 +159,10 @@ class SimulationUse:
             low=limits[0],
             high=limits[1],
             agreement=1 - float(np.abs(y - f).mean()),
-            correlation=float(np.clip(np.corrcoef(y, f)[0, 1], -1, 1)) if vary else None,
+            correlation=float(np.clip(_covariance(y, f) / spread, -1, 1)) if spread > 0 else None,
             bound_without=bounds[1],
             equivalent_trials=equivalent_trials(y, f, more, bounds, level),
+            incidents=costs.simulation.incidents,
         )
 
     def words(self, trials: int, bound: float) -> str:
@@ -166,6 +178,15 @@ class SimulationUse:
             return f"{source} made the bound smaller"
         alone = f"about {int(self.equivalent_trials):,} trials on the robot alone would"
         return f"{source} made the bound as small as {alone}, instead of {trials:,}"
+
+
+def incidents_from(origin: Mapping[str, object]) -> dict[str, int]:
+    """Counts of incidents in an origin that may hold anything."""
+    record: Any = origin.get("incidents", {})
+    known = has_type(record, dict[str, int]) and record.keys() <= INCIDENTS.keys()
+    if not known or not all(0 < count < 2**53 for count in record.values()):
+        raise ValueError("the origin of costs in simulation has incidents that are not counts")
+    return record
 
 
 def equivalent_trials(
@@ -196,10 +217,14 @@ def equivalent_trials(
         rate = PairCounts.of(y, f).estimate(float(more.mean()))
         found = trials_for(rate, bound, level)
     else:
-        share = float(np.cov(y, f)[0, 1] / f.var(ddof=1)) if f.min() < f.max() else 0.0
+        share = _covariance(y, f) / float(f.var()) if f.var() > 0 else 0.0
         added = bound - float(y.mean()) + share * float(f.mean() - more.mean())
         found = len(y) * ((without - float(y.mean())) / added) ** 2 if added > 0 else math.inf
     return float(np.round(found, 3)) if len(y) < found < MOST_TRIALS else None
+
+
+def _covariance(y: Floats, f: Floats) -> float:
+    return float(np.mean((y - y.mean()) * (f - f.mean())))
 
 
 def trials_for(rate: float, bound: float, level: float) -> float:

@@ -66,7 +66,8 @@ MoreSimulatedOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="And in simulation of many further environments, drawn like those of the trials.",
+        help="And in simulation of many further environments, drawn like those of the trials, in "
+        "which no policy was learnt or chosen.",
     ),
 ]
 DrawsOption = Annotated[

@@ -291,6 +291,8 @@ def compare_methods(
             applies, "tilted"
     """
     method = method or ("kl" if constraints or solver else "occam")
+    if costs.simulation is not None and method in (BEST, TILTED):
+        raise ValueError(issuing.ONE_AT_A_TIME)
     if method == TILTED and (ball is None or constraints or solver):
         raise ValueError("tilted certifies in a ball, such as kl:0.08, without constraints")
     if method not in (*METHODS, BEST, TILTED):
@@ -312,8 +314,6 @@ def compare_methods(
             solver=solver or "clarabel",
         )
         runs = {name: _certified_by(name, run) for name in PAC_BAYES}
-    if method == BEST and costs.simulation is not None:
-        raise ValueError(issuing.ONE_AT_A_TIME)
     for name in METHODS if costs.simulation is None else (method,):
         if name not in runs and not constraints:
             runs[name] = learn_finite(costs, delta, method=name, prior=prior)
@@ -322,7 +322,7 @@ def compare_methods(
         runs[BEST] = learn_best(costs, delta, prior=prior)
     if ball:
         runs = {name: under_shift(run, ball) for name, run in runs.items()}
-        apart = costs.success_or_failure or constraints or solver
+        apart = costs.success_or_failure or constraints or solver or costs.simulation
         if method == TILTED or (ball.divergence == "kl" and not apart):
             runs[TILTED] = learn_tilted(costs, ball, delta + ball.delta, prior=prior)
     chosen = runs[method]

@@ -116,6 +116,11 @@ def choose(
             "count every policy that was ever tried"
         )
     method = ANYTIME if checked_stopping(trials, stopping) == "anytime" else "occam"
+    if method == ANYTIME and simulated is not None and simulated[1] is None:
+        raise ValueError(
+            "trials that might be stopped at any time need further environments in simulation of "
+            "their own, whose number is fixed in advance: --more-simulated"
+        )
     budget = Budget(float(Decimal(repr(delta)) + Decimal(repr(spent))))
     if spent:
         budget.spend(LOOKS, spent)

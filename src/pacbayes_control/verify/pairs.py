@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from pacbayes_control.verify.bets import AIM, BEYOND, GRID, UNIT
 from pacbayes_control.verify.intervals import Interval, Test, iv, require
-from pacbayes_control.verify.trials import log_e_of_means_from_below
+from pacbayes_control.verify.trials import log_e_from_below
 
 Floats = NDArray[np.float64]
 
 KAPPAS = tuple(k / 10 for k in range(16))  # a constant of the method, as is KNOWN
+MIXED = {0.0: 0.4, 0.5: 0.2, 0.8: 0.2, 1.0: 0.2}  # at any time, likewise: shares of the wealth
 MARGIN = 1e-6  # of ln of the wealth that κ and stakes aim at, beyond 1/δ
 KNOWN = 10.0  # pairs that the choice of κ begins with: V(Y) = ⅛, and slope ½ of Y in F
 
@@ -36,7 +37,7 @@ def proven_by_pairs(
     high, level, stated = proof
     needed = float((1 / level).b) * (1 + UNIT)
     require(needed < 1e280, "the level of the bound is too small for its bets to be recomputed")
-    kappas = _kappas(y, f, guide, (high, _goal(level)), len(y))
+    kappas = _kappas(y, f, guide, (high, _goal(level)))
     last = max(1, math.floor(math.sqrt(min(stated, 1.0)) * GRID) - BEYOND)
     candidates = np.arange(GRID - 1, last - 1, -1)
     rejected = _rejected((candidates / GRID) ** 2, (y, f, kappas), high, math.log(needed))
@@ -79,18 +80,22 @@ def _rejected(
     return rejected
 
 
-def pairs_condition(
-    y: Floats, f: Floats, guide: tuple[float, float], high: float, level: Interval
-) -> Test:
+def pairs_condition(y: Floats, f: Floats, high: float, level: Interval) -> Test:
     """The test by e-values: 1 - Y + κF has a mean of at most 1 - m + κu, if the cost is m."""
     needed = float(iv.log(1 / level).b) * (1 + UNIT)
-    kappas = _kappas(y, f, guide, (high, _goal(level)), None)
-    outcomes = (1 - y + kappas * f) * (1 - 4 * UNIT)
 
     def holds(bound: Interval) -> bool:
         rest = math.nextafter(float((1 - bound).b), 2.0)
-        means = (rest + kappas * high) * (1 + 4 * UNIT)
-        return rest <= 0 or log_e_of_means_from_below(outcomes, means) >= needed
+        logs = [
+            math.log(share)
+            - UNIT
+            + log_e_from_below(
+                (1 - y + kappa * f) * (1 - 4 * UNIT), (rest + kappa * high) * (1 + 4 * UNIT)
+            )
+            for kappa, share in MIXED.items()
+            if rest > 0
+        ]
+        return rest <= 0 or float(np.logaddexp.reduce(logs)) - 8 * UNIT >= needed
 
     return holds
 
@@ -104,7 +109,6 @@ def _kappas(
     f: Floats,
     guide: tuple[float, float],
     scale: tuple[float, float],
-    number: int | None,
 ) -> Floats:
     """κ of each pair by those before it: about the one with the smallest bound.
 
@@ -113,10 +117,9 @@ def _kappas(
         f: in simulation of the same environments
         guide: mean and variance of the costs in simulation
         scale: the upper limit on their expectation, and about ln of 1/δ
-        number: of all pairs; None if it was not fixed
     """
     (mean, variance), (high, goal) = guide, scale
-    chosen, kappas = np.empty(len(y)), np.array(KAPPAS)
+    chosen, kappas, n = np.empty(len(y)), np.array(KAPPAS), len(y)
     sums = np.zeros(5)
     for t, (cost, simulated) in enumerate(zip(y, f - mean, strict=True)):
         mean_y, mean_f = sums[:2] / max(t, 1)
@@ -124,7 +127,6 @@ def _kappas(
         both = sums[3] - t * mean_y * mean_f + KNOWN * variance / 2
         other = sums[4] - t * mean_f * mean_f + KNOWN * variance
         squares = (own - 2 * kappas * both + kappas * kappas * other) / (t + KNOWN)
-        n = 2 * (t + KNOWN) if number is None else number
         excess = np.sqrt(2 * np.maximum(squares, 1e-6) * goal / n)
         excess = excess + (1 - mean_y + kappas * high) * goal / n
         excess = excess + kappas * (high - mean)

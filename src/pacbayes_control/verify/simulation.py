@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.certificate import Certificate
@@ -12,16 +13,18 @@ from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.priors import prior_for, simulation_prior, simulation_words
 from pacbayes_control.certify.run import Run
-from pacbayes_control.certify.simulated import UNLIKELY, chance_of_difference, describe_twice
+from pacbayes_control.certify.simulated import UNLIKELY, chance_of_difference, describe_fault
 from pacbayes_control.certify.simulation import SHARE, Simulation, SimulationUse
 from pacbayes_control.verify import intervals
 from pacbayes_control.verify.bets import proven_by_bets
-from pacbayes_control.verify.intervals import Interval, Test, iv, mp, require
+from pacbayes_control.verify.intervals import Interval, Test, iv, require
 from pacbayes_control.verify.pairs import pairs_condition, proven_by_pairs
 from pacbayes_control.verify.strata import Strata
 from pacbayes_control.verify.trials import proves_at_any_time
 
 Floats = NDArray[np.float64]
+
+MOST_PAIRS = 5000  # of which failures are bounded exactly; more are by bets
 
 
 def check_declared(c: Certificate) -> None:
@@ -51,7 +54,7 @@ def simulated_condition(run: Run) -> Test:
         return Strata(counts, (use.low, use.high), level).proves
     guide = float(more.mean()), float(more.var())
     if c.method == "anytime":
-        return pairs_condition(y, f, guide, use.high, level)
+        return pairs_condition(y, f, use.high, level)
     order = run.costs.order
     proven = iv.mpf(
         proven_by_pairs(y[order], f[order], guide, (use.high, level, c.bound_on_training))
@@ -64,8 +67,8 @@ def _check_files(run: Run, simulation: Simulation) -> None:
     c, costs = run.certificate, run.costs
     same = simulation.pairs.shape == costs.values.shape and simulation.more.policies == c.policies
     require(same, "the costs in simulation are not those of the same policies and environments")
-    twice = describe_twice(costs, simulation.more)
-    require(not twice, twice)
+    fault = describe_fault(costs, simulation)
+    require(not fault, fault)
     for policy in range(costs.policies):
         alike = chance_of_difference(*simulation.of(policy, binary=False))
         words = "costs in simulation of the trials' environments and of further ones differ"
@@ -82,6 +85,7 @@ def _check_limits(run: Run, simulation: Simulation, use: SimulationUse) -> None:
     assert c.policy is not None
     level = iv.mpf(c.budget[SHARE]) / run.costs.policies
     exact, words = c.success_or_failure and c.method == "occam", "limits in simulation"
+    exact = exact and c.environments <= MOST_PAIRS
     require(exact == (use.low is not None), f"the {words} are not those of the method")
     _, more = simulation.of(c.policy, c.success_or_failure)
     n, failures, high = len(more), int(more.sum()), iv.mpf(use.high)
@@ -98,7 +102,9 @@ def _check_limits(run: Run, simulation: Simulation, use: SimulationUse) -> None:
 
 def _rare(failures: int, n: int, p: Interval, level: Interval) -> bool:
     """Whether so few failures have at most this probability at a rate, and so at larger ones."""
-    return bool(p.a >= 1 or (p.a > 0 and intervals.binomial_tail(failures, n, p).b <= level.a))
+    if p.a >= 1 or not p.a * n > failures:  # few failures are not rare where as many are expected
+        return bool(p.a >= 1)
+    return bool(intervals.binomial_tail(failures, n, p).b <= level.a)
 
 
 # ---- how good the simulation is, and how much it helped ------------------------------------------
@@ -120,13 +126,16 @@ def _check_use(run: Run, simulation: Simulation, use: SimulationUse) -> None:
     for name, (stated, actual) in figures.items():
         near = stated is not None and actual is not None and abs(stated - actual) <= 1e-9
         require(stated == actual or near, f"the {name} of the simulation is not as stated")
+    same = dict(use.incidents) == simulation.incidents
+    require(same, "the certificate is wrong about incidents of the rollouts in simulation")
     level = _check_without(run, use.bound_without)
     found, stated = use.equivalent_trials, c.bound_on_training
     if found is None:
         return
     require(stated < use.bound_without, "the simulation helped less than is stated")
-    if use.low is None:
-        share = _covariance(y, f) / _covariance(f, f) if f.min() < f.max() else 0.0
+    if not (c.success_or_failure and c.method == "occam"):
+        spread = _covariance(f, f)
+        share = _covariance(y, f) / spread if spread > 0 else 0.0
         added = stated - y.mean() + share * (f.mean() - more.mean())
         expected = len(y) * ((use.bound_without - y.mean()) / added) ** 2
         require(abs(found / expected - 1) < 1e-3, "the equivalent trials are not as stated")
@@ -136,18 +145,15 @@ def _check_use(run: Run, simulation: Simulation, use: SimulationUse) -> None:
     total = sum(weight for weight, _ in strata)
     rate = sum(w * share for w, share in strata) / total if total else strata[0][1]
     above, here = (
-        mp.betainc(rate * n + 1, (1 - rate) * n, stated, 1, regularized=True)
+        float(scipy.special.betaincc(rate * n + 1, (1 - rate) * n, stated))
         for n in (found * 1.001, found / 1.001)
     )
-    fits = above <= mp.mpf(level) <= here
-    require(bool(fits), "the equivalent trials are not as stated")
+    require(above <= level <= here, "the equivalent trials are not as stated")
 
 
 def _correlation(y: Floats, f: Floats) -> float | None:
-    if y.min() == y.max() or f.min() == f.max():
-        return None
-    spread = math.sqrt(_covariance(y, y) * _covariance(f, f))
-    return min(max(_covariance(y, f) / spread, -1.0), 1.0)
+    spread = math.sqrt(_covariance(y, y)) * math.sqrt(_covariance(f, f))
+    return min(max(_covariance(y, f) / spread, -1.0), 1.0) if spread > 0 else None
 
 
 def _covariance(a: Floats, b: Floats) -> float:
@@ -186,6 +192,7 @@ def _test_without(c: Certificate, costs: Costs, policy: int, level: Interval, ne
         return lambda b: proves_at_any_time(column, b, level)
     if c.success_or_failure:
         failures = int(column.sum())
-        return lambda b: _rare(failures, n, b, level)
+        tail = intervals.binomial_tail
+        return lambda b: bool(b.a >= 1 or (b.a > 0 and tail(failures, n, b).b <= level.a))
     proven = proven_by_bets(np.ascontiguousarray(column[costs.order]), level, near)
     return lambda b: bool(proven <= b.a)

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from pacbayes_control.verify import intervals
 from pacbayes_control.verify.bets import UNIT
-from pacbayes_control.verify.intervals import Interval, mp
+from pacbayes_control.verify.intervals import Interval, mp, require
 
 Floats = NDArray[np.float64]
 
 CLOSE = 1e-10  # outcomes whose ranks differ by less count as equal
 AT_ONCE = 1 << 21  # entries of a table of probabilities
 STEPS = 1 << 20  # a bound is rounded downwards to a multiple of 1/STEPS
+SMALLEST = 1e-15  # of limits on a rate, beside 0
 MOST_CELLS, SPLITS = 1 << 14, 20  # of the failure rates that cannot be told apart
 
 
@@ -38,6 +39,7 @@ class Strata:
         self, counts: tuple[int, ...], limits: tuple[float, float], level: Interval
     ) -> None:
         both, spared, alone, _ = counts
+        limits = 0.0 if limits[0] < SMALLEST else limits[0], limits[1]  # a lower one is as true
         self.sizes, self.limits, self.level = (both + spared, sum(counts[2:])), limits, level
         self.known: dict[int, bool] = {}  # whether a bound is proven, by its steps
         self.allowed = float(scipy.special.ndtri(float(level.mid))) ** 2 / 2
@@ -53,6 +55,9 @@ class Strata:
         # both rates, whatever the rounding of ranks.
 
         self.most = np.maximum.accumulate(most[::-1])[::-1]
+        # The tail of an outcome holds the outcome itself: without it, nothing would be proven.
+        own = bool(np.isfinite(highest)) and self.most[both] >= alone
+        require(own, "the outcomes cannot be ranked")
         logs = [_log_binomials(n) for n in self.sizes]
         self.logs, largest = logs, max(float(each.max()) for each in logs)
         self.rounding = 1 + 64 * UNIT * (1 + largest + sum(self.sizes))
@@ -133,13 +138,11 @@ class Strata:
 
 def _edge(share: Floats, weight: float, strength: Floats) -> Floats:
     """x ≥ share with weight x (1-x) = strength (x - share)."""
-    if weight == 0:
-        return share
-    half = (strength / weight - 1) / 2
-    root = np.sqrt(half * half + strength / weight * share)
+    half = (strength - weight) / 2
+    root = np.sqrt(half * half + weight * strength * share)
     with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where(half > 0, strength / weight * share / (root + half), root - half)
-    return np.clip(x, share, 1.0)
+        x = np.where(half > 0, strength * share / (root + half), (root - half) / weight)
+    return np.clip(x if weight > 0 else share, share, 1.0)
 
 
 def _log_binomials(n: int) -> Floats:

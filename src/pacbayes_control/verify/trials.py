@@ -24,32 +24,27 @@ def log_e_from_below(outcomes: NDArray, mean: float) -> float:
     """A number that ln of the e-value against "the mean is at most this" is not below."""
     values, counts = np.unique(np.asarray(outcomes, float), return_counts=True)
     logs, errors = _log_factors(values, mean)
-    return float(_mixed(counts @ logs, counts @ errors))
+    totals = np.array([math.fsum(counts * column) for column in logs.T])  # correctly rounded
+    return float(_mixed(totals, counts @ errors * (1 + UNIT * len(counts))))
 
 
 def log_e_path_from_below(outcomes: NDArray, mean: float) -> NDArray[np.float64]:
     """The same after each outcome, in their order; shape (outcomes,)."""
-    logs, errors = _log_factors(np.asarray(outcomes, float), mean)
+    logs, errors = _log_factors(np.asarray(outcomes, float), mean, len(outcomes))
     return _mixed(np.cumsum(logs, axis=0), np.cumsum(errors, axis=0))
 
 
-def log_e_of_means_from_below(outcomes: NDArray, means: NDArray) -> float:
-    """The same where each outcome, not negative, has a limit of its own on its mean."""
-    logs, errors = _log_factors(outcomes, means)
-    return float(_mixed(logs.sum(axis=0), errors.sum(axis=0)))
-
-
-def _log_factors(outcomes: NDArray, mean: float | NDArray) -> tuple[NDArray, NDArray]:
+def _log_factors(outcomes: NDArray, mean: float, summed: int = 8) -> tuple[NDArray, NDArray]:
     """ln((1-u) + uY/q) by outcome and stake, and a bound on its rounding in a long sum.
 
     A factor is a sum of terms that are not negative, so that its relative error is that of few
     roundings. ln 0 is taken as -10²⁹⁰, which no gains make up for.
     """
     stakes = np.array(STAKES)
-    factors = (1 - stakes) + stakes * (outcomes / mean)[:, None]
+    factors = (1 - stakes) + stakes * (outcomes[:, None] / mean)
     with np.errstate(divide="ignore"):
         logs = np.maximum(np.log(factors), -1e290)
-    return logs, UNIT * max(8, len(outcomes)) * (1 + np.abs(logs))
+    return logs, UNIT * max(8, summed) * (1 + np.abs(logs))
 
 
 def _mixed(logs: NDArray, errors: NDArray) -> NDArray[np.float64]:

@@ -109,14 +109,16 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
 
 def _claims_about_simulation(run: Run) -> list[tuple[object, str]]:
     """Claims about simulation beside trials on the robot, each with whether it applies."""
-    simulation = run.costs.simulation
+    simulation, c = run.costs.simulation, run.certificate
     if simulation is None:
         return []
     unnamed = not simulation.more.sites and not simulation.more.range
     return [
         (True, "that the costs are of trials on the robot, and paired with the same environments"),
         (True, "that the further environments are drawn like those of the trials, and are others"),
+        (True, "that no policy was learnt or chosen in the further environments"),
         (unnamed, "that no environment is twice among the further ones, which have no names"),
+        (c.method == "anytime", "that the number of further environments was fixed in advance"),
         (
             True,
             "that one simulation, which was not chosen or tuned by these trials, gave all costs in "
