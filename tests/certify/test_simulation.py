@@ -179,6 +179,14 @@ def test_what_cannot_be_joined_is_refused_in_one_line(tables: tuple[Any, ...], m
     assert "\n" not in str(error.value)
 
 
+def test_graded_costs_of_the_same_environments_are_recognised_without_names():
+    rng = np.random.default_rng(0)
+    simulated = rng.random((500, 1))
+    with pytest.raises(ValueError, match="environments of the trials are among the further ones"):
+        with_simulation(simulated[:80], simulated[:80], simulated)
+    with_simulation(simulated[:80], simulated[:80], simulated[80:])
+
+
 def test_policies_with_other_parameters_are_refused():
     real = Costs(REAL, parameters=np.eye(2), sites=[f"{i}" for i in range(80)])
     other = Costs(

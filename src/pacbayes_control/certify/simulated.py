@@ -170,6 +170,8 @@ def describe_fault(real: Costs, simulation: Simulation) -> str:
         return f"environment {quoted(twice[0])} is among the further ones, too: simulate others"
     if len(known) < len(names):
         return "names of further environments differ in nothing but capitals or spaces"
+    if not names and not more.range and _repeats(simulation.pairs, more.values):
+        return "environments of the trials are among the further ones, too: simulate others"
     seen = [*real.policies_seen, *more.policies_seen]
     if "data_used" in simulation.origin:
         seen += ranges_from(simulation.origin["data_used"], "the costs in simulation")
@@ -182,6 +184,15 @@ def describe_fault(real: Costs, simulation: Simulation) -> str:
     if left_out:
         return f"{left_out:,} rollouts in simulation were left out: count them as failures"
     return ""
+
+
+def _repeats(pairs: NDArray, more: NDArray) -> bool:
+    """Whether most rows of the pairs with fractions, if fine enough to tell, are further ones."""
+    fractions = pairs[np.any((pairs != 0) & (pairs != 1), axis=1)]
+    if len(fractions) < 5 or len(np.unique(fractions)) < 20:  # coarse grades repeat by chance
+        return False
+    further = {row.tobytes() for row in np.asarray(more, float)}
+    return 2 * sum(row.tobytes() in further for row in fractions) > len(fractions)
 
 
 def _check_other(same: EnvironmentRange, further: EnvironmentRange) -> None:
