@@ -190,7 +190,7 @@ def test_too_few_further_environments_have_a_reason_of_their_own():
 # ---- bad input ----------------------------------------------------------------------------------
 
 GOOD = PairRates.assumed(0.25, 0.97)
-GRADED = with_simulation(*(np.random.default_rng(2).random((n, 1)) for n in (50, 50, 500)))
+GRADED = with_simulation(*np.split(np.random.default_rng(2).random((600, 1)), [50, 100]))
 
 
 @pytest.mark.parametrize(
