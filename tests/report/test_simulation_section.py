@@ -102,7 +102,9 @@ def test_failures_stand_in_a_table_of_counts_and_those_that_differ_in_a_list(pag
     assert (
         "hall 20 (20) failed succeeded hall 30 (30) failed succeeded hall 12 (12) succeeded failed"
     ) in said
-    assert f"The {FURTHER:,} further environments are drawn like those of the trials." in said
+    assert (
+        f"The {FURTHER:,} further environments are drawn like those of the trials, and no" in said
+    )
     assert "Nothing is assumed about how good it is" in said
     assert "½" not in said
     order = re.findall('<section id="([a-z]*)"', text)
