@@ -163,7 +163,7 @@ def log_e_of_range(outcomes: Floats, mean: float) -> float:
 
     A factor (1-u) + uY/q is not negative for these either, and needs no upper limit.
     """
-    return _log_sum(_log_factors(outcomes, mean).sum(axis=0) + np.log(SHARES))
+    return _log_e_of_counts(outcomes, np.ones(len(outcomes)), mean)
 
 
 def _log_factors(outcomes: Floats, mean: float) -> Floats:

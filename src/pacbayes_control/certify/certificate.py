@@ -13,7 +13,7 @@ import scipy
 import pacbayes_control
 from pacbayes_control.bounds.theorems import check_delta
 from pacbayes_control.certify.balls import Ball
-from pacbayes_control.certify.costs import INCIDENTS, incidents_in_words
+from pacbayes_control.certify.costs import are_incidents, incidents_in_words
 from pacbayes_control.certify.files import check_record, has_type
 from pacbayes_control.certify.looks import Look, checked_numbers, describe, looks_from
 from pacbayes_control.certify.parts import CertifiedPart
@@ -299,8 +299,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("bad constraints")
     if not all(text.isprintable() for text in [*texts, *constraints] if isinstance(text, str)):
         raise ValueError("it holds characters that cannot be shown")
-    counted = fields["incidents"]
-    if not counted.keys() <= INCIDENTS.keys() or not all(0 < n < 2**53 for n in counted.values()):
+    if not are_incidents(fields["incidents"]):
         raise ValueError("bad incidents")
     kinds = {"ball": Ball, "test_estimate": HeldOutEstimate, "simulation": SimulationUse}
     known = {name: kind for name, kind in kinds.items() if fields[name] is not None}

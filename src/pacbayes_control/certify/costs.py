@@ -64,6 +64,18 @@ INCIDENTS = {
 MOST_ROWS = 100_000  # environments of a stream that a posterior also lists one by one
 
 
+def are_incidents(record: object) -> bool:
+    """Whether a record that may hold anything has counts of incidents, by their kind.
+
+    >>> are_incidents({"retries": 3}), are_incidents({"retries": 0}), are_incidents({"luck": 1})
+    (True, False, False)
+    """
+    return isinstance(record, Mapping) and all(
+        kind in INCIDENTS and type(count) is int and 0 < count < 2**53
+        for kind, count in record.items()
+    )
+
+
 def incidents_in_words(incidents: Mapping[str, int]) -> list[str]:
     """Each kind of incident, in words.
 
@@ -216,11 +228,8 @@ class Costs:
     @property
     def incidents(self) -> dict[str, int]:
         """The number of incidents in the rollouts, by their kind."""
-        record = self.origin.get("incidents", {})
-        if not isinstance(record, Mapping) or not all(
-            kind in INCIDENTS and type(count) is int and 0 < count < 2**53
-            for kind, count in record.items()
-        ):
+        record: Any = self.origin.get("incidents", {})
+        if not are_incidents(record):
             raise ValueError(
                 f"the costs' origin has incidents that are not counts of {', '.join(INCIDENTS)}"
             )

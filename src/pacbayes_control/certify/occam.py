@@ -54,10 +54,10 @@ def occam_bounds(
         limits_delta: for all limits on costs in simulation together, where there is simulation
     """
     if costs.simulation is not None:
-        each, deltas = range(costs.policies), (delta, limits_delta)
-        levels = [simulated_levels(costs, prior, policy, deltas) for policy in each]
-        chosen = np.array(each)[policies].tolist()
-        found = np.array([simulated_bound(costs, policy, levels[policy]) for policy in chosen])
+        deltas, chosen = (delta, limits_delta), np.arange(costs.policies)[policies].tolist()
+        levels = [simulated_levels(costs, prior, policy, deltas) for policy in chosen]
+        pairs = zip(chosen, levels, strict=True)
+        found = np.array([simulated_bound(costs, policy, own) for policy, own in pairs])
         return found, np.zeros(len(found))
     first = costs.first_equal[policies]
     own = np.unique(first)  # one of each group of equal policies

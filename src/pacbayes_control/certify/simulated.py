@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.looks import ORIGIN as LOOKS
-from pacbayes_control.certify.ranges import EnvironmentRange, ranges_from
+from pacbayes_control.certify.ranges import ranges_from
 from pacbayes_control.certify.simulation import Simulation
 from pacbayes_control.certify.text import quoted
 
@@ -70,8 +70,9 @@ def with_simulation(
     fault = describe_fault(real, found)
     if fault:
         raise ValueError(fault)
-    if more is not None and tables[0].range and further.range:
-        _check_other(tables[0].range, further.range)
+    ranges = [table.range for table in tables if table.range]
+    if len(ranges) == 2 and ranges[0].overlaps(ranges[1]):
+        raise ValueError("environments of a stream are in both tables in simulation")
     _check_alike(real, found)
     return real.with_simulation(found)
 
@@ -193,11 +194,6 @@ def _repeats(pairs: NDArray, more: NDArray) -> bool:
         return False
     further = {row.tobytes() for row in np.asarray(more, float)}
     return 2 * sum(row.tobytes() in further for row in fractions) > len(fractions)
-
-
-def _check_other(same: EnvironmentRange, further: EnvironmentRange) -> None:
-    if same.overlaps(further):
-        raise ValueError("environments of a stream are in both tables in simulation")
 
 
 def _check_alike(real: Costs, simulation: Simulation) -> None:

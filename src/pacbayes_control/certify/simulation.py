@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from pacbayes_control.bounds.stratified import PairCounts
 from pacbayes_control.certify.checks import checked_costs
-from pacbayes_control.certify.costs import INCIDENTS, MOST_ROWS, Costs, name_digests, npy_digest
-from pacbayes_control.certify.files import check_record, has_type, json_bytes, sha256
+from pacbayes_control.certify.costs import (
+    INCIDENTS,
+    MOST_ROWS,
+    Costs,
+    are_incidents,
+    name_digests,
+    npy_digest,
+)
+from pacbayes_control.certify.files import check_record, json_bytes, sha256
 from pacbayes_control.certify.ranges import EnvironmentRange
 
 SHARE = "simulation"  # the budget's name for the δ of limits on the cost in simulation
@@ -183,8 +190,7 @@ class SimulationUse:
 def incidents_from(origin: Mapping[str, object]) -> dict[str, int]:
     """Counts of incidents in an origin that may hold anything."""
     record: Any = origin.get("incidents", {})
-    known = has_type(record, dict[str, int]) and record.keys() <= INCIDENTS.keys()
-    if not known or not all(0 < count < 2**53 for count in record.values()):
+    if not are_incidents(record):
         raise ValueError("the origin of costs in simulation has incidents that are not counts")
     return record
 

@@ -18,6 +18,7 @@ from pacbayes_control.cli.logs import (
     follow_choice,
     follow_comparison,
     read_logs,
+    read_simulated,
 )
 from pacbayes_control.report.console import say
 from pacbayes_control.tasks.options import option
@@ -112,9 +113,7 @@ def choose(asked: ChooseOptions) -> None:
         trials, stopping = read_logs(asked, asked.logs, pairs=False), asked.stopping
     known: dict[str, Any] = {"candidates": asked.candidates, "spent": asked.spent}
     if asked.simulated:
-        files = (asked.simulated, asked.more_simulated)
-        logs = [file and read_logs(asked, [str(file)], pairs=False) for file in files]
-        known["simulated"] = tuple(logs)
+        known["simulated"] = read_simulated(asked)
     found = choose_policy(trials, asked.delta, stopping=stopping, **known)
     show_choice(found)
     if asked.out_folder:

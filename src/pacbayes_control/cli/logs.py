@@ -63,6 +63,15 @@ def read_logs(asked: Any, logs: list[str] | None, *, pairs: bool = True) -> Tria
     return trials
 
 
+def read_simulated(asked: Any) -> tuple[Trials, Trials | None]:
+    """The trials in simulation: of the same environments, and of further ones if there is a log."""
+    same, further = (
+        file and read_logs(asked, [str(file)], pairs=False)
+        for file in (asked.simulated, asked.more_simulated)
+    )
+    return same, further
+
+
 # ---- a table that grows --------------------------------------------------------------------------
 
 

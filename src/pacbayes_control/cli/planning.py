@@ -12,7 +12,7 @@ from pacbayes_control.certify.files import write_output
 from pacbayes_control.certify.text import as_number, quoted
 from pacbayes_control.cli import options
 from pacbayes_control.cli.app import app
-from pacbayes_control.cli.logs import Logs, read_logs
+from pacbayes_control.cli.logs import Logs, read_logs, read_simulated
 from pacbayes_control.report.console import print_table, say
 from pacbayes_control.report.decisions import mean_words
 from pacbayes_control.tasks.options import option
@@ -257,11 +257,10 @@ def _more_with_simulation(asked: PlanOptions) -> dict[str, Any]:
     from pacbayes_control.trials.plans.simulated import more_robot_trials
 
     trials = read_logs(asked, asked.logs, pairs=False)
-    same = read_logs(asked, [str(asked.simulated)], pairs=False)
-    further = asked.more_simulated and read_logs(asked, [str(asked.more_simulated)], pairs=False)
+    simulated = read_simulated(asked)
     count, records, rows, reasons = max(asked.candidates, len(trials.policies)), [], [], []
     for number, name in enumerate(trials.policies):
-        costs = costs_with(trials, number, count, (same, further))
+        costs = costs_with(trials, number, count, simulated)
         if costs is None:
             raise ValueError(f"policy {quoted(name)} has one trial: a plan needs two or more")
         found = more_robot_trials(

@@ -52,8 +52,7 @@ class Strata:
             fits = (most + step <= self.sizes[1]) & (self._rank(first, tried + 0.0) <= highest)
             most, step = np.where(fits, tried, most), step // 2
         # Together with an outcome all those with fewer failures: the probability then falls with
-        # both rates, whatever the rounding of ranks.
-
+        # both rates, however ranks are rounded.
         self.most = np.maximum.accumulate(most[::-1])[::-1]
         # The tail of an outcome holds the outcome itself: without it, nothing would be proven.
         own = bool(np.isfinite(highest)) and self.most[both] >= alone
