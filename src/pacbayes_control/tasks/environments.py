@@ -259,10 +259,14 @@ class Noise:
 
     def keys(self, environments: Environments, policies: int) -> NDArray[np.uint64]:
         """64 bits for each rollout, for a compiled simulator; shape (environments, policies)."""
+        columns = np.arange(self.column, self.column + policies, dtype=np.uint64)
+        return mixed(self.row_keys(environments)[:, None] + columns)
+
+    def row_keys(self, environments: Environments) -> NDArray[np.uint64]:
+        """64 bits for each environment, from which those of its rollouts are mixed."""
         first = generator(self.seed, self.stream, of="noise").integers(0, 2**64, dtype=np.uint64)
         rows = np.arange(environments.start, environments.stop, dtype=np.uint64)
-        columns = np.arange(self.column, self.column + policies, dtype=np.uint64)
-        return mixed(mixed(first + rows)[:, None] + columns)
+        return mixed(first + rows)
 
     def generator(self, environments: Environments, row: int, policy: int) -> np.random.Generator:
         """A generator for one rollout of a chunk, for a simulator in Python."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,11 +20,37 @@ from numpy.typing import NDArray
 
 from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.planar import kernel
+from pacbayes_control.robots.planar.gpu.compiling import kernel_for
+from pacbayes_control.robots.planar.gpu.streaming import parts_of, roll_out
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
 from pacbayes_control.tasks.task import noise_of
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.robot import Planar
+
+
+class Fixed(NamedTuple):
+    """What all rollouts of a robot share, in their precision."""
+
+    walls: NDArray  # (walls, 4)
+    open_areas: NDArray  # (areas, 4)
+    rays: NDArray  # (3, rays)
+    horizon: Any
+    radius: Any
+    start: NDArray  # (5,)
+    steps: int
+    hidden: int
+    offset: Any
+    range_noise: Any
+
+
+class Inputs(NamedTuple):
+    """What differs between rollouts, in their precision."""
+
+    weights: NDArray  # (1 or environments, rows, policies)
+    obstacles: NDArray  # (environments, most, 3)
+    counts: NDArray  # (environments,)
+    models: NDArray  # (1 or environments, constants, policies)
 
 
 def run(
@@ -37,7 +64,7 @@ def run(
     """Roll out policies, which are checked, by one of the robot's drivers.
 
     Args:
-        task: the robot
+        task: the robot; its collisions are found on its device
         driver: which of its drivers
         policies: (policies, parameters) or (environments, policies, parameters)
         environments: the obstacle fields
@@ -47,9 +74,52 @@ def run(
     move: Any = type(task).move
     if move is None:
         raise ValueError(f"the {task.name} has no move(state, control, draws, step, model)")
-    dtype, (x, y, heading) = results[-1].dtype.type, task.start
-    weights = np.swapaxes(task.controller.weights(np.asarray(policies, float)), -1, -2)
-    count, constants, arrays = weights.shape[-1], task.constants, environments.arrays()
+    dtype, noise, constants = results[-1].dtype, noise_of(task, environments, noise), task.constants
+    weights = task.controller.weights(np.asarray(policies, float)).astype(dtype)
+    weights = weights.reshape(-1, *weights.shape[-2:])
+    fixed = _fixed(task, dtype)
+
+    def inputs(part: slice) -> Inputs:
+        own = weights[part] if len(weights) > 1 else weights
+        return _inputs(task, own, environments[part], noise)
+
+    try:
+        if driver == "collisions" and task.device != "cpu":
+            kernel_of = partial(kernel_for, *frozen(move), len(constants))
+            noisy = (noise.row_keys(environments), noise.column) if noise else None
+            parts = parts_of(environments, weights)
+            roll_out(kernel_of, fixed, inputs, parts, noisy, results)
+            return
+        whole, count = inputs(slice(None)), weights.shape[1]
+        keys = noise.keys(environments, count) if noise else np.empty((1, 0), np.uint64)
+        run_all = getattr(drivers_of(move, len(constants)), driver)
+        run_all(*whole[:3], fixed[:4], fixed[4:], whole.models, keys, *results)
+    except NumbaError as error:
+        why = why_not(move, constants) or in_a_line(error)
+        raise ValueError(f"`move` of the {task.name} does not compile: {why[:300]}") from None
+
+
+def _fixed(task: Planar, dtype: np.dtype) -> Fixed:
+    """What all rollouts of a robot share."""
+    (x, y, heading), arena, number = task.start, task.arena, dtype.type
+    start = [x, y, np.sin(heading), np.cos(heading), task.own_start]
+    return Fixed(
+        *(array.astype(dtype) for array in (arena.walls, arena.open_areas, task.rays)),
+        number(task.horizon),
+        number(task.robot_radius),
+        np.array(start, dtype),
+        task.steps + task.landing_steps,
+        task.controller.hidden,
+        number(task.controller.offset),
+        number(task.range_noise),
+    )
+
+
+def _inputs(
+    task: Planar, weights: NDArray, environments: Environments, noise: Noise | None
+) -> Inputs:
+    """The inputs of rollouts in some environments; weights: (1 or environments, policies, rows)."""
+    count, constants, arrays = weights.shape[1], task.constants, environments.arrays()
     models = task.models(environments, count, noise)
     shapes = [(rows, len(constants), count) for rows in (1, len(environments))]
     if models.shape not in shapes:
@@ -57,30 +127,13 @@ def run(
     if not np.isfinite(models).all():
         which = int(np.argwhere(~np.isfinite(models))[0][1])
         raise ValueError(f"constant {which} of the {task.name} is NaN or infinite")
-    noise = noise_of(task, environments, noise)
-    around = task.arena.walls, task.arena.open_areas, task.rays
-    robot = (
-        dtype(task.robot_radius),
-        np.array([x, y, np.sin(heading), np.cos(heading), task.own_start], dtype),
-        task.steps + task.landing_steps,
-        task.controller.hidden,
-        dtype(task.controller.offset),
-        dtype(task.range_noise),
+    dtype = weights.dtype
+    return Inputs(
+        np.ascontiguousarray(np.swapaxes(weights, 1, 2)),
+        np.array(arrays["obstacles"], dtype),
+        np.array(arrays["counts"]),
+        models.astype(dtype),
     )
-    try:
-        getattr(drivers_of(move, len(constants)), driver)(
-            np.ascontiguousarray(weights, dtype).reshape(-1, *weights.shape[-2:]),
-            np.array(arrays["obstacles"], dtype),
-            np.array(arrays["counts"]),
-            (*(array.astype(dtype) for array in around), dtype(task.horizon)),
-            robot,
-            models.astype(dtype),
-            noise.keys(environments, count) if noise else np.empty((1, 0), np.uint64),
-            *results,
-        )
-    except NumbaError as error:
-        why = why_not(move, constants) or in_a_line(error)
-        raise ValueError(f"`move` of the {task.name} does not compile: {why[:300]}") from None
 
 
 class Drivers(NamedTuple):
@@ -105,21 +158,12 @@ def drivers_of(rule: Callable, constants: int = 0) -> Drivers:
     between its digest and its compilation, and the cache does not depend on the file that defines
     it. If it uses a value that cannot be part of a digest, it is compiled itself, in each process.
     """
-    try:
-        own, words = _copied(rule)
-        digest = hashlib.sha256(repr(words).encode()).hexdigest()[:16]
-    except (_Unknown, RecursionError):
-        own, digest = rule, None
+    own, digest = frozen(rule)
     key = (digest or rule, constants)
     if key in _made:
         return _made[key]
-    # The constants are a tuple: code that reads beyond its end does not compile. Beyond the end of
-    # an array it would read any memory, without an error.
-    model = "".join(f"models[{i}, k], " for i in range(constants))
-    call = f"rule(state, control, draws, step, ({model}))"
-    names: dict[str, Any] = {"rule": kernel.compiled(own), "__name__": kernel.__name__}
-    moves = eval(f"lambda state, control, draws, step, models, k: {call}", names)
-    made: dict[str, Any] = {"robot_moves": kernel.compiled(moves)}
+    moves = kernel.compiled(kernel.moves(kernel.compiled(own), constants))
+    made: dict[str, Any] = {"robot_moves": moves}
     cached: Any = compiled_once if digest else njit
     for name, compiled in {
         "move": kernel.compiled,
@@ -154,6 +198,18 @@ def why_not(rule: Callable, constants: tuple[float, ...]) -> str:
 
 
 # ---- the digest of a rule -----------------------------------------------------------------------
+
+
+def frozen(rule: Callable) -> tuple[Any, str | None]:
+    """A copy of a rule that nothing changes any more, and its digest.
+
+    The rule itself, without a digest, if it uses a value that cannot be part of one.
+    """
+    try:
+        own, words = _copied(rule)
+    except (_Unknown, RecursionError):
+        return rule, None
+    return own, hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
 class _Unknown(Exception):  # noqa: N818 - it never leaves this file

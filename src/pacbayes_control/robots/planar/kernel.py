@@ -191,6 +191,18 @@ def robot_moves(state, control, draws, step, models, k) -> Any:
     raise NotImplementedError
 
 
+def moves(rule: Any, constants: int) -> Any:
+    """A function that calls a compiled rule of motion in the place of `robot_moves`.
+
+    The constants are a tuple: code that reads beyond its end does not compile. Beyond the end of
+    an array it would read any memory, without an error.
+    """
+    model = "".join(f"models[{i}, k], " for i in range(constants))
+    call = f"rule(state, control, draws, step, ({model}))"
+    names = {"rule": rule, "__name__": __name__}
+    return eval(f"lambda state, control, draws, step, models, k: {call}", names)
+
+
 def collisions(weights, obstacles, counts, world, robot, models, keys, collided, closest):
     """Fill `collided` (environments, policies) with 1 where the rollout touches something, else 0.
 

@@ -26,7 +26,7 @@ def settings_of(task: Planar) -> dict[str, Any] | None:
         value, kinds = getattr(task, each.name), task.parts.get(each.name, {})
         name = task.called.get(each.name, each.name)
         usual = each.default if each.default_factory is MISSING else each.default_factory()
-        if value is None or (kinds and "" not in kinds and value == usual):
+        if not each.compare or value is None or (kinds and "" not in kinds and value == usual):
             continue
         if isinstance(value, int | float | tuple):
             record[name] = value

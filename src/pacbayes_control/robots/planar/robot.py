@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.planar import drivers, kernel, records
+from pacbayes_control.robots.planar.gpu.compiling import name as gpu_name
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
 from pacbayes_control.tasks.environments import Arrays, Environments, Noise
@@ -23,6 +24,7 @@ LARGEST_PARAMETER = 1e9  # a larger one could overflow in single precision
 LOST = "the position of the {} is NaN or infinite {}: correct `move`"
 ONE_ROW = "one policy is a row of parameters, not an array {}"
 MOST_STEPS = 1_000_000
+MANY = 1 << 22  # environments that a GPU is given at once, if there are so many
 
 
 def check_range(name: str, value: float, low: float, high: float, whole: bool = False) -> None:
@@ -83,6 +85,8 @@ class Planar(Task):
     horizon: float = 5.0  # m, the sensor's reach; a ray that meets nothing reads this
     fan: float = np.pi / 3  # rad, the outermost rays to either side
     range_noise: float = 0.0  # relative, for each ray in each step
+    # where collisions are found; not a part of the task, whose costs agree to rounding
+    device: str = field(default="cpu", kw_only=True, repr=False, compare=False)  # type: ignore[assignment]
 
     uses_all_cores = True  # one call does, so more workers on the same machine would gain nothing
     simulators = ("numba",)
@@ -154,6 +158,20 @@ class Planar(Task):
             raise ValueError(f"{n} environments were asked for: at least one is needed")
         words = f"{self.name} {self.obstacles}"
         return Environments(self.obstacles.draw, words, stream, seed, 0, n)
+
+    def on_device(self, device: str) -> Self:
+        """The same robot with its rollouts on another device."""
+        return self if device == self.device else replace(self, device=device)
+
+    @property
+    def hardware(self) -> str:  # type: ignore[override]
+        """The GPU that rollouts run on, for records; empty for the CPU."""
+        return "" if self.device == "cpu" else gpu_name()
+
+    @property
+    def together(self) -> int:  # type: ignore[override]
+        """Environments that a GPU should be given at once."""
+        return 0 if self.device == "cpu" else MANY
 
     def describe(self, environments: Environments) -> Arrays:
         """The number of cylinders in each environment, their mean radius, and the room to start."""

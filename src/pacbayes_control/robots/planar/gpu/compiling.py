@@ -1,0 +1,114 @@
+"""The kernel of a rollout, compiled by Numba for one robot; and the GPU that it is for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from pacbayes_control.robots.planar import kernel
+from pacbayes_control.robots.planar.gpu.kernel import SOURCES, Work, rollouts
+
+_made: dict[Any, Any] = {}  # kernels, by the digest of a rule or the rule itself, and by work
+
+
+def kernel_for(rule: Callable, digest: str | None, constants: int, work: Work) -> Any:
+    """The kernel for a robot with this rule of motion, compiled when it is first launched.
+
+    Args:
+        rule: as `drivers.frozen` copies it
+        digest: of the rule, if it is known
+        constants: how many numbers the rule's `model` has
+        work: what else it is compiled for
+    """
+    key = (digest or rule, constants, work)
+    if key not in _made:
+        _made[key] = _compiled(rule, constants, work, loaded())
+    return _made[key]
+
+
+def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
+    device = cuda.jit(device=True)
+    names: dict[str, Any] = {**vars(kernel), **work.constants, "cuda": cuda, "np": _numpy()}
+    ported: dict[Any, Any] = {}
+    for name, value in vars(kernel).items():
+        if hasattr(value, "py_func"):
+            names[name] = ported[value.py_func] = device(_copy(value.py_func, names))
+    names["robot_moves"] = device(kernel.moves(device(_ported(rule, device, ported)), constants))
+    for source in SOURCES:
+        names[source.__name__] = device(_copy(source, names))
+    # Roots and quotients are approximate, to two or three units in the last place. The flag is the
+    # kernel's alone: with it, functions of numbers could not tell a NaN.
+    return cuda.jit(_copy(rollouts, names), fastmath=True)
+
+
+def _copy(function: Any, names: dict[str, Any], closure: Any = None) -> FunctionType:
+    """A function in which global names mean something else."""
+    own = function.__code__, names, function.__name__, function.__defaults__, closure
+    return FunctionType(*own)
+
+
+def _ported(value: Any, device: Any, ported: dict[Any, Any]) -> Any:
+    """A rule, or a value that it uses, with what was compiled for a CPU compiled for a GPU."""
+    if hasattr(value, "py_func"):
+        if value.py_func not in ported:
+            ported[value.py_func] = device(_ported(value.py_func, device, ported))
+        return ported[value.py_func]
+    if value is np:
+        return _numpy()
+    if not isinstance(value, FunctionType):
+        return value
+    known = value.__globals__
+    used = [name for name in value.__code__.co_names if name in known]
+    names = {name: _ported(known[name], device, ported) for name in used}
+    cells = [_ported(cell.cell_contents, device, ported) for cell in value.__closure__ or ()]
+    return _copy(value, {"__name__": __name__, **names}, tuple(map(CellType, cells)) or None)
+
+
+@cache
+def _numpy() -> ModuleType:
+    """NumPy, with Python's functions of a number where Numba has none of NumPy's for a GPU."""
+    ours = ModuleType("numpy")
+    vars(ours).update({name: getattr(np, name) for name in dir(np) if name[0] != "_"})
+    vars(ours).update(floor=math.floor, ceil=math.ceil, sqrt=math.sqrt, exp=math.exp, abs=abs)
+    return ours
+
+
+# ---- the device ---------------------------------------------------------------------------------
+
+
+@cache
+def loaded() -> Any:
+    """Numba for CUDA; an error in a line where it, the driver or a GPU is missing."""
+    if find_spec("numba_cuda") is None:
+        raise ImportError("a GPU needs numba-cuda: pip install 'pacbayes-control[cuda]'")
+    from numba import cuda as found
+
+    if not found.is_available():
+        raise ValueError(
+            "no NVIDIA GPU with its driver was found here: leave out the device, or say cpu"
+        )
+    return found
+
+
+def available() -> bool:
+    """Whether rollouts can run on a GPU here."""
+    try:
+        return bool(loaded())
+    except (ImportError, ValueError):
+        return False
+
+
+def name() -> str:
+    """The device, for records."""
+    from numba import config
+
+    if config.ENABLE_CUDASIM:
+        return "CUDA simulated by Numba"
+    called = loaded().get_current_device().name
+    return called.decode() if isinstance(called, bytes) else str(called)

@@ -1,0 +1,97 @@
+"""The kernel of a GPU compiled for the CPU: one thread, which takes every rollout.
+
+Numba's simulator of CUDA interprets the kernel, some rollouts in a second. This runs the same source
+at the speed of a CPU and in the same precision, so that many rollouts can be compared. Roots and
+quotients, which are approximate on a GPU, can be made so.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pacbayes_control.robots.planar import kernel as scalars
+from pacbayes_control.robots.planar.gpu import compiling, kernel, streaming
+
+OPTIONS: Any = {"fastmath": {"contract"}, "error_model": "numpy"}
+
+
+def module(**names: Any) -> ModuleType:
+    """Names that Numba finds in compiled code, as it does those of `numba.cuda`."""
+    found = ModuleType("emulated")
+    vars(found).update(names)
+    return found
+
+
+@njit
+def add(array, place, more):
+    before = array[place]
+    array[place] = before + more
+    return before
+
+
+@njit
+def ffs(bits):
+    place = 1
+    while not bits & 1:
+        bits >>= 1
+        place += 1
+    return place
+
+
+class Sent:
+    """An array in the memory of the device."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = np.array(array)
+
+    def copy_to_host(self, here: Any, stream: Any) -> None:  # noqa: ARG002 - as Numba's
+        here[...] = self.array
+
+
+class Compiled:
+    """A function that is called by others, and launched as a kernel: with a single block."""
+
+    def __init__(self, function: Any) -> None:
+        self.compiled = njit(**OPTIONS)(function)
+
+    def __getitem__(self, configuration: Any) -> Any:
+        return lambda *given: self.compiled(*(getattr(each, "array", each) for each in given))
+
+
+def jit(function: Any = None, device: bool = False, fastmath: bool = False) -> Any:  # noqa: ARG001
+    return njit(**OPTIONS) if function is None else Compiled(function)
+
+
+CUDA = module(
+    shared=module(array=njit(lambda size, dtype: np.empty(size, dtype))),
+    atomic=module(add=add),
+    threadIdx=module(x=0),
+    blockIdx=module(x=0, y=0),
+    syncthreads=njit(lambda: None),
+    ffs=ffs,
+    jit=jit,
+    to_device=lambda array, _=None: Sent(array),
+    device_array=lambda shape, dtype, stream=None: Sent(np.empty(shape, dtype)),  # noqa: ARG005
+    stream=lambda: SimpleNamespace(synchronize=lambda: None),
+)
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Robots on the device "cuda" are rolled out by the emulator."""
+    for part in (compiling, streaming):
+        monkeypatch.setattr(part, "loaded", lambda: CUDA)
+    monkeypatch.setattr(compiling, "_made", {})
+    monkeypatch.setattr(kernel, "THREADS", 1)
+    monkeypatch.setattr(streaming, "_blocks", lambda n, policies, _: ((1, 1), policies, n))
+
+
+@pytest.fixture
+def rough(monkeypatch: pytest.MonkeyPatch, emulated: None) -> None:  # noqa: ARG001
+    """The same, with roots and quotients wrong in the last places."""
