@@ -280,6 +280,11 @@ class Costs:
         """How environments are drawn, in words."""
         return self._words("distribution")
 
+    @property
+    def device(self) -> str:
+        """The device that the rollouts ran on; empty for a CPU."""
+        return self._words("device") or ""
+
     def _words(self, name: str) -> str | None:
         """An entry of the origin that is plain words, or None."""
         text = self.origin.get(name)

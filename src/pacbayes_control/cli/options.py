@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -70,6 +70,9 @@ MoreSimulatedOption = Annotated[
         "which no policy was learnt or chosen.",
     ),
 ]
+DEVICE = "Where rollouts run: cpu, cuda (an NVIDIA GPU) or auto; default: cpu."
+Device = Literal["cpu", "cuda", "auto"]
+DeviceOption = Annotated[Device | None, typer.Option(help=DEVICE)]
 DrawsOption = Annotated[
     int,
     typer.Option(
@@ -236,6 +239,7 @@ class ExecutionOptions:
     scheduler: str | None = option(
         None, "Address of a Dask scheduler, to roll out on its cluster.", rare=True
     )
+    device: Device | None = option(None, DEVICE)
     rollout_timeout: float | None = option(
         None,
         "Seconds after which a rollout is ended and costs 1, the worst: the certificate tells it.",
@@ -285,6 +289,7 @@ def executing(
             retries=asked.retries,
             rollout_timeout=timeout,
             allow_code_change=asked.allow_code_change,
+            device=asked.device,
         )
 
 

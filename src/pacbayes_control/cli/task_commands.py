@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
@@ -71,10 +71,13 @@ def own_options(target: Any) -> Mapping[str, Option]:
 
 
 def execution_options(target: Any) -> Mapping[str, Option]:
-    """Options of where its rollouts run; without workers if they would not make it faster."""
+    """Options of where its rollouts run; without those that have no effect on them."""
     how = dict(options_of(options.ExecutionOptions))
-    if target.uses_all_cores:
+    if len(getattr(target, "devices", ())) < 2:
+        del how["device"]
+    if target.uses_all_cores:  # it is compiled, and its rollouts end
         del how["workers"]
+        how["rollout_timeout"] = replace(how["rollout_timeout"], rare=True)
     return how
 
 

@@ -131,11 +131,13 @@ def verify(asked: VerifyOptions) -> None:
         "costs_file": str(costs_file) if costs_file else None,
     }
     counted = f"{repeated.tried:,} rollouts" if repeated else None
-    if repeated and repeated.different:
+    if repeated and not repeated.explained:
         words = f"{repeated.different} of {counted} that were run again"
         reason = f"{words} do not cost what is recorded: {repeated.first}"
         raise options.not_verified(json_file, reason, record)
     again = f"{counted} were run again, and cost what is recorded." if repeated else None
+    if repeated and repeated.devices:
+        again = f"{repeated.remark}."
     told = "Taken as told, since no file can prove it:"
     facts = [f"- {words}" for words in verification.told]
     for line in (str(verification), signed, again, resting, told, *facts):

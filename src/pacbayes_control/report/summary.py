@@ -180,7 +180,7 @@ def observed_words(run: Run[Any]) -> tuple[str, str] | None:
 
 def not_reproduced(again: Again) -> str:
     """A warning where rollouts that were run again cost something else; empty elsewhere."""
-    if not again.different:
+    if again.explained:
         return ""
     return (
         f"{again.different:,} of {again.tried:,} rollouts that were run again do not cost what is "

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.descriptions import to_bytes
@@ -25,6 +26,7 @@ from pacbayes_control.tasks.task import as_task, noise_of
 from pacbayes_control.tasks.user_task import RolloutFailed
 
 MOST = 1000  # rollouts that are run again at most, if no number is given
+ODDS = 1e-3  # of an honest run's refusal, where its rollouts are run again on another device
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,30 @@ class Again:
     tried: int
     different: int
     first: str = ""  # the first that differs, in words
+    # where it was recorded and where it was run again, in words, if these differ
+    devices: str = ""
+    agreement: float = 1.0  # of the task's devices
+
+    @property
+    def explained(self) -> bool:
+        """Whether no more differ than rounding explains, which two devices do differently.
+
+        That is, so many are not too rare, if as many rollouts differ as the task says at most.
+        """
+        if not self.different or not self.devices:
+            return not self.different
+        return float(bdtrc(self.different - 1, self.tried, 1 - self.agreement)) >= ODDS
+
+    @property
+    def remark(self) -> str:
+        """On what was compared, in a line; empty if every cost is the same on the same device."""
+        if not self.devices:
+            return ""
+        words = f"{self.tried:,} rollouts, {self.devices}"
+        if not self.different:
+            return f"{words}, cost the same"
+        rate = f"as rounding may make {1 - self.agreement:.1%} of them do"
+        return f"{self.different:,} of {words}, cost something else{f', {rate}' * self.explained}"
 
 
 def roll_out_again(
@@ -47,7 +73,8 @@ def roll_out_again(
 ) -> Again:
     """Run rollouts of a run again, with the same policies and noise, and compare their costs.
 
-    Rollouts that timed out are left out: how long one takes depends on the machine.
+    Rollouts that timed out are left out: how long one takes depends on the machine. Those of a GPU
+    are run again on a GPU if there is one.
 
     Args:
         run: whose rollouts are run again
@@ -69,8 +96,9 @@ def roll_out_again(
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
-    task = as_task(task)
     costs, rng = run.costs, rng or np.random.default_rng()
+    task = as_task(task)
+    task = as_task(task.on_device("auto")) if costs.device else task
     _check_same(costs, task, environments)
     left = costs.environments * costs.policies - len(costs.timed_out)
     if left == 0:
@@ -86,7 +114,11 @@ def roll_out_again(
                 f"policy {column} in environment {environments.start + row} cost {before!r} when "
                 f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
             )
-    return Again(tried, len(different), different[0] if different else "")
+    first, devices = different[0] if different else "", ""
+    if task.hardware != costs.device:
+        before, now = costs.device or "a CPU", task.hardware or "a CPU"
+        devices = f"recorded on {before} and run again on {now}"
+    return Again(tried, len(different), first, devices, task.agreement if devices else 1.0)
 
 
 def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:

@@ -20,7 +20,7 @@ from pacbayes_control.certify.text import printable
 from pacbayes_control.rollouts.dispatch import roll_out
 from pacbayes_control.rollouts.execution import Execution
 from pacbayes_control.rollouts.failures import FailureLog, RolloutError
-from pacbayes_control.rollouts.jobs import CHUNK, FreshDraws, Job, Table, pieces
+from pacbayes_control.rollouts.jobs import FreshDraws, Job, Table, pieces, rows_at_once
 from pacbayes_control.rollouts.kept import KeptCosts, kept_costs
 from pacbayes_control.rollouts.pools import LostWorkers, WorkerPool, open_workers
 from pacbayes_control.rollouts.processes import Place
@@ -65,7 +65,8 @@ def evaluate(
     >>> evaluate(task, task.policies, task.environments(8, stream="example")).policies
     5
     """
-    task, execution = as_task(task), execution or Execution()
+    execution = execution or Execution()
+    task = execution.on_device(as_task(task))
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
     check_names(names, len(policies))
@@ -125,7 +126,8 @@ def mean_costs(
         of: the number of each rollout that is averaged; by default its cost
         execution: where and how; means are not kept
     """
-    task, execution, of = as_task(task), execution or Execution(), of or Quantity()
+    execution, of = execution or Execution(), of or Quantity()
+    task = execution.on_device(as_task(task))
     check_unseen(environments, seen)
     policies = checked_policies(task, policies)
     noise = noise_of(task, environments, noise)
@@ -133,7 +135,9 @@ def mean_costs(
         raise ValueError(NO_ENVIRONMENTS)
     total, done, rollouts = np.zeros(len(policies)), 0, len(environments) * len(policies)
     with open_workers(task, replace(execution, store=None)) as here:
-        for chunk in environments.chunks(CHUNK):  # a fixed order, so that sums repeat exactly
+        for chunk in environments.chunks(
+            rows_at_once(task, len(policies))
+        ):  # a fixed order, so that sums repeat exactly
             job = Job(task, chunk, policies, noise, of.surrogate)
             part = table_of(job, here.counting_on(done, rollouts))
             total += (of.function(part) if of.function else part).sum(axis=0, dtype=float)
@@ -151,7 +155,9 @@ def table_of(
     if len(job.environments) == 0:
         raise ValueError(NO_ENVIRONMENTS)
     facts: dict[str, object] = {}
-    with open_workers(job.task, execution or Execution()) as execution:
+    execution = execution or Execution()
+    job = replace(job, task=execution.on_device(job.task))
+    with open_workers(job.task, execution) as execution:
         if execution.rollout_timeout is not None:
             facts["rollout_timeout"] = float(execution.rollout_timeout)
         if execution.store is not None:
@@ -314,6 +320,7 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         "graded": task.graded,
         "distribution": " ".join(printable(task.distribution or "").split()) or None,
         "versions": versions_of(task) or None,
+        "device": " ".join(printable(task.hardware or "").split()) or None,
         "data_used": [list(part) for part in task.data_used or ()] or None,
         "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
     }

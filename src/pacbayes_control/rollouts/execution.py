@@ -9,6 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pacbayes_control.tasks.task import Task, as_task
+
+DEVICES = ("cpu", "cuda", "auto")
+
 # An Executor, a Dask client, so many threads or processes, or this process.
 Workers = Executor | int | Any | None
 
@@ -30,8 +34,8 @@ class Progress(NamedTuple):
 class Execution:
     """Where rollouts are run, where they are kept, and how progress is reported.
 
-    Costs are the same, bit for bit, for every execution. Retries and changes of the code are
-    counted in `costs.incidents`, and a certificate states them.
+    Costs are the same, bit for bit, for every execution on one device. Retries and changes of the
+    code are counted in `costs.incidents`, and a certificate states them.
     """
 
     # Any concurrent.futures.Executor, a Dask client, or a number of workers: threads if the task
@@ -57,16 +61,25 @@ class Execution:
     allow_code_change: bool = False
     # Finished rollouts of the store were run again by this process, to compare their costs.
     repeats_checked: bool = False
+    # Where a task that has kernels for several devices rolls out: "cpu", "cuda" (an NVIDIA GPU) or
+    # "auto", a GPU if there is one; None: as the task says.
+    device: str | None = None
     title: str = field(default="rollouts", repr=False)  # name of the work, for `progress`
 
     def __post_init__(self) -> None:
         retries, timeout = self.retries, self.rollout_timeout
         if type(retries) is not int or retries < 0:
             raise ValueError(f"retries = {retries!r} is not a whole number of 0 or more")
+        if self.device not in (None, *DEVICES):
+            raise ValueError(f"device = {self.device!r} is none of {', '.join(DEVICES)}")
         if timeout is None:
             return
         if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ValueError(f"rollout_timeout = {timeout!r} is not a positive number of seconds")
+
+    def on_device(self, task: Task) -> Task:
+        """A task with its rollouts on the device of this execution."""
+        return task if self.device is None else as_task(task.on_device(self.device))
 
     def tell(self, done: int, total: int, remark: str = "") -> None:
         """Report progress."""

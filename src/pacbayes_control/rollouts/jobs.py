@@ -16,6 +16,7 @@ from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator
 
 CHUNK = 1024  # environments given to a task at a time, unless its speed is measured
+MANY = 1 << 25  # rollouts at a time of a task that wants more environments than that together
 CELLS = 1 << 22  # numbers of sampled policies held at a time
 TABLE = 1 << 22  # costs held at a time, beside those that are done
 Table = NDArray[np.float64 | np.uint8]  # of costs, (environments, policies)
@@ -229,7 +230,10 @@ def pieces(
             that all workers finish together
     """
     columns, start, block = job.policies.shape[-2], job.environments.start, job.environments.block
+    usual = rows_at_once(job.task, columns)
     most_rows = max(1, TABLE // columns)  # so that the arrays of a piece stay small
+    if usual > CHUNK:
+        most_rows = max(most_rows, usual)
     if isinstance(job.policies, FreshDraws):
         most_rows = max(1, CELLS // (columns * len(job.policies.posterior)))
     left = sum(last - first for first, last in gaps)
@@ -237,10 +241,10 @@ def pieces(
         at = first
         while at < last:
             row, column = divmod(at, columns)
-            size = pace.size if pace else CHUNK * columns
+            size = pace.size if pace else usual * columns
             if sharers > 1:
                 size = max(min(size, left // sharers), size // 16, 1)
-            size = max(size, job.task.together * columns)
+            size = max(size, min(job.task.together, most_rows) * columns)
             if column == 0 and size >= columns and last - at >= columns:
                 rows, wide = min(size // columns, most_rows, (last - at) // columns), columns
                 if rows >= block and at + rows * columns < last:
@@ -252,6 +256,11 @@ def pieces(
             at += rows * wide
             left -= rows * wide
             yield Piece(row, row + rows, column, column + wide)
+
+
+def rows_at_once(task: Task, columns: int) -> int:
+    """Environments given to a task at a time, if its speed is not measured."""
+    return max(CHUNK, min(task.together, MANY // columns))
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

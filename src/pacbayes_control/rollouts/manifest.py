@@ -68,6 +68,7 @@ def described_job(job: Job, size: Sequence[int], execution: Execution) -> dict[s
         "version": pacbayes_control.__version__,
         "task": _hashed(identity(job.task)),
         "code": code_digest(job.task),
+        "device": job.task.hardware or None,
         "environments": origin,
         "first environments": environments[: environments.block].digest(),
         "policies": policies,

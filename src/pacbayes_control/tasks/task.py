@@ -95,6 +95,9 @@ class Task:
     )
     uses_all_cores: bool = False  # workers on the same machine would not make it faster
     releases_gil: bool = False  # workers can be threads
+    devices: Sequence[str] = ("cpu",)  # that `on_device` knows
+    agreement: float = 1.0  # the least share of rollouts that cost the same on each of them
+    hardware: str = ""  # the device that rollouts run on, for records; empty for the CPU
 
     # ---- optional abilities; None if the task does not have them ---------------------------------
 
@@ -151,6 +154,15 @@ class Task:
 
     def check_policies(self, policies: NDArray) -> None:
         """Raise ValueError, before any rollout, if rows are not valid policies."""
+
+    def on_device(self, device: str) -> Task:
+        """The same task with its rollouts on a device, or on the best one here (auto).
+
+        Costs may differ between devices where rounding decides, so that records tell `hardware`.
+        """
+        if device in ("cpu", "auto"):
+            return self
+        raise ValueError(f"the rollouts of {self.name} run on the CPU alone: leave out the device")
 
     def describe(self, environments: Environments) -> Arrays:
         """Numbers and words that describe each environment, one value each, by name.

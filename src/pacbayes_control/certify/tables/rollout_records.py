@@ -47,6 +47,7 @@ ORIGIN = {  # entries that `rollouts.evaluate` makes
     *(*RANGE, "policy_class", "settings", "cost_rule", "graded", "distribution", "versions"),
     *("data_used", "noise", "code", "rollout_timeout", "incidents", "timed_out", "looks"),
     "declared_looks",
+    "device",
 }
 
 
@@ -183,6 +184,7 @@ def _with_record(table: RolloutTable, record: dict[str, Any]) -> Costs | None:
         described=described,
     )
     _ = costs.noise, costs.incidents, costs.cost_rule, costs.distribution, costs.policies_seen
+    _ = costs.device
     return costs
 
 

@@ -104,7 +104,9 @@ def _fixed(task: Planar, dtype: np.dtype) -> Fixed:
     (x, y, heading), arena, number = task.start, task.arena, dtype.type
     start = [x, y, np.sin(heading), np.cos(heading), task.own_start]
     return Fixed(
-        *(array.astype(dtype) for array in (arena.walls, arena.open_areas, task.rays)),
+        arena.walls.astype(dtype),
+        arena.open_areas.astype(dtype),
+        task.rays.astype(dtype),
         number(task.horizon),
         number(task.robot_radius),
         np.array(start, dtype),

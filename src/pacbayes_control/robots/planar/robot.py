@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacbayes_control.robots.planar import drivers, kernel, records
-from pacbayes_control.robots.planar.gpu.compiling import name as gpu_name
+from pacbayes_control.robots.planar.gpu import compiling as gpu
 from pacbayes_control.robots.planar.obstacles import Distribution, ObstacleField, Reshuffled
 from pacbayes_control.robots.planar.policies import KINDS, Controller, GainGrid, Gains, ray_angles
 from pacbayes_control.tasks.environments import Arrays, Environments, Noise
@@ -90,6 +90,8 @@ class Planar(Task):
 
     uses_all_cores = True  # one call does, so more workers on the same machine would gain nothing
     simulators = ("numba",)
+    devices = ("cpu", "cuda")
+    agreement = 0.999  # rounding decides the others: gains amplify it in the loop
     graded = False  # a collision or none
     # fields that hold an object, and its classes by name in a record
     parts: ClassVar[dict[str, records.Kinds]] = {
@@ -159,14 +161,20 @@ class Planar(Task):
         words = f"{self.name} {self.obstacles}"
         return Environments(self.obstacles.draw, words, stream, seed, 0, n)
 
-    def on_device(self, device: str) -> Self:
-        """The same robot with its rollouts on another device."""
+    def on_device(self, device: str) -> Self:  # type: ignore[override]
+        """The same robot with its rollouts on a device, or on the best one here (auto)."""
+        if device == "auto":
+            device = "cuda" if gpu.available() else "cpu"
+        if device not in self.devices:
+            raise ValueError(f"device = {device!r} is none of {', '.join(self.devices)}")
+        if device == "cuda":
+            gpu.loaded()
         return self if device == self.device else replace(self, device=device)
 
     @property
     def hardware(self) -> str:  # type: ignore[override]
         """The GPU that rollouts run on, for records; empty for the CPU."""
-        return "" if self.device == "cpu" else gpu_name()
+        return "" if self.device == "cpu" else gpu.name()
 
     @property
     def together(self) -> int:  # type: ignore[override]

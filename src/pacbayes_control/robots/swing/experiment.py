@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
-from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
+from pacbayes_control.cli.options import DeviceOption, DrawsOption, Seed, TestEnvironments
 from pacbayes_control.deploy.monitor import Report
 from pacbayes_control.learn import repeated
 from pacbayes_control.report.console import print_table, progress_bars, say
@@ -197,6 +197,7 @@ def reproduce_swing(
     draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
+    device: DeviceOption = None,
 ) -> dict[str, Any]:
     """The drone of Section 8: certificates, and flights of a simulated one. A minute.
 
@@ -206,7 +207,9 @@ def reproduce_swing(
 
     run, flights = folder / "swing", folder / "flights"
     with progress_bars() as tell:
-        result = swing(draws, test_environments, seed, flights, Execution(progress=tell))
+        result = swing(
+            draws, test_environments, seed, flights, Execution(progress=tell, device=device)
+        )
     pictures = attachments(result, result.task.environments(3, stream="swing test", seed=seed))
     result.run.save(run, True, pictures)
     write_page(result.run, folder / "swing.html", name=str(run), pictures=pictures)

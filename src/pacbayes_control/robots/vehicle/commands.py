@@ -24,6 +24,7 @@ def pretrain(
         int, typer.Option(min=1, max=options.MOST, help="Steps, of 16,384 rollouts each.")
     ] = priors.STEPS,
     seed: options.Seed = 0,
+    device: options.DeviceOption = None,
     out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = OUT,
     json_file: options.JsonFile = None,
 ) -> None:
@@ -38,7 +39,7 @@ def pretrain(
     options.check_json(json_file, out_file)
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
     with progress_bars() as tell:
-        how = Execution(store=checkpoint, progress=tell, title="pretraining")
+        how = Execution(store=checkpoint, progress=tell, title="pretraining", device=device)
         prior = priors.pretrain(Vehicle(), steps, seed, how)
     record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
     write_output(out_file, f"{json.dumps(record)}\n".encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes_control.certify.text import round_up
-from pacbayes_control.cli.options import DrawsOption, Seed, TestEnvironments
+from pacbayes_control.cli.options import DeviceOption, DrawsOption, Seed, TestEnvironments
 from pacbayes_control.learn import learn_finite
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.planar.pictures import draw_rollouts
@@ -21,13 +21,16 @@ def reproduce_table1(
     draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
+    device: DeviceOption = None,
 ) -> dict[str, Any]:
     """Table 1: bound and true cost for N = 100 to 10,000 environments. A minute.
 
     Example: pbc reproduce table1 --draws 10 --json table1.json
     """
     with progress_bars() as tell:
-        rows = table1.table1(draws, test_environments, seed, Execution(progress=tell))
+        rows = table1.table1(
+            draws, test_environments, seed, Execution(progress=tell, device=device)
+        )
     pictures.draw_table1(rows, folder / "table1.svg")
     task = Vehicle()
     train = task.environments(1000, stream="train", seed=seed)
@@ -45,13 +48,16 @@ def reproduce_table2(
     draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
+    device: DeviceOption = None,
 ) -> dict[str, Any]:
     """Table 2: policies that are robust to a shift of the environments. Two minutes.
 
     Example: pbc reproduce table2 --draws 10 --json table2.json
     """
     with progress_bars() as tell:
-        rows = table2.table2(draws, test_environments, seed, Execution(progress=tell))
+        rows = table2.table2(
+            draws, test_environments, seed, Execution(progress=tell, device=device)
+        )
     pictures.draw_table2(rows, folder / "table2.svg")
     pictures.draw_radii(folder / "radii.svg", seed)
     pictures.draw_fields(folder / "fields.svg", seed)
@@ -67,6 +73,7 @@ def reproduce_continuous(
     draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
+    device: DeviceOption = None,
 ) -> dict[str, Any]:
     """Continuous policies: the paper's linear ones, and networks. Fifty minutes on two cores.
 
@@ -74,7 +81,7 @@ def reproduce_continuous(
     """
     finished = folder / "finished.jsonl"
     with progress_bars() as tell:
-        how = Execution(progress=tell)
+        how = Execution(progress=tell, device=device)
         result = continuous.continuous(draws, test_environments, seed, finished, how)
     pictures.draw_gains(result.gains, folder / "gains.svg")
     continuous.show_continuous(result.rows)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pacbayes_control.bounds.compiling import config
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.robots.planar.gpu.kernel import SOURCES, Work, rollouts
 
@@ -106,8 +107,6 @@ def available() -> bool:
 
 def name() -> str:
     """The device, for records."""
-    from numba import config
-
     if config.ENABLE_CUDASIM:
         return "CUDA simulated by Numba"
     called = loaded().get_current_device().name

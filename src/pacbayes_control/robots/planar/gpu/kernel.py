@@ -63,8 +63,26 @@ robot_moves: Any = kernel.robot_moves
 
 
 def rollouts(
-    weights, own_weights, obstacles, most, counts, walls, rays, horizon, radius, start, steps,
-    offset, range_noise, models, row_keys, first_column, width, deep, collided, closest,
+    weights,
+    own_weights,
+    obstacles,
+    most,
+    counts,
+    walls,
+    rays,
+    horizon,
+    radius,
+    start,
+    steps,
+    offset,
+    range_noise,
+    models,
+    row_keys,
+    first_column,
+    width,
+    deep,
+    collided,
+    closest,
 ):
     """The kernel: a block rolls out `width` policies in `deep` environments.
 
