@@ -69,7 +69,7 @@ def section_values(run: Run[Any]) -> dict[str, Any]:
     half_way = projection.half_way if projection else None
     more = half_way[0] - run.costs.environments if half_way else 0
     return {
-        "record": record_rows(run.certificate),
+        "record": record_rows(run.certificate, run.costs.device),
         "budget": budget_rows(run.certificate),
         "methods": methods,
         "why_no_methods": why_no_methods,
@@ -110,7 +110,7 @@ def gaussian_moves(run: Run[DiagonalGaussian]) -> tuple[np.ndarray, np.ndarray]:
     return moved, np.sqrt(run.posterior.variance) / spread
 
 
-def record_rows(c: Certificate) -> list[tuple[str, str]]:
+def record_rows(c: Certificate, device: str = "") -> list[tuple[str, str]]:
     """Hashes, versions and all digits, for those who check the certificate."""
     rows = [("method", c.method), ("objective", c.objective), ("delta", f"{c.delta:g}")]
     rows += [("bound, all digits", repr(float(c.bound))), ("KL", f"{c.kl!r} nats")]
@@ -125,6 +125,7 @@ def record_rows(c: Certificate) -> list[tuple[str, str]]:
         sizes = f"{look.environments:,} environments × {look.count:,} policies"
         rows.append((f"look {number}", f"{sizes} ({look.policies}), δ = {spent}"))
     rows += [(f"SHA-256 of {name}", digest) for name, digest in sorted(c.hashes.items())]
+    rows += [("rollouts ran on", device)] if device else []
     return rows + sorted(c.versions.items())
 
 

@@ -157,6 +157,8 @@ def table_of(
     facts: dict[str, object] = {}
     execution = execution or Execution()
     job = replace(job, task=execution.on_device(job.task))
+    if job.task.hardware:
+        facts["device"] = " ".join(printable(job.task.hardware).split())
     with open_workers(job.task, execution) as execution:
         if execution.rollout_timeout is not None:
             facts["rollout_timeout"] = float(execution.rollout_timeout)
@@ -320,7 +322,6 @@ def origin_of(task: Task, environments: Environments, noise: Noise | None) -> di
         "graded": task.graded,
         "distribution": " ".join(printable(task.distribution or "").split()) or None,
         "versions": versions_of(task) or None,
-        "device": " ".join(printable(task.hardware or "").split()) or None,
         "data_used": [list(part) for part in task.data_used or ()] or None,
         "noise": noise and {"stream": noise.stream, "seed": noise.seed, "of": noise.kind},
     }

@@ -102,6 +102,7 @@ def claims_without_proof(run: Run) -> tuple[str, ...]:
         *_claims_about_simulation(run),
         (c.ball is not None, f"that the shift is no larger than {c.ball}"),
         (c.test_estimate is not None, "the estimate on unseen environments"),
+        (run.costs.device, f"that rollouts ran on {quoted(run.costs.device, 100)}"),
         (True, "the versions of the software" + (" and the date" * bool(run.created))),
     ]
     return tuple(claim for applies, claim in claims if applies)

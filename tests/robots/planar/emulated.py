@@ -1,8 +1,8 @@
 """The kernel of a GPU compiled for the CPU: one thread, which takes every rollout.
 
-Numba's simulator of CUDA interprets the kernel, some rollouts in a second. This runs the same source
-at the speed of a CPU and in the same precision, so that many rollouts can be compared. Roots and
-quotients, which are approximate on a GPU, can be made so.
+Numba's simulator of CUDA interprets the kernel, some rollouts in a second. This runs the same
+source at the speed of a CPU and in the same precision, so that many rollouts can be compared.
+Roots, which are approximate on a GPU, can be made so.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class Sent:
     def __init__(self, array: Any) -> None:
         self.array = np.array(array)
 
+    @property
+    def size(self) -> int:
+        return self.array.size
+
     def copy_to_host(self, here: Any, stream: Any) -> None:  # noqa: ARG002 - as Numba's
         here[...] = self.array
 
@@ -79,19 +83,28 @@ CUDA = module(
     to_device=lambda array, _=None: Sent(array),
     device_array=lambda shape, dtype, stream=None: Sent(np.empty(shape, dtype)),  # noqa: ARG005
     stream=lambda: SimpleNamespace(synchronize=lambda: None),
+    get_current_device=lambda: SimpleNamespace(name=b"an emulator"),
 )
 
 
-@pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Robots on the device "cuda" are rolled out by the emulator."""
+MADE: dict[Any, Any] = {}  # kernels that are compiled, for all tests
+
+
+def emulate(patch: pytest.MonkeyPatch) -> None:
+    """Have rollouts on the device "cuda" emulated."""
     for part in (compiling, streaming):
-        monkeypatch.setattr(part, "loaded", lambda: CUDA)
-    monkeypatch.setattr(compiling, "_made", {})
-    monkeypatch.setattr(kernel, "THREADS", 1)
-    monkeypatch.setattr(streaming, "_blocks", lambda n, policies, _: ((1, 1), policies, n))
+        patch.setattr(part, "loaded", lambda: CUDA)
+    patch.setattr(compiling, "_made", MADE)
+    patch.setattr(kernel, "THREADS", 1)
+    patch.setattr(streaming, "_blocks", lambda n, policies, _: ((1, 1), policies, n))
 
 
-@pytest.fixture
-def rough(monkeypatch: pytest.MonkeyPatch, emulated: None) -> None:  # noqa: ARG001
-    """The same, with roots and quotients wrong in the last places."""
+def roughen(patch: pytest.MonkeyPatch) -> None:
+    """Make roots wrong by two or three units in the last place."""
+
+    @njit(**OPTIONS)
+    def rough(x):
+        return math.sqrt(x) * np.float32(1 + 3e-7)
+
+    patch.setattr(compiling, "_made", {})
+    patch.setattr(scalars, "math", module(sqrt=rough, atan2=math.atan2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes_control.bounds.compiling import config
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.robots.planar.gpu.kernel import SOURCES, Work, rollouts
 
@@ -40,7 +40,7 @@ def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
     for name, value in vars(kernel).items():
         if hasattr(value, "py_func"):
             names[name] = ported[value.py_func] = device(_copy(value.py_func, names))
-    names["robot_moves"] = device(kernel.moves(device(_ported(rule, device, ported)), constants))
+    names["robot_moves"] = device(kernel.moves(device(_rule(rule, device, ported)), constants))
     for source in SOURCES:
         names[source.__name__] = device(_copy(source, names))
     # Roots and quotients are approximate, to two or three units in the last place. The flag is the
@@ -55,20 +55,23 @@ def _copy(function: Any, names: dict[str, Any], closure: Any = None) -> Function
 
 
 def _ported(value: Any, device: Any, ported: dict[Any, Any]) -> Any:
-    """A rule, or a value that it uses, with what was compiled for a CPU compiled for a GPU."""
-    if hasattr(value, "py_func"):
-        if value.py_func not in ported:
-            ported[value.py_func] = device(_ported(value.py_func, device, ported))
-        return ported[value.py_func]
+    """A value that a rule uses, with what was compiled for a CPU compiled for a GPU."""
     if value is np:
         return _numpy()
-    if not isinstance(value, FunctionType):
+    if not hasattr(value, "py_func"):
         return value
-    known = value.__globals__
-    used = [name for name in value.__code__.co_names if name in known]
-    names = {name: _ported(known[name], device, ported) for name in used}
-    cells = [_ported(cell.cell_contents, device, ported) for cell in value.__closure__ or ()]
-    return _copy(value, {"__name__": __name__, **names}, tuple(map(CellType, cells)) or None)
+    if value.py_func not in ported:
+        copy = _rule(value.py_func, device, ported)
+        ported[value.py_func] = device(copy)
+    return ported[value.py_func]
+
+
+def _rule(rule: Any, device: Any, ported: dict[Any, Any]) -> FunctionType:
+    """A function of numbers whose globals and cells are for a GPU."""
+    used = {"__name__": __name__}
+    used |= {name: _ported(value, device, ported) for name, value in rule.__globals__.items()}
+    cells = [_ported(cell.cell_contents, device, ported) for cell in rule.__closure__ or ()]
+    return _copy(rule, used, tuple(map(CellType, cells)) or None)
 
 
 @cache
@@ -88,6 +91,7 @@ def loaded() -> Any:
     """Numba for CUDA; an error in a line where it, the driver or a GPU is missing."""
     if find_spec("numba_cuda") is None:
         raise ImportError("a GPU needs numba-cuda: pip install 'pacbayes-control[cuda]'")
+    os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")  # a few rollouts are fine
     from numba import cuda as found
 
     if not found.is_available():
@@ -107,7 +111,6 @@ def available() -> bool:
 
 def name() -> str:
     """The device, for records."""
-    if config.ENABLE_CUDASIM:
-        return "CUDA simulated by Numba"
-    called = loaded().get_current_device().name
+    device = loaded().get_current_device()
+    called = getattr(device, "name", "a GPU simulated by Numba")  # whose device has no name
     return called.decode() if isinstance(called, bytes) else str(called)

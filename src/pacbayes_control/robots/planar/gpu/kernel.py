@@ -38,6 +38,7 @@ from pacbayes_control.robots.planar.kernel import (
 
 THREADS = 128  # of a block
 TILE = 32  # discs that are marked at a time, each in a bit of a number
+GROUP = 8  # policies whose weights are side by side: from one weight to the next is a constant
 
 
 class Work(NamedTuple):
@@ -53,11 +54,12 @@ class Work(NamedTuple):
     def constants(self) -> dict[str, Any]:
         """The names in capitals, and the sizes that follow from them."""
         sizes = {"READINGS": self.RAYS * THREADS, "FAN": 3 * self.RAYS}
-        return {"THREADS": THREADS, "TILE": TILE, **self._asdict(), **sizes}
+        sizes["WEIGHTS"] = GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2))
+        return {"THREADS": THREADS, "TILE": TILE, "GROUP": GROUP, **self._asdict(), **sizes}
 
 
 RAYS, HIDDEN, MEASURED, NOISY, DTYPE = Work(2, 0, False, False)  # placeholders, like these:
-READINGS, FAN = 2 * THREADS, 6
+READINGS, FAN, WEIGHTS = 2 * THREADS, 6, 2 * GROUP
 cuda: Any = None
 robot_moves: Any = kernel.robot_moves
 
@@ -90,7 +92,7 @@ def rollouts(
     are computed here.
 
     Args:
-        weights: (1 or environments, rows, policies), flat
+        weights: (1 or environments, groups of policies, rows, GROUP), flat
         own_weights: how many an environment has of its own; 0 where all share the first ones
         obstacles: (environments, most, 3), flat
         most: obstacles of an environment
@@ -123,7 +125,6 @@ def rollouts(
         i = np.uint32(i + THREADS)
     cuda.syncthreads()
     first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
-    policies = U(collided.shape[1])
     wide = np.int32(min(width, collided.shape[1] - first_policy))
     total = np.int32(min(deep, collided.shape[0] - first) * wide)
     step, e, k = np.int32(-1), U(0), U(0)
@@ -156,7 +157,8 @@ def rollouts(
                 disturb(depths, t, range_noise, horizon, key, step)
             if HIDDEN:
                 invert(depths, t, offset)
-            control = respond(weights, U(own_weights) * e + k, policies, depths, offset, t)
+            at = U(own_weights) * e + k // U(GROUP) * U(WEIGHTS) + k % U(GROUP)
+            control = respond(weights, at, depths, offset, t)
             model = models[e if len(models) > 1 else U(0)]
             state, draws = (x, y, sin, cos, own), drawn(key, step) if NOISY else (F(0), F(0))
             x, y, sin, cos, own = robot_moves(state, control, draws, step, model, k)
@@ -298,7 +300,7 @@ def inverted(depth, offset):
     return F(1) / max(depth - offset, F(0.0625))
 
 
-def respond(weights, at, policies, depths, offset, t):
+def respond(weights, at, depths, offset, t):
     """The control of a policy by the formula of `kernel.respond`; its first weight is at `at`.
 
     For a network, depths are inverted before.
@@ -307,17 +309,17 @@ def respond(weights, at, policies, depths, offset, t):
     for i in range(RAYS):
         z = depths[np.uint32(i * THREADS + t)]
         control += weights[at] * (z if HIDDEN else inverted(z, offset))
-        at += policies
+        at += U(GROUP)
     for _ in range(HIDDEN):
-        there = mirrored = weights[at + U(RAYS) * policies]
+        there = mirrored = weights[at + U(RAYS * GROUP)]
         for i in range(RAYS):
             weight = weights[at]
             there += weight * depths[np.uint32(i * THREADS + t)]
             mirrored += weight * depths[np.uint32((RAYS - 1 - i) * THREADS + t)]
-            at += policies
-        at += policies
+            at += U(GROUP)
+        at += U(GROUP)
         control += weights[at] * (squash(there) - squash(mirrored))
-        at += policies
+        at += U(GROUP)
     return control
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.planar.gpu.compiling import loaded
-from pacbayes_control.robots.planar.gpu.kernel import THREADS, Work
+from pacbayes_control.robots.planar.gpu.kernel import GROUP, THREADS, Work
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.drivers import Fixed, Inputs
@@ -69,7 +69,7 @@ def roll_out(
         weights, obstacles, counts, models, row_keys = sent
         hits = cuda.device_array(shape, np.uint8, stream=stream)
         gaps = cuda.device_array(shape if measured else (1, 1), dtype, stream=stream)
-        own = given.weights[0].size if len(given.weights) > 1 else 0
+        own = weights.size // len(given.weights) if len(given.weights) > 1 else 0
         grid, width, deep = _blocks(*shape, given.weights.shape[1])
         kernel[grid, THREADS, stream](
             weights, own, obstacles, given.obstacles.shape[1], counts, *about, fixed.range_noise,
@@ -118,7 +118,11 @@ def _as_sent(given: Inputs, keys: NDArray[np.uint64]) -> list[NDArray]:
     No count leads beyond the end of a row: the memory behind it is another's.
     """
     counts = np.clip(given.counts, 0, given.obstacles.shape[1]).astype(np.int32)
-    return [given.weights.reshape(-1), given.obstacles.reshape(-1), counts, given.models, keys]
+    own, rows, policies = given.weights.shape
+    weights = np.zeros((own, rows, -(-policies // GROUP) * GROUP), given.weights.dtype)
+    weights[..., :policies] = given.weights
+    grouped = weights.reshape(own, rows, -1, GROUP).swapaxes(1, 2).reshape(-1)
+    return [grouped, given.obstacles.reshape(-1), counts, given.models, keys]
 
 
 def _blocks(environments: int, policies: int, rows: int) -> tuple[tuple[int, int], int, int]:

@@ -1,0 +1,465 @@
+"""Rollouts on a GPU: on that of this machine, or on Numba's simulator of one, against the CPU's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bicycles import Bicycle
+from emulated import emulate, roughen
+from numpy.typing import NDArray
+
+from pacbayes_control.bounds.compiling import config
+from pacbayes_control.certify.run import Run
+from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
+from pacbayes_control.robots import Swing, Vehicle
+from pacbayes_control.robots.planar import Network, ObstacleField
+from pacbayes_control.robots.planar.gpu import compiling, streaming
+from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
+from pacbayes_control.robots.vehicle.pretrained import NETWORK, pretrained
+from pacbayes_control.rollouts import Execution, evaluate, mean_costs, roll_out_again
+from pacbayes_control.rollouts.again import Again
+from pacbayes_control.tasks import Environments
+from pacbayes_control.tasks.demo import Stopping
+from sizes import sized
+
+MACHINE = Path("/dev/nvidiactl").exists()  # that has an NVIDIA GPU
+NETWORKS = Network(hidden=2)
+
+
+@cache
+def a_gpu() -> None:
+    """Load Numba for CUDA: for the GPU of this machine, or its simulator of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not MACHINE:
+            patch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+            patch.setattr(config, "ENABLE_CUDASIM", 1)  # which was read before
+        compiling.loaded()
+
+
+@pytest.fixture
+def gpu() -> None:
+    a_gpu()
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    emulate(monkeypatch)
+
+
+def rows(task: Any, count: int, seed: int = 0) -> NDArray:
+    """Policies of a robot, at random."""
+    return np.random.default_rng(seed).normal(0, 2, (count, task.parameters))
+
+
+def both(
+    task: Any, policies: NDArray, environments: Environments, dtype: Any = np.float32
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """Costs on the CPU and on the device, and closest distances there."""
+    shape = len(environments), policies.shape[-2]
+    here, there = np.empty(shape, dtype), np.empty(shape, dtype)
+    costs = task.costs(policies, environments, dtype=dtype, closest=here)
+    on_gpu = task.on_device("cuda")
+    assert on_gpu == task  # the device is no part of a task
+    again = on_gpu.costs(policies, environments, dtype=dtype, closest=there)
+    return costs, again, here, there
+
+
+# ---- the kernel itself --------------------------------------------------------------------------
+
+CROWDED = ObstacleField(fewest=33, most=70)  # more than are marked at a time
+ROBOTS = {
+    "gains": Vehicle(steps=12),
+    "network and noise": Vehicle(steps=8, controller=NETWORKS, range_noise=0.1, wheel_slip=0.1),
+    "many discs": Vehicle(steps=5, obstacles=CROWDED),
+    "no discs": Vehicle(steps=5, obstacles=ObstacleField(fewest=0, most=2)),
+    "drone": Swing(steps=5, landing_steps=3),
+    "drawn drones": Swing(steps=5, landing_steps=2, uncertainty=DrawnGains(0.5, 0.1, 0.2, 0.3)),
+    "a user's": Bicycle(steps=8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # of numbers that are to overflow
+@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.usefixtures("gpu")
+def test_rollouts_on_a_gpu_are_those_on_the_cpu(name: str):
+    task = ROBOTS[name]
+    costs, again, here, there = both(task, rows(task, 3), task.environments(3, stream="gpu"))
+    np.testing.assert_array_equal(again, costs)
+    np.testing.assert_allclose(there, here, atol=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.usefixtures("gpu")
+def test_each_environment_may_have_policies_of_its_own():
+    task = Vehicle(steps=12, controller=NETWORKS)
+    policies = rows(task, 6).reshape(3, 2, -1)
+    costs, again, here, there = both(task, policies, task.environments(3, stream="gpu"))
+    np.testing.assert_array_equal(again, costs)
+    np.testing.assert_allclose(there, here, atol=2e-5)
+    other = both(task, policies[::-1], task.environments(3, stream="gpu"))[3]
+    assert not np.array_equal(other, there)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_block_has_some_policies_in_some_environments_and_all_are_covered(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(streaming, "_blocks", lambda n, k, _: ((-(-n // 2), -(-k // 3)), 3, 2))
+    task = Vehicle(steps=3)
+    environments = task.environments(1026, stream="gpu")[1021:]  # of two parts
+    costs, again, here, there = both(task, rows(task, 4), environments)
+    np.testing.assert_array_equal(again, costs)
+    np.testing.assert_allclose(there, here, atol=2e-5)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_double_precision_agrees_with_double_precision():
+    task = Vehicle(steps=8)
+    policies, environments = rows(task, 2), task.environments(2, stream="gpu")
+    costs, again, here, there = both(task, policies, environments, np.float64)
+    np.testing.assert_array_equal(again, costs)
+    np.testing.assert_allclose(there, here, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.usefixtures("gpu")
+def test_a_robot_that_is_lost_is_an_error():
+    @dataclass(frozen=True)
+    class Lost(Vehicle):
+        @staticmethod
+        def move(state, control, draws, step, model):  # noqa: ARG004 - as the kernel calls it
+            x, y, sin, cos, own = state
+            return x + model[0] * np.inf, y, sin, cos, own
+
+    task = Lost(steps=5).on_device("cuda")
+    with pytest.raises(ValueError, match="of the lost is NaN or infinite in environment 0 under"):
+        task.costs(task.policies[:2], task.environments(2, stream="gpu"))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_count_beyond_the_obstacles_that_are_there_reads_nothing_else():
+    def crowd(counts: list[int]) -> Environments:
+        far = np.tile(np.float32([100, 100, 0.1]), (2, 3, 1))
+        far[1] = [0, 2, 0.5]  # in the way of the first one, if its row were left
+
+        def draw(_: np.random.Generator, n: int) -> Any:
+            return {"obstacles": np.tile(far, (n // 2, 1, 1)), "counts": np.resize(counts, n)}
+
+        return Environments(draw, "vehicle", "crowd", 0, 0, 2)
+
+    task = Vehicle(steps=10).on_device("cuda")
+    policies = np.zeros((1, 20))
+    assert task.costs(policies, crowd([3, 3]))[:, 0].tolist() == [0, 1]
+    assert task.costs(policies, crowd([6, 3]))[:, 0].tolist() == [0, 1]
+    assert task.costs(policies, crowd([3, -1]))[:, 0].tolist() == [0, 0]
+
+
+COMPILE = """
+from numba import cuda, float32, int32, int64, uint8, uint64
+from numba.cuda import compile as compiled, dispatcher
+class Device: compute_capability = 9, 0
+dispatcher.get_current_device = Device  # of which there is none
+from pacbayes_control.robots import Swing, Vehicle
+from pacbayes_control.robots.planar.drivers import frozen
+from pacbayes_control.robots.planar.gpu import compiling
+from pacbayes_control.robots.planar.gpu.kernel import Work
+from bicycles import Bicycle
+flat, table, cube = float32[::1], float32[:, ::1], float32[:, :, ::1]
+signature = (
+    flat, int64, flat, int64, int32[::1], table, flat, float32, float32, flat, int64, float32,
+    float32, cube, uint64[::1], int64, int64, int64, uint8[:, ::1], table,
+)
+compiling.loaded = lambda: cuda
+for robot, work in (
+    (Vehicle(), Work(20, 16, True, True)), (Swing(), Work(40, 0, False, False)),
+    (Bicycle(), Work(12, 0, False, False)),  # whose rule has numbers of double precision
+):
+    kernel = compiling.kernel_for(*frozen(type(robot).move), len(robot.constants), work)
+    options = dict(cc=(9, 0), device=False, abi="numba", fastmath=True, output="ptx")
+    code = compiled(kernel.py_func, signature, **options)[0]
+    print(robot.name, ".target sm_90" in code, ".f64" in code, "ld.local" in code)
+"""
+
+
+def test_the_kernel_compiles_for_a_real_gpu_to_single_precision_in_registers():
+    """Numba's simulator does not compile: it runs also what no GPU can."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment.pop("NUMBA_ENABLE_CUDASIM", None)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    single = ("vehicle True False False", "swing True False False")
+    *ours, users = done.stdout.splitlines() or [done.stderr]
+    assert ours == [*single], done.stderr
+    assert users.startswith("bicycle True"), done.stderr
+
+
+# ---- many rollouts, by the same source compiled for the CPU --------------------------------------
+
+
+def agreement(task: Any, policies: NDArray, environments: Environments) -> float:
+    costs, again, *_ = both(task, policies, environments)
+    assert 0 < costs.mean() < 1
+    return float((costs == again).mean())
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize(
+    ("task", "count"),
+    [(Swing(), 500), (Swing(uncertainty=WorstGains((2.5, 3.5), (0.3, 0.5))), 60)],
+    ids=["drone", "worst of drones"],
+)
+def test_costs_agree_on_all_but_a_few_of_very_many_rollouts(task: Swing, count: int):
+    environments = task.environments(sized(count, count * 20), stream="gpu")
+    assert agreement(task, task.policies, environments) >= task.agreement
+
+
+@pytest.mark.usefixtures("emulated")
+def test_networks_agree_also_where_roots_are_rough(monkeypatch: pytest.MonkeyPatch):
+    roughen(monkeypatch)
+    task = Vehicle(controller=NETWORK)
+    policies = pretrained()[0].sample(np.random.default_rng(0), 40)
+    assert agreement(task, policies, task.environments(sized(400, 10_000), stream="gpu")) >= 0.999
+
+
+@pytest.mark.usefixtures("emulated")
+def test_the_rollouts_that_differ_are_those_that_rounding_decides():
+    """A shift of the start by a thousandth of a millimetre changes what the CPU finds, too."""
+    task, shift = Vehicle(), 1e-6
+    environments = task.environments(sized(3000, 100_000), stream="gpu rounding")
+    costs, again, *_ = both(task, task.policies, environments)
+    assert (costs == again).mean() >= task.agreement
+    differ = np.argwhere(costs != again)[:60]
+    assert len(differ) > 0
+
+    def decided(e: int, k: int) -> bool:
+        starts = [(dx, 1 + dy, 0.0) for dx in (-shift, 0, shift) for dy in (-shift, 0, shift)]
+        own, field = task.policies[k : k + 1], environments[e : e + 1]
+        return len({int(replace(task, start=each).costs(own, field)[0, 0]) for each in starts}) > 1
+
+    assert np.mean([decided(e, k) for e, k in differ]) >= 0.9
+    others = [(e, k) for e in range(0, 3000, 150) for k in (3, 30)]
+    assert np.mean([decided(e, k) for e, k in others]) < 0.1
+
+
+# ---- what feeds it ------------------------------------------------------------------------------
+
+
+def test_parts_are_whole_blocks_that_grow_and_cover_everything_once():
+    task = Vehicle()
+    environments = task.environments(200_000, stream="gpu")[1500:]
+    weights = np.zeros((1, 50, 20), np.float32)
+    parts = list(streaming.parts_of(environments, weights))
+    assert parts[0] == slice(0, 548)  # to the end of a block
+    assert [each.start for each in parts[1:]] == [each.stop for each in parts[:-1]]
+    assert parts[-1].stop == len(environments)
+    assert all((1500 + each.stop) % 1024 == 0 for each in parts[:-1])
+    sizes = [each.stop - each.start for each in parts]
+    assert max(sizes) <= streaming.LAUNCH // 50 + 1024
+    own = list(streaming.parts_of(environments, np.zeros((2, 50, 372), np.float32)))
+    assert (
+        max(each.stop - each.start for each in own) * 50 * 372
+        <= streaming.WEIGHTS + 1024 * 50 * 372
+    )
+
+
+def test_blocks_share_the_policies_that_fit_their_cache_and_cover_all():
+    for n, policies, weights in ((1, 1, 20), (20_000, 50, 20), (300, 2000, 372), (7, 9_000_000, 2)):
+        (wide, high), width, deep = streaming._blocks(n, policies, weights)
+        assert wide * deep >= n > (wide - 1) * deep
+        assert high * width >= policies > (high - 1) * width
+        assert high <= 65_535
+
+
+@pytest.mark.usefixtures("emulated")
+def test_what_cannot_be_drawn_is_an_error_of_the_drawing():
+    @dataclass(frozen=True)
+    class Broken:
+        def draw(self, *_: Any) -> Any:
+            raise RuntimeError("no discs today")
+
+    task = Vehicle(obstacles=Broken()).on_device("cuda")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot be drawn: RuntimeError: no discs today"):
+        task.costs(task.policies, task.environments(5, stream="gpu"))
+
+
+def test_drawing_runs_ahead_of_the_rollouts_and_only_so_far():
+    drawn: list[int] = []
+
+    def inputs(part: slice) -> slice:
+        drawn.append(part.start)
+        return part
+
+    taken = 0
+    for part, given in streaming._ahead(inputs, (slice(i, i + 1) for i in range(40))):
+        assert given is part
+        assert part.start == taken
+        taken += 1
+        assert len(drawn) <= taken + streaming.AHEAD
+    assert taken == 40
+
+
+# ---- executions and records ---------------------------------------------------------------------
+
+ON_GPU = Execution(device="cuda")
+
+
+@pytest.mark.usefixtures("emulated")
+def test_an_execution_takes_a_robot_to_its_device_and_the_costs_record_it():
+    task = Vehicle()
+    train = task.environments(60, stream="train")
+    there = evaluate(task, task.policies, train, execution=ON_GPU)
+    here = evaluate(task, task.policies, train)
+    assert (there.device, here.device) == ("an emulator", "")
+    assert there.with_origin(device=None).origin == here.origin
+    assert (there.values == here.values).mean() > 0.99
+    many = task.environments(3000, stream="test")
+    np.testing.assert_allclose(
+        mean_costs(task, task.policies, many, execution=ON_GPU),
+        mean_costs(task, task.policies, many),
+        atol=1e-3,
+    )
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_search_on_a_gpu_and_its_certificate_have_fresh_policies_there():
+    task = Vehicle(controller=NETWORK)
+    prior, _ = pretrained()
+    search = SearchSettings(steps=2, pairs=2, estimator="evolution")
+    plan = Plan(search=search, draws=3)
+    train = task.environments(20, stream="train")
+    run = learn_gaussian(task, train, prior, plan, ON_GPU)
+    assert run.costs.device == "an emulator"
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rollouts_kept_from_one_device_are_not_mixed_with_those_of_another(tmp_path: Path):
+    task = Vehicle()
+    train = task.environments(20, stream="train")
+    kept = replace(ON_GPU, store=tmp_path / "kept")
+    evaluate(task, task.policies, train[:10], execution=kept)
+    evaluate(task, task.policies, train, execution=kept)
+    with pytest.raises(ValueError, match="rollouts of another device: an emulator, not null"):
+        evaluate(task, task.policies, train, execution=Execution(store=tmp_path / "kept"))
+
+
+def a_run(tmp_path: Path) -> tuple[Run[Any], Any, Environments]:
+    task = Vehicle()
+    train = task.environments(100, stream="train")
+    run = learn_finite(evaluate(task, task.policies, train, execution=ON_GPU))
+    return Run.load(run.save(tmp_path / "run")), task, train
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rollouts_of_a_gpu_are_run_again_there_if_there_is_one(tmp_path: Path):
+    again = roll_out_again(*a_run(tmp_path), count=50)
+    assert (again.different, again.devices, again.explained) == (0, "", True)
+
+
+def test_elsewhere_what_rounding_explains_is_told_and_anything_more_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        emulate(patch)
+        run, task, train = a_run(tmp_path)
+    monkeypatch.setattr(compiling, "available", lambda: False)
+    again = roll_out_again(run, task, train, count=300)
+    assert again.explained
+    assert again.remark.startswith("300 rollouts, recorded on an emulator and run again on a CPU")
+    values = 1 - np.array(run.costs.values)
+    forged = replace(
+        run,
+        costs=type(run.costs)(
+            values, run.costs.names, run.costs.origin, parameters=run.costs.parameters
+        ),
+    )
+    again = roll_out_again(forged, task, train, count=20)
+    assert again.different >= 19
+    assert not again.explained
+
+
+def test_how_many_may_differ_follows_from_the_share_that_rounding_decides():
+    def explained(different: int, tried: int, devices: str = "here and there") -> bool:
+        return Again(tried, different, "", devices, 0.999).explained
+
+    assert explained(0, 10, "")
+    assert not explained(1, 1000, "")  # on the same device every cost repeats
+    assert explained(1, 100)
+    assert not explained(3, 100)
+    assert explained(1000, 10**6)
+    assert not explained(1200, 10**6)
+    told = Again(1000, 1, "", "recorded on A and run again on B", 0.999).remark
+    assert told == (
+        "1 of 1,000 rollouts, recorded on A and run again on B, cost something else, as rounding "
+        "may make 0.1% of them do"
+    )
+
+
+def test_a_task_of_the_cpu_says_so_and_auto_finds_what_there_is(monkeypatch: pytest.MonkeyPatch):
+    task = Stopping()
+    train = task.environments(5, stream="train")
+    with pytest.raises(ValueError, match="the rollouts of stopping run on the CPU alone"):
+        evaluate(task, task.policies, train, execution=ON_GPU)
+    evaluate(task, task.policies, train, execution=Execution(device="auto"))
+    with pytest.raises(ValueError, match="device = 'gpu' is none of cpu, cuda, auto"):
+        Execution(device="gpu")
+    monkeypatch.setattr(compiling, "available", lambda: False)
+    assert Vehicle().on_device("auto").hardware == ""
+
+
+WITHOUT = {
+    "GPU": ("pass;", "pbc: no NVIDIA GPU with its driver was found"),
+    "extra": (
+        "import importlib.util as u; find = u.find_spec; "
+        "u.find_spec = lambda name, *_: None if name == 'numba_cuda' else find(name, *_);",
+        "pbc: a GPU needs numba-cuda: pip install 'pacbayes-control[cuda]'",
+    ),
+}
+
+
+@pytest.mark.skipif(MACHINE, reason="this machine has a GPU")
+@pytest.mark.parametrize("missing", WITHOUT)
+def test_without_a_gpu_or_the_extra_one_line_says_so(tmp_path: Path, missing: str):
+    before, words = WITHOUT[missing]
+    command = f"{before} from pacbayes_control.__main__ import main; main()"
+    arguments = ["learn", "vehicle", "--device", "cuda", "--environments", "10"]
+    environment = {name: value for name, value in os.environ.items() if "CUDASIM" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", command, *arguments],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(words)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_certificate_from_a_gpu_is_verified_without_one_and_tells_where_it_ran(
+    quick: Any, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        emulate(patch)
+        of = "--environments", 30, "--set", "test_environments=20", "--out", "run"
+        done = quick("learn", "vehicle", "--device", "cuda", *of)
+        assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(compiling, "available", lambda: False)
+    done = quick("verify", "run", "--again", 50, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout[done.stdout.index("{") :])
+    assert record["again"]["devices"] == "recorded on an emulator and run again on a CPU"
+    assert "that rollouts ran on “an emulator”" in record["told"]
+    done = quick("report", "run")
+    assert done.returncode == 0, done.stderr
+    assert "an emulator" in Path("run.html").read_text(encoding="utf-8")
