@@ -37,6 +37,7 @@ from pacbayes_control.robots.planar.kernel import (
 )
 
 THREADS = 128  # of a block
+ALL = np.uint32(0xFFFFFFFF)
 TILE = 32  # discs that are marked at a time, each in a bit of a number
 GROUP = 8  # policies whose weights are side by side: from one weight to the next is a constant
 
@@ -55,7 +56,14 @@ class Work(NamedTuple):
         """The names in capitals, and the sizes that follow from them."""
         sizes = {"READINGS": self.RAYS * THREADS, "FAN": 3 * self.RAYS}
         sizes["WEIGHTS"] = GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2))
-        return {"THREADS": THREADS, "TILE": TILE, "GROUP": GROUP, **self._asdict(), **sizes}
+        return {
+            "THREADS": THREADS,
+            "TILE": TILE,
+            "ALL": ALL,
+            "GROUP": GROUP,
+            **self._asdict(),
+            **sizes,
+        }
 
 
 RAYS, HIDDEN, MEASURED, NOISY, DTYPE = Work(2, 0, False, False)  # placeholders, like these:
@@ -180,17 +188,19 @@ def sense_discs(x, y, sin, cos, obstacles, discs, count, fan, horizon, radius, d
     base = np.int32(0)
     while base < count:
         at, last = discs, np.int32(min(count - base, TILE))
-        j, bit, seen = np.int32(0), np.uint32(1), np.uint32(0)
-        while j < last:
-            dx, dy, size = obstacles[at] - x, obstacles[at + U(1)] - y, obstacles[at + U(2)]
-            squared, reach = dx * dx + dy * dy, size + radius
-            hit |= squared <= reach * reach
-            side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
-            visible = sees(side, front, squared, size, edge_sin, edge_cos, horizon)
-            seen = np.uint32(seen | (bit if visible else np.uint32(0)))
-            bit = np.uint32(bit << 1)
-            at += U(3)
-            j = np.int32(j + 1)
+        j, seen, touched = np.int32(0), np.uint32(0), np.uint32(0)
+        while j < last:  # up to three beyond the last one are looked at in vain
+            for i in range(4):
+                near, visible = looked_at(
+                    x, y, sin, cos, obstacles, at + U(3 * i), radius, edge_sin, edge_cos, horizon
+                )
+                touched = np.uint32(touched | (np.uint32(near) << np.uint32(j + i)))
+                seen = np.uint32(seen | (np.uint32(visible) << np.uint32(j + i)))
+            at += U(12)
+            j = np.int32(j + 4)
+        known = np.uint32(ALL >> np.uint32(TILE - last))
+        hit |= np.uint32(touched & known) > 0
+        seen = np.uint32(seen & known)
         while seen > 0:
             at = discs + U(3) * U(lowest(seen))
             seen = np.uint32(seen & (seen - 1))
@@ -214,6 +224,15 @@ def sense_discs(x, y, sin, cos, obstacles, discs, count, fan, horizon, radius, d
     return hit
 
 
+def looked_at(x, y, sin, cos, obstacles, at, radius, edge_sin, edge_cos, horizon):
+    """Whether the robot touches a disc, and whether its sensor might see it."""
+    dx, dy, size = obstacles[at] - x, obstacles[at + U(1)] - y, obstacles[at + U(2)]
+    squared, reach = dx * dx + dy * dy, size + radius
+    side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
+    visible = sees(side, front, squared, size, edge_sin, edge_cos, horizon)
+    return squared <= reach * reach, visible
+
+
 def lowest(bits):
     """The place of the lowest bit that is set."""
     return cuda.ffs(bits) - 1
@@ -234,10 +253,14 @@ def sense_walls(x, y, sin, cos, walls, fan, horizon, depths, t):
     least_x = -horizon if sin >= edge_cos else horizon * min(min(first_x, last_x), none)
     most_y = horizon if cos >= edge_cos else horizon * max(max(first_y, last_y), none)
     least_y = -horizon if -cos >= edge_cos else horizon * min(min(first_y, last_y), none)
-    w = np.uint32(0)
+    w, left, right, bottom, top = np.uint32(0), none, none, none, none
     while w < len(walls):
-        left, right, bottom, top = sides(walls, w, x, y)
-        if left <= most_x and right >= least_x and bottom <= most_y and top >= least_y:
+        reached = False
+        while w < len(walls) and not reached:  # so that all threads have one that they reach
+            left, right, bottom, top = sides(walls, w, x, y)
+            reached = (left <= most_x) & (right >= least_x) & (bottom <= most_y) & (top >= least_y)
+            w = np.uint32(w + 1)
+        if reached:
             for i in range(RAYS):
                 ray_sin, ray_cos = fan[RAYS + i], fan[2 * RAYS + i]
                 inverse_x = F(1) / (ray_sin * cos - ray_cos * sin)
@@ -245,7 +268,6 @@ def sense_walls(x, y, sin, cos, walls, fan, horizon, depths, t):
                 reading = ray_box(left, right, bottom, top, inverse_x, inverse_y, horizon)
                 place = np.uint32(i * THREADS + t)
                 depths[place] = min(depths[place], reading)
-        w = np.uint32(w + 1)
 
 
 def hit_walls(x, y, walls, radius):
@@ -324,6 +346,6 @@ def respond(weights, at, depths, offset, t):
 
 
 SOURCES = (
-    *(outcome, lowest, sides, sense_discs, sense_walls, hit_walls, approached),
+    *(outcome, looked_at, lowest, sides, sense_discs, sense_walls, hit_walls, approached),
     *(drawn, disturb, inverted, invert, respond),
 )

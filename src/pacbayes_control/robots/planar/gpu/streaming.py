@@ -122,7 +122,8 @@ def _as_sent(given: Inputs, keys: NDArray[np.uint64]) -> list[NDArray]:
     weights = np.zeros((own, rows, -(-policies // GROUP) * GROUP), given.weights.dtype)
     weights[..., :policies] = given.weights
     grouped = weights.reshape(own, rows, -1, GROUP).swapaxes(1, 2).reshape(-1)
-    return [grouped, given.obstacles.reshape(-1), counts, given.models, keys]
+    obstacles = np.append(given.obstacles, np.zeros(9, given.obstacles.dtype))  # read in vain
+    return [grouped, obstacles, counts, given.models, keys]
 
 
 def _blocks(environments: int, policies: int, rows: int) -> tuple[tuple[int, int], int, int]:
