@@ -102,6 +102,7 @@ bench: setup-test
 	$(BIN)/python benchmarks/grasping.py
 	$(BIN)/python benchmarks/swing.py
 	$(BIN)/python benchmarks/fly.py
+	[ ! -e /dev/nvidiactl ] || $(BIN)/python benchmarks/gpu.py
 
 clean:
 	rm -rf .venv runs site

@@ -19,6 +19,7 @@ import pytest
 from commands import complaint
 from loading import BENCHMARKS, SHARED, load
 from pacbayes_control.report import console
+from robots.planar.emulated import emulate
 
 Result = subprocess.CompletedProcess[str]
 Script = Callable[..., Result]
@@ -119,6 +120,24 @@ def test_the_benchmark_of_simulation_keeps_its_contract(
     good = record["methods"][0]
     assert good["certified"] < good["alone"] < good["anytime_alone"]
     assert record["mixtures"][0]["certified"] < record["mixtures"][0]["posterior"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
+def test_the_benchmark_of_gpus_keeps_its_contract(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    emulate(monkeypatch)
+    result = script("gpu", "--environments", 40, "--steps", 1, "--json", "b.json")
+    assert result.returncode == 0, result.stderr
+    record = json.loads((tmp_path / "b.json").read_text())
+    assert (record["device"], record["policies"]) == ("an emulator", 50)
+    assert record["agreement"] >= 0.99
+    assert record["network_agreement"] >= 0.99
+    assert record["ratio"] == pytest.approx(
+        record["rollouts_per_second"] / record["cpu_rollouts_per_second"]
+    )
+    assert [row["environments"] for row in record["scaling"]] == [10, 20, 40]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -110,6 +110,7 @@ def learn(
         typer.Option(metavar="FILE", help="Carry out the plan of a run: its plan.json."),
     ] = None,
     workers: options.WorkersOption = None,
+    device: options.DeviceOption = None,
     out_folder: OutFolder = None,
     force: options.Force = False,
     json_file: options.JsonFile = None,
@@ -126,7 +127,7 @@ def learn(
         raise ValueError(f"{plan} names no task: the run was made in Python")
     asked = RunOptions(out_folder=out_folder, force=force, json_file=json_file)
     task = load_task(chosen.task, chosen.options)
-    _learn(task, chosen, options.ExecutionOptions(workers=workers), asked, plan)
+    _learn(task, chosen, options.ExecutionOptions(workers=workers, device=device), asked, plan)
 
 
 def _call(target: Any, name: str, groups: list[Mapping[str, Option]], /, **values: Any) -> None:

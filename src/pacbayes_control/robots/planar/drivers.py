@@ -94,9 +94,10 @@ def run(
         keys = noise.keys(environments, count) if noise else np.empty((1, 0), np.uint64)
         run_all = getattr(drivers_of(move, len(constants)), driver)
         run_all(*whole[:3], fixed[:4], fixed[4:], whole.models, keys, *results)
-    except NumbaError as error:
+    except (NumbaError, KeyError, NotImplementedError) as error:  # the last two for a GPU
         why = why_not(move, constants) or in_a_line(error)
-        raise ValueError(f"`move` of the {task.name} does not compile: {why[:300]}") from None
+        where = f"does not compile{'' if task.device == 'cpu' else ' for a GPU'}"
+        raise ValueError(f"`move` of the {task.name} {where}: {why[:300]}") from None
 
 
 def _fixed(task: Planar, dtype: np.dtype) -> Fixed:

@@ -169,7 +169,9 @@ def rollouts(
             control = respond(weights, at, depths, offset, t)
             model = models[e if len(models) > 1 else U(0)]
             state, draws = (x, y, sin, cos, own), drawn(key, step) if NOISY else (F(0), F(0))
-            x, y, sin, cos, own = robot_moves(state, control, draws, step, model, k)
+            after = robot_moves(state, control, draws, step, model, k)
+            x, y = DTYPE(after[0]), DTYPE(after[1])  # a rule may compute in another precision
+            sin, cos, own = DTYPE(after[2]), DTYPE(after[3]), DTYPE(after[4])
             step = np.int32(step + 1)
 
 
