@@ -97,8 +97,7 @@ def roll_out_again(
     if count is not None and count < 1:
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
     costs, rng = run.costs, rng or np.random.default_rng()
-    task = as_task(task)
-    task = as_task(task.on_device("auto")) if costs.device else task
+    task, devices = as_recorded(as_task(task), costs)
     _check_same(costs, task, environments)
     left = costs.environments * costs.policies - len(costs.timed_out)
     if left == 0:
@@ -114,11 +113,20 @@ def roll_out_again(
                 f"policy {column} in environment {environments.start + row} cost {before!r} when "
                 f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
             )
-    first, devices = different[0] if different else "", ""
-    if task.hardware != costs.device:
-        before, now = costs.device or "a CPU", task.hardware or "a CPU"
-        devices = f"recorded on {before} and run again on {now}"
+    first = different[0] if different else ""
     return Again(tried, len(different), first, devices, task.agreement if devices else 1.0)
+
+
+def as_recorded(task: Task, costs: Costs) -> tuple[Task, str]:
+    """The task on a GPU, if costs are recorded on one and there is one here.
+
+    And in words on which two devices they are recorded and run again, if these are not the same.
+    """
+    task = as_task(task.on_device("auto")) if costs.device else task
+    if task.hardware == costs.device:
+        return task, ""
+    before, now = costs.device or "a CPU", task.hardware or "a CPU"
+    return task, f"recorded on {before} and run again on {now}"
 
 
 def _picked(run: Run[Any], count: int, rng: np.random.Generator) -> list[Place]:

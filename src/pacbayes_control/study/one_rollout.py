@@ -13,7 +13,7 @@ from pacbayes_control.certify.distributions import Categorical
 from pacbayes_control.certify.run import Run
 from pacbayes_control.certify.text import quoted
 from pacbayes_control.learn import GaussianPrior
-from pacbayes_control.rollouts.again import recorded_rollout
+from pacbayes_control.rollouts.again import as_recorded, recorded_rollout
 from pacbayes_control.rollouts.evaluation import checked_policies
 from pacbayes_control.tasks import Environments, Noise, Task
 from pacbayes_control.tasks.environments import generator
@@ -43,6 +43,7 @@ class Rollout:
     name: str  # of the policy
     note: str = ""  # on what it is, in a sentence
     recorded: float | None = None  # its cost in the run, if the run has this rollout
+    devices: str = ""  # where it was recorded and is run again, if these differ
 
     @property
     def number(self) -> int:
@@ -127,8 +128,8 @@ def rollout_of(
         chosen, noise = recorded_rollout(run, task, counted, (number, column))
         if (number, column) in costs.timed_out:
             return Rollout(task, one, chosen, noise, name, f"{note} {TIMED_OUT}".strip())
-        before = float(costs.values[number, column])
-        return Rollout(task, one, chosen, noise, name, note, before)
+        before, (task, devices) = float(costs.values[number, column]), as_recorded(task, costs)
+        return Rollout(task, one, chosen, noise, name, note, before, devices)
     whose = "" if stream == own else f" of {quoted(own[0])}, seed {own[1]}"
     counts = f"it counts environments 0 to {len(counted) - 1}{whose}"
     note = f"{note} The run does not have this rollout: {counts}.".strip()

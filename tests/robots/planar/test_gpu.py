@@ -460,6 +460,8 @@ def test_a_certificate_from_a_gpu_is_verified_without_one_and_tells_where_it_ran
     record = json.loads(done.stdout[done.stdout.index("{") :])
     assert record["again"]["devices"] == "recorded on an emulator and run again on a CPU"
     assert "that rollouts ran on “an emulator”" in record["told"]
+    done = quick("rollout", "vehicle", "--run", "run", "--environment", 3)
+    assert done.returncode == 0, done.stderr
     done = quick("report", "run")
     assert done.returncode == 0, done.stderr
     assert "an emulator" in Path("run.html").read_text(encoding="utf-8")
