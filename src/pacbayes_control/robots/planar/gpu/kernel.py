@@ -36,7 +36,7 @@ from pacbayes_control.robots.planar.kernel import (
     squash,
 )
 
-THREADS = 128  # of a block
+THREADS = 128  # of a block, in single precision
 ALL = np.uint32(0xFFFFFFFF)
 TILE = 32  # discs that are marked at a time, each in a bit of a number
 GROUP = 8  # policies whose weights are side by side: from one weight to the next is a constant
@@ -52,12 +52,17 @@ class Work(NamedTuple):
     DTYPE: type[np.floating] = np.float32
 
     @property
+    def threads(self) -> int:
+        """Of a block, whose readings fit in its shared memory."""
+        return max(1, THREADS * 4 // np.dtype(self.DTYPE).itemsize)
+
+    @property
     def constants(self) -> dict[str, Any]:
         """The names in capitals, and the sizes that follow from them."""
-        sizes = {"READINGS": self.RAYS * THREADS, "FAN": 3 * self.RAYS}
+        sizes = {"READINGS": self.RAYS * self.threads, "FAN": 3 * self.RAYS}
         sizes["WEIGHTS"] = GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2))
         return {
-            "THREADS": THREADS,
+            "THREADS": self.threads,
             "TILE": TILE,
             "ALL": ALL,
             "GROUP": GROUP,

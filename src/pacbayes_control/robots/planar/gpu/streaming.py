@@ -48,7 +48,8 @@ def roll_out(
     cuda, (costs, closest) = loaded(), results
     measured, policies = closest.size > 0, costs.shape[1]
     dtype = closest.dtype.type
-    kernel = kernel_for(Work(fixed.rays.shape[1], fixed.hidden, measured, noise is not None, dtype))
+    work = Work(fixed.rays.shape[1], fixed.hidden, measured, noise is not None, dtype)
+    kernel = kernel_for(work)
     keys, column = noise or (np.zeros(len(costs), np.uint64), 0)
     walls, rays, start = map(cuda.to_device, (fixed.walls, fixed.rays.reshape(-1), fixed.start))
     about = walls, rays, fixed.horizon, fixed.radius, start, fixed.steps, fixed.offset
@@ -71,7 +72,7 @@ def roll_out(
         gaps = cuda.device_array(shape if measured else (1, 1), dtype, stream=stream)
         own = weights.size // len(given.weights) if len(given.weights) > 1 else 0
         grid, width, deep = _blocks(*shape, given.weights.shape[1])
-        kernel[grid, THREADS, stream](
+        kernel[grid, work.threads, stream](
             weights, own, obstacles, given.obstacles.shape[1], counts, *about, fixed.range_noise,
             models, row_keys, column, width, deep, hits, gaps,
         )  # fmt: skip
