@@ -36,12 +36,12 @@ def add(array, place, more):
 
 
 @njit
-def ffs(bits):
-    place = 1
-    while not bits & 1:
-        bits >>= 1
-        place += 1
-    return place
+def popc(bits):
+    count = 0
+    while bits:
+        bits &= bits - np.uint64(1)
+        count += 1
+    return count
 
 
 class Sent:
@@ -72,13 +72,15 @@ def jit(function: Any = None, device: bool = False, fastmath: bool = False) -> A
     return njit(**OPTIONS) if function is None else Compiled(function)
 
 
+ARRAYS = module(array=njit(lambda size, dtype: np.empty(size, dtype)))
 CUDA = module(
-    shared=module(array=njit(lambda size, dtype: np.empty(size, dtype))),
+    shared=ARRAYS,
+    local=ARRAYS,
     atomic=module(add=add),
     threadIdx=module(x=0),
     blockIdx=module(x=0, y=0),
     syncthreads=njit(lambda: None),
-    ffs=ffs,
+    popc=popc,
     jit=jit,
     to_device=lambda array, _=None: Sent(array),
     device_array=lambda shape, dtype, stream=None: Sent(np.empty(shape, dtype)),  # noqa: ARG005
@@ -96,7 +98,7 @@ def emulate(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(part, "loaded", lambda: CUDA)
     patch.setattr(compiling, "_made", MADE)
     patch.setattr(kernel, "THREADS", 1)
-    patch.setattr(streaming, "_blocks", lambda n, policies, _: ((1, 1), policies, n))
+    patch.setattr(streaming, "_blocks", lambda n, policies, *_: ((1, 1), policies, n))
 
 
 def roughen(patch: pytest.MonkeyPatch) -> None:

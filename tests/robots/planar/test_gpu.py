@@ -113,7 +113,7 @@ def test_each_environment_may_have_policies_of_its_own():
 def test_a_block_has_some_policies_in_some_environments_and_all_are_covered(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(streaming, "_blocks", lambda n, k, _: ((-(-n // 2), -(-k // 3)), 3, 2))
+    monkeypatch.setattr(streaming, "_blocks", lambda n, k, *_: ((-(-n // 2), -(-k // 3)), 3, 2))
     task = Vehicle(steps=3)
     environments = task.environments(1026, stream="gpu")[1021:]  # of two parts
     costs, again, here, there = both(task, rows(task, 4), environments)
@@ -173,10 +173,10 @@ from pacbayes_control.robots.planar.drivers import frozen
 from pacbayes_control.robots.planar.gpu import compiling
 from pacbayes_control.robots.planar.gpu.kernel import Work
 from bicycles import Bicycle
-flat, table, cube = float32[::1], float32[:, ::1], float32[:, :, ::1]
+flat = float32[::1]
 signature = (
-    flat, int64, flat, int64, int32[::1], table, flat, float32, float32, flat, int64, float32,
-    float32, cube, uint64[::1], int64, int64, int64, uint8[:, ::1], table,
+    flat, int64, flat, int64, int32[::1], flat, flat, float32, float32, flat, int64, float32,
+    float32, flat, int64, int64, uint64[::1], int64, int64, int64, uint8[:, ::1], float32[:, ::1],
 )
 compiling.loaded = lambda: cuda
 for robot, work in (
@@ -277,8 +277,9 @@ def test_parts_are_whole_blocks_that_grow_and_cover_everything_once():
 
 
 def test_blocks_share_the_policies_that_fit_their_cache_and_cover_all():
-    for n, policies, weights in ((1, 1, 20), (20_000, 50, 20), (300, 2000, 372), (7, 9_000_000, 2)):
-        (wide, high), width, deep = streaming._blocks(n, policies, weights)
+    cases = (1, 20, 20, 120), (20_000, 50, 20, 120), (300, 2000, 372, 0), (7, 9_000_000, 2, 9000)
+    for n, policies, weights, numbers in cases:
+        (wide, high), width, deep = streaming._blocks(n, policies, weights, numbers)
         assert wide * deep >= n > (wide - 1) * deep
         assert high * width >= policies > (high - 1) * width
         assert high <= 65_535
@@ -304,7 +305,7 @@ def test_drawing_runs_ahead_of_the_rollouts_and_only_so_far():
         return part
 
     taken = 0
-    for part, given in streaming._ahead(inputs, (slice(i, i + 1) for i in range(40))):
+    for part, given in streaming._ahead(inputs, [slice(i, i + 1) for i in range(40)]):
         assert given is part
         assert part.start == taken
         taken += 1

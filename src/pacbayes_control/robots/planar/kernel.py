@@ -191,15 +191,20 @@ def robot_moves(state, control, draws, step, models, k) -> Any:
     raise NotImplementedError
 
 
-def moves(rule: Any, constants: int) -> Any:
+def moves(rule: Any, constants: int, place: str = "{}, k") -> Any:
     """A function that calls a compiled rule of motion in the place of `robot_moves`.
 
     The constants are a tuple: code that reads beyond its end does not compile. Beyond the end of
     an array it would read any memory, without an error.
+
+    Args:
+        rule: the rule
+        constants: how many it has
+        place: of a constant in `models`, by its number
     """
-    model = "".join(f"models[{i}, k], " for i in range(constants))
+    model = "".join(f"models[{place.format(i)}], " for i in range(constants))
     call = f"rule(state, control, draws, step, ({model}))"
-    names = {"rule": rule, "__name__": __name__}
+    names = {"rule": rule, "U": U, "__name__": __name__}
     return eval(f"lambda state, control, draws, step, models, k: {call}", names)
 
 

@@ -40,7 +40,8 @@ def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
     for name, value in vars(kernel).items():
         if hasattr(value, "py_func"):
             names[name] = ported[value.py_func] = device(_copy(value.py_func, names))
-    names["robot_moves"] = device(kernel.moves(device(_rule(rule, device, ported)), constants))
+    moves = kernel.moves(device(_rule(rule, device, ported)), constants, "k + U({})")
+    names["robot_moves"] = device(moves)
     for source in SOURCES:
         names[source.__name__] = device(_copy(source, names))
     # Roots and quotients are approximate, to two or three units in the last place. The flag is the

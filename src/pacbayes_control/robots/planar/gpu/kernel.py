@@ -37,9 +37,10 @@ from pacbayes_control.robots.planar.kernel import (
 )
 
 THREADS = 128  # of a block, in single precision
-ALL = np.uint32(0xFFFFFFFF)
-TILE = 32  # discs that are marked at a time, each in a bit of a number
-GROUP = 8  # policies whose weights are side by side: from one weight to the next is a constant
+MARKED = 64  # discs that are marked at a time, each in a bit of a number
+TOGETHER = 4  # discs that a thread looks at without a branch; a field has a multiple of them
+HELD = 2560  # numbers of the fields that a block keeps in shared memory, where they fit
+GROUP, OWN_GROUP = 32, 8  # policies whose weights are side by side: shared ones, and own ones
 
 
 class Work(NamedTuple):
@@ -49,6 +50,8 @@ class Work(NamedTuple):
     HIDDEN: int  # units of the controller
     MEASURED: bool  # whether the closest distances are wanted
     NOISY: bool
+    KEPT: bool = True  # whether a block's fields fit in its shared memory
+    GROUP: int = GROUP
     DTYPE: type[np.floating] = np.float32
 
     @property
@@ -59,20 +62,20 @@ class Work(NamedTuple):
     @property
     def constants(self) -> dict[str, Any]:
         """The names in capitals, and the sizes that follow from them."""
-        sizes = {"READINGS": self.RAYS * self.threads, "FAN": 3 * self.RAYS}
-        sizes["WEIGHTS"] = GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2))
         return {
             "THREADS": self.threads,
-            "TILE": TILE,
-            "ALL": ALL,
-            "GROUP": GROUP,
+            "MARKED": MARKED,
+            "TOGETHER": TOGETHER,
             **self._asdict(),
-            **sizes,
+            "READINGS": self.RAYS * self.threads,
+            "FAN": 3 * self.RAYS,
+            "FIELDS": HELD if self.KEPT else 1,
+            "WEIGHTS": self.GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2)),
         }
 
 
-RAYS, HIDDEN, MEASURED, NOISY, DTYPE = Work(2, 0, False, False)  # placeholders, like these:
-READINGS, FAN, WEIGHTS = 2 * THREADS, 6, 2 * GROUP
+RAYS, HIDDEN, MEASURED, NOISY, KEPT, _, DTYPE = Work(2, 0, False, False)  # placeholders, like
+READINGS, FAN, FIELDS, WEIGHTS = 2 * THREADS, 6, HELD, 2 * GROUP  # these
 cuda: Any = None
 robot_moves: Any = kernel.robot_moves
 
@@ -92,6 +95,8 @@ def rollouts(
     offset,
     range_noise,
     models,
+    own_models,
+    constants,
     row_keys,
     first_column,
     width,
@@ -101,16 +106,16 @@ def rollouts(
 ):
     """The kernel: a block rolls out `width` policies in `deep` environments.
 
-    Arrays and results are those of `kernel.collisions`, and one-dimensional where their places
-    are computed here.
+    Values and results are those of `kernel.collisions`. Arrays are flat where their places are
+    computed here, and ordered as `streaming.Sent` says.
 
     Args:
         weights: (1 or environments, groups of policies, rows, GROUP), flat
         own_weights: how many an environment has of its own; 0 where all share the first ones
-        obstacles: (environments, most, 3), flat
-        most: obstacles of an environment
+        obstacles: (environments, most, 3), flat; those beyond a count are out of sight
+        most: obstacles of an environment, a multiple of TOGETHER
         counts: (environments,), at most `most`
-        walls: (walls, 4)
+        walls: (walls, 4), flat
         rays: (3, rays), flat
         horizon: the sensor's reach
         radius: of the robot
@@ -118,7 +123,9 @@ def rollouts(
         steps: of a rollout
         offset: subtracted from a depth before it is inverted
         range_noise: relative
-        models: (1 or environments, constants, policies)
+        models: (1 or environments, policies, constants), flat
+        own_models: how many an environment has of its own, as for the weights
+        constants: of a model
         row_keys: (environments,), of the random numbers; unused without noise
         first_column: of the first policy, in the noise
         width: policies of a block
@@ -128,53 +135,55 @@ def rollouts(
     """
     depths = cuda.shared.array(READINGS, DTYPE)
     fan = cuda.shared.array(FAN, DTYPE)
+    kept = cuda.shared.array(FIELDS, DTYPE)
     taken = cuda.shared.array(1, np.int32)
     t = np.uint32(cuda.threadIdx.x)
+    first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
+    wide = np.uint32(min(width, collided.shape[1] - first_policy))
+    fields = np.uint32(min(deep, collided.shape[0] - first))
+    total, size = np.uint32(fields * wide), np.uint32(3 * most)
     if t == 0:
-        taken[0] = 0
+        taken[0] = THREADS  # each thread begins with the rollout of its own number
     i = t
     while i < FAN:
         fan[i] = rays[i]
         i = np.uint32(i + THREADS)
+    if KEPT:
+        i = t
+        while i < fields * size:
+            kept[i] = obstacles[U(first * size) + U(i)]
+            i = np.uint32(i + THREADS)
     cuda.syncthreads()
-    first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
-    wide = np.int32(min(width, collided.shape[1] - first_policy))
-    total = np.int32(min(deep, collided.shape[0] - first) * wide)
-    step, e, k = np.int32(-1), U(0), U(0)
+    field = kept if KEPT else obstacles
+    number, step = t, np.int32(0)
     x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
     nearest, key = horizon, U(0)
-    while True:
-        if step < 0:  # take the next rollout
-            number = cuda.atomic.add(taken, 0, 1)
-            if number >= total:
-                break
-            step = np.int32(0)
-            e, k = U(first + number // wide), U(first_policy + number % wide)
-            x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
-            nearest = horizon
-            if NOISY:
-                key = scramble((row_keys[e] + U(first_column) + k) * GOLDEN)
-        discs, count = e * U(3 * most), counts[e]
-        hit = sense_discs(x, y, sin, cos, obstacles, discs, count, fan, horizon, radius, depths, t)
-        hit |= hit_walls(x, y, walls, radius)
+    row, e, k = number // wide, U(first) + U(number // wide), U(first_policy) + U(number % wide)
+    while number < total:
+        if NOISY and step == 0:
+            key = scramble((row_keys[e] + U(first_column) + k) * GOLDEN)
+        discs = np.uint32(row * size) if KEPT else e * U(size)
+        hit = sense_walls(x, y, sin, cos, walls, fan, horizon, radius, depths, t)
+        count = counts[e]
+        hit |= sense_discs(x, y, sin, cos, field, discs, count, fan, horizon, radius, depths, t)
         if MEASURED and step > 0:
-            nearest = approached(x, y, obstacles, discs, count, walls, nearest)
-        if (step > 0 and hit) or step == steps:
+            nearest = approached(x, y, field, discs, count, walls, nearest)
+        if (step > 0 and hit) or step == steps:  # the rollout has ended: take the next one
             collided[e, k] = outcome(x, y, hit)
             if MEASURED:
                 closest[e, k] = nearest
-            step = np.int32(-1)
+            number, step = np.uint32(cuda.atomic.add(taken, 0, 1)), np.int32(0)
+            x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
+            nearest, row = horizon, number // wide
+            e, k = U(first) + U(row), U(first_policy) + U(number % wide)
         else:
-            sense_walls(x, y, sin, cos, walls, fan, horizon, depths, t)
             if NOISY:
                 disturb(depths, t, range_noise, horizon, key, step)
-            if HIDDEN:
-                invert(depths, t, offset)
             at = U(own_weights) * e + k // U(GROUP) * U(WEIGHTS) + k % U(GROUP)
             control = respond(weights, at, depths, offset, t)
-            model = models[e if len(models) > 1 else U(0)]
+            model = U(own_models) * e + U(constants) * k
             state, draws = (x, y, sin, cos, own), drawn(key, step) if NOISY else (F(0), F(0))
-            after = robot_moves(state, control, draws, step, model, k)
+            after = robot_moves(state, control, draws, step, models, model)
             x, y = DTYPE(after[0]), DTYPE(after[1])  # a rule may compute in another precision
             sin, cos, own = DTYPE(after[2]), DTYPE(after[3]), DTYPE(after[4])
             step = np.int32(step + 1)
@@ -185,33 +194,63 @@ def outcome(x, y, hit):
     return np.uint8(hit) if abs(x) + abs(y) < F(np.inf) else LOST
 
 
-def sense_discs(x, y, sin, cos, obstacles, discs, count, fan, horizon, radius, depths, t):
-    """Depths along all rays to the nearest disc; returns whether the robot touches one."""
-    edge, edge_sin, edge_cos = fan[RAYS - 1], fan[2 * RAYS - 1], fan[3 * RAYS - 1]
-    per_radian = F(RAYS - 1) / (F(2) * edge)
-    hit = False
+def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, depths, t):
+    """Depths along all rays to the nearest wall; returns whether the robot touches one."""
+    edge_sin, edge_cos, none = fan[2 * RAYS - 1], fan[3 * RAYS - 1], F(0)
+    last_x, last_y = edge_sin * cos - edge_cos * sin, edge_cos * cos + edge_sin * sin
+    first_x, first_y = -edge_sin * cos - edge_cos * sin, edge_cos * cos - edge_sin * sin
+    # the furthest that the fan reaches to each side: all of the horizon where it points that way
+    most_x = horizon if -sin >= edge_cos else horizon * max(max(first_x, last_x), none)
+    least_x = -horizon if sin >= edge_cos else horizon * min(min(first_x, last_x), none)
+    most_y = horizon if cos >= edge_cos else horizon * max(max(first_y, last_y), none)
+    least_y = -horizon if -cos >= edge_cos else horizon * min(min(first_y, last_y), none)
     for i in range(RAYS):
         depths[np.uint32(i * THREADS + t)] = horizon
-    base = np.int32(0)
+    at, end, hit = np.uint32(0), np.uint32(len(walls)), False
+    left, right, bottom, top = none, none, none, none
+    while at < end:
+        reached = False
+        while at < end and not reached:  # so that all threads have a wall that they reach
+            left, right = walls[at] - x, walls[np.uint32(at + 1)] - x
+            bottom, top = walls[np.uint32(at + 2)] - y, walls[np.uint32(at + 3)] - y
+            hit |= box_gap_squared(left, right, bottom, top) <= radius * radius
+            reached = (left <= most_x) & (right >= least_x) & (bottom <= most_y) & (top >= least_y)
+            at = np.uint32(at + 4)
+        if reached:
+            for i in range(RAYS):
+                ray = np.uint32(i)
+                ray_sin, ray_cos = fan[np.uint32(ray + RAYS)], fan[np.uint32(ray + 2 * RAYS)]
+                inverse_x = F(1) / (ray_sin * cos - ray_cos * sin)
+                inverse_y = F(1) / (ray_cos * cos + ray_sin * sin)
+                reading = ray_box(left, right, bottom, top, inverse_x, inverse_y, horizon)
+                place = np.uint32(ray * THREADS + t)
+                depths[place] = min(depths[place], reading)
+    return hit
+
+
+def sense_discs(x, y, sin, cos, field, discs, count, fan, horizon, radius, depths, t):
+    """Reduce the depths to those of the discs; returns whether the robot touches one."""
+    edge, edge_sin, edge_cos = fan[RAYS - 1], fan[2 * RAYS - 1], fan[3 * RAYS - 1]
+    per_radian = F(RAYS - 1) / (F(2) * edge)
+    hit, base = False, np.int32(0)
     while base < count:
-        at, last = discs, np.int32(min(count - base, TILE))
-        j, seen, touched = np.int32(0), np.uint32(0), np.uint32(0)
+        last, j, seen, at = min(count - base, MARKED), np.int32(0), U(0), discs
         while j < last:  # up to three beyond the last one are looked at in vain
-            for i in range(4):
+            some = np.uint32(0)
+            for i in range(TOGETHER):
                 near, visible = looked_at(
-                    x, y, sin, cos, obstacles, at + U(3 * i), radius, edge_sin, edge_cos, horizon
+                    x, y, sin, cos, field, at + np.uint32(3 * i), radius, edge_sin, edge_cos, horizon
                 )
-                touched = np.uint32(touched | (np.uint32(near) << np.uint32(j + i)))
-                seen = np.uint32(seen | (np.uint32(visible) << np.uint32(j + i)))
-            at += U(12)
-            j = np.int32(j + 4)
-        known = np.uint32(ALL >> np.uint32(TILE - last))
-        hit |= np.uint32(touched & known) > 0
-        seen = np.uint32(seen & known)
-        while seen > 0:
-            at = discs + U(3) * U(lowest(seen))
-            seen = np.uint32(seen & (seen - 1))
-            dx, dy, size = obstacles[at] - x, obstacles[at + U(1)] - y, obstacles[at + U(2)]
+                hit |= near
+                some = np.uint32(some | (np.uint32(visible) << np.uint32(i)))
+            seen |= U(some) << U(j)
+            at = at + np.uint32(3 * TOGETHER)
+            j = np.int32(j + TOGETHER)
+        while seen > U(0):
+            at = discs + np.uint32(3) * np.uint32(lowest(seen))
+            seen &= seen - U(1)
+            dx, dy = field[at] - x, field[at + np.uint32(1)] - y
+            size = field[at + np.uint32(2)]
             side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
             distance = math.sqrt(dx * dx + dy * dy + F(1e-12))
             inverse = F(1) / (distance * (distance + front + F(1e-6)))
@@ -221,19 +260,19 @@ def sense_discs(x, y, sin, cos, obstacles, discs, count, fan, horizon, radius, d
             high = np.int32(min(np.int32((angle + half) * per_radian), np.int32(RAYS - 1)))
             while i <= high:
                 ray = np.uint32(i)
-                ray_sin, ray_cos = fan[U(ray) + U(RAYS)], fan[U(ray) + U(2 * RAYS)]
+                ray_sin, ray_cos = fan[np.uint32(ray + RAYS)], fan[np.uint32(ray + 2 * RAYS)]
                 reading = ray_disc(side, front, size, ray_sin, ray_cos, horizon)
                 place = np.uint32(ray * THREADS + t)
                 depths[place] = min(depths[place], reading)
                 i = np.int32(i + 1)
-        discs += U(3 * TILE)
-        base = np.int32(base + TILE)
+        discs = discs + np.uint32(3 * MARKED)
+        base = np.int32(base + MARKED)
     return hit
 
 
-def looked_at(x, y, sin, cos, obstacles, at, radius, edge_sin, edge_cos, horizon):
+def looked_at(x, y, sin, cos, field, at, radius, edge_sin, edge_cos, horizon):
     """Whether the robot touches a disc, and whether its sensor might see it."""
-    dx, dy, size = obstacles[at] - x, obstacles[at + U(1)] - y, obstacles[at + U(2)]
+    dx, dy, size = field[at] - x, field[at + np.uint32(1)] - y, field[at + np.uint32(2)]
     squared, reach = dx * dx + dy * dy, size + radius
     side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
     visible = sees(side, front, squared, size, edge_sin, edge_cos, horizon)
@@ -242,61 +281,22 @@ def looked_at(x, y, sin, cos, obstacles, at, radius, edge_sin, edge_cos, horizon
 
 def lowest(bits):
     """The place of the lowest bit that is set."""
-    return cuda.ffs(bits) - 1
+    return cuda.popc(~bits & (bits - U(1)))
 
 
-def sides(walls, w, x, y):
-    """Left, right, bottom and top side of a wall, seen from a point."""
-    return walls[w, 0] - x, walls[w, 1] - x, walls[w, 2] - y, walls[w, 3] - y
-
-
-def sense_walls(x, y, sin, cos, walls, fan, horizon, depths, t):
-    """Reduce the depths to those of the walls that the fan of rays can reach."""
-    edge_sin, edge_cos, none = fan[2 * RAYS - 1], fan[3 * RAYS - 1], F(0)
-    last_x, last_y = edge_sin * cos - edge_cos * sin, edge_cos * cos + edge_sin * sin
-    first_x, first_y = -edge_sin * cos - edge_cos * sin, edge_cos * cos - edge_sin * sin
-    # the furthest that it reaches to each side: all of the horizon where it points that way
-    most_x = horizon if -sin >= edge_cos else horizon * max(max(first_x, last_x), none)
-    least_x = -horizon if sin >= edge_cos else horizon * min(min(first_x, last_x), none)
-    most_y = horizon if cos >= edge_cos else horizon * max(max(first_y, last_y), none)
-    least_y = -horizon if -cos >= edge_cos else horizon * min(min(first_y, last_y), none)
-    w, left, right, bottom, top = np.uint32(0), none, none, none, none
-    while w < len(walls):
-        reached = False
-        while w < len(walls) and not reached:  # so that all threads have one that they reach
-            left, right, bottom, top = sides(walls, w, x, y)
-            reached = (left <= most_x) & (right >= least_x) & (bottom <= most_y) & (top >= least_y)
-            w = np.uint32(w + 1)
-        if reached:
-            for i in range(RAYS):
-                ray_sin, ray_cos = fan[RAYS + i], fan[2 * RAYS + i]
-                inverse_x = F(1) / (ray_sin * cos - ray_cos * sin)
-                inverse_y = F(1) / (ray_cos * cos + ray_sin * sin)
-                reading = ray_box(left, right, bottom, top, inverse_x, inverse_y, horizon)
-                place = np.uint32(i * THREADS + t)
-                depths[place] = min(depths[place], reading)
-
-
-def hit_walls(x, y, walls, radius):
-    """Whether the robot touches a wall."""
-    hit, w = False, np.uint32(0)
-    while w < len(walls):
-        left, right, bottom, top = sides(walls, w, x, y)
-        hit |= box_gap_squared(left, right, bottom, top) <= radius * radius
-        w = np.uint32(w + 1)
-    return hit
-
-
-def approached(x, y, obstacles, discs, count, walls, nearest):
+def approached(x, y, field, discs, count, walls, nearest):
     """The distance to the nearest disc or wall, if it is less than `nearest`."""
     for _ in range(count):
-        dx, dy = obstacles[discs] - x, obstacles[discs + U(1)] - y
-        gap = math.sqrt(dx * dx + dy * dy) - obstacles[discs + U(2)]
+        dx, dy = field[discs] - x, field[discs + np.uint32(1)] - y
+        gap = math.sqrt(dx * dx + dy * dy) - field[discs + np.uint32(2)]
         nearest = min(nearest, max(gap, F(0)))
-        discs += U(3)
-    for w in range(len(walls)):
-        left, right, bottom, top = sides(walls, w, x, y)
+        discs = discs + np.uint32(3)
+    at = np.uint32(0)
+    while at < len(walls):
+        left, right = walls[at] - x, walls[np.uint32(at + 1)] - x
+        bottom, top = walls[np.uint32(at + 2)] - y, walls[np.uint32(at + 3)] - y
         nearest = min(nearest, math.sqrt(box_gap_squared(left, right, bottom, top)))
+        at = np.uint32(at + 4)
     return nearest
 
 
@@ -317,13 +317,6 @@ def disturb(depths, t, spread, horizon, key, step):
         depths[place] = min(max(depths[place] * (F(1) + spread * draw), F(0)), horizon)
 
 
-def invert(depths, t, offset):
-    """Replace depths by the inputs of a policy."""
-    for i in range(RAYS):
-        place = np.uint32(i * THREADS + t)
-        depths[place] = inverted(depths[place], offset)
-
-
 def inverted(depth, offset):
     """The input of a policy for a depth, at most 16."""
     return F(1) / max(depth - offset, F(0.0625))
@@ -332,27 +325,32 @@ def inverted(depth, offset):
 def respond(weights, at, depths, offset, t):
     """The control of a policy by the formula of `kernel.respond`; its first weight is at `at`.
 
-    For a network, depths are inverted before.
+    A hidden unit sees the scene and its mirror image. Of a ray and its mirrored one, the sum adds
+    the same to both and the difference the opposite: so it has weights for these, ordered as the
+    rays, differences last.
     """
-    control = DTYPE(0)
+    control, inputs = DTYPE(0), cuda.local.array(RAYS, DTYPE)
     for i in range(RAYS):
-        z = depths[np.uint32(i * THREADS + t)]
-        control += weights[at] * (z if HIDDEN else inverted(z, offset))
-        at += U(GROUP)
-    for _ in range(HIDDEN):
-        there = mirrored = weights[at + U(RAYS * GROUP)]
-        for i in range(RAYS):
-            weight = weights[at]
-            there += weight * depths[np.uint32(i * THREADS + t)]
-            mirrored += weight * depths[np.uint32((RAYS - 1 - i) * THREADS + t)]
-            at += U(GROUP)
-        at += U(GROUP)
-        control += weights[at] * (squash(there) - squash(mirrored))
-        at += U(GROUP)
+        inputs[i] = inverted(depths[np.uint32(i * THREADS + t)], offset)
+        control += weights[at + U(i * GROUP)] * inputs[i]
+    if HIDDEN:
+        for i in range(RAYS // 2):
+            a, b = inputs[i], inputs[RAYS - 1 - i]
+            inputs[i], inputs[RAYS - 1 - i] = a + b, a - b
+        at += U(RAYS * GROUP)
+        for _ in range(HIDDEN):
+            even, odd = weights[at + U(RAYS * GROUP)], DTYPE(0)
+            for i in range((RAYS + 1) // 2):
+                even += weights[at + U(i * GROUP)] * inputs[i]
+            for i in range((RAYS + 1) // 2, RAYS):
+                odd += weights[at + U(i * GROUP)] * inputs[i]
+            out = weights[at + U((RAYS + 1) * GROUP)]
+            control += out * (squash(even + odd) - squash(even - odd))
+            at += U((RAYS + 2) * GROUP)
     return control
 
 
 SOURCES = (
-    *(outcome, looked_at, lowest, sides, sense_discs, sense_walls, hit_walls, approached),
-    *(drawn, disturb, inverted, invert, respond),
+    *(outcome, looked_at, lowest, sense_walls, sense_discs, approached),
+    *(drawn, disturb, inverted, respond),
 )

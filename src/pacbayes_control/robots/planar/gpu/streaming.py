@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.planar.gpu.compiling import loaded
-from pacbayes_control.robots.planar.gpu.kernel import GROUP, THREADS, Work
+from pacbayes_control.robots.planar.gpu.kernel import GROUP, HELD, OWN_GROUP, THREADS, TOGETHER, Work
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.drivers import Fixed, Inputs
@@ -25,6 +25,7 @@ AHEAD = 4  # parts that are drawn while others are rolled out
 ROLLOUTS = 1024  # of a block of threads, where that leaves enough blocks
 BLOCKS = 2048  # that are enough
 CACHED = 4096  # weights of the policies of a block, which should stay close to its threads
+FULL = 512  # rollouts of a block with enough work for all of its threads
 
 
 def roll_out(
@@ -48,12 +49,15 @@ def roll_out(
     cuda, (costs, closest) = loaded(), results
     measured, policies = closest.size > 0, costs.shape[1]
     dtype = closest.dtype.type
-    work = Work(fixed.rays.shape[1], fixed.hidden, measured, noise is not None, dtype)
-    kernel = kernel_for(work)
     keys, column = noise or (np.zeros(len(costs), np.uint64), 0)
-    walls, rays, start = map(cuda.to_device, (fixed.walls, fixed.rays.reshape(-1), fixed.start))
+    walls, rays, start = (
+        cuda.to_device(each.reshape(-1)) for each in (fixed.walls, fixed.rays, fixed.start)
+    )
     about = walls, rays, fixed.horizon, fixed.radius, start, fixed.steps, fixed.offset
     streams, launched = deque([cuda.stream(), cuda.stream()]), deque()
+
+    def sent(part: slice) -> Sent:
+        return as_sent(inputs(part), keys[part], fixed.rays.shape[1])
 
     def finish() -> None:
         stream, found, _ = launched.popleft()
@@ -62,22 +66,26 @@ def roll_out(
         stream.synchronize()
         streams.append(stream)
 
-    for part, given in _ahead(inputs, parts):
+    for part, given in _ahead(sent, parts):
         if not streams:
             finish()
         stream, shape = streams.popleft(), (len(given.counts), policies)
-        sent = [cuda.to_device(each, stream) for each in _as_sent(given, keys[part])]
-        weights, obstacles, counts, models, row_keys = sent
+        on_device = Sent(*(cuda.to_device(each.reshape(-1), stream) for each in given))
         hits = cuda.device_array(shape, np.uint8, stream=stream)
         gaps = cuda.device_array(shape if measured else (1, 1), dtype, stream=stream)
-        own = weights.size // len(given.weights) if len(given.weights) > 1 else 0
-        grid, width, deep = _blocks(*shape, given.weights.shape[1])
-        kernel[grid, work.threads, stream](
-            weights, own, obstacles, given.obstacles.shape[1], counts, *about, fixed.range_noise,
-            models, row_keys, column, width, deep, hits, gaps,
+        most, constants = given.obstacles.shape[1], given.models.shape[2]
+        grid, width, deep = _blocks(*shape, given.weights.shape[2], 3 * most)
+        work = Work(
+            fixed.rays.shape[1], fixed.hidden, measured, noise is not None,
+            deep * 3 * most <= HELD, given.weights.shape[3], dtype,
+        )  # fmt: skip
+        kernel_for(work)[grid, work.threads, stream](
+            on_device.weights, own_size(given.weights), on_device.obstacles, most, on_device.counts,
+            *about, fixed.range_noise, on_device.models, own_size(given.models), constants,
+            on_device.keys, column, width, deep, hits, gaps,
         )  # fmt: skip
         found = [(hits, costs[part]), *([(gaps, closest[part])] if measured else [])]
-        launched.append((stream, found, sent))
+        launched.append((stream, found, on_device))
     while launched:
         finish()
 
@@ -101,8 +109,12 @@ def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
 def _ahead(
     inputs: Callable[[slice], Inputs], parts: Iterable[slice]
 ) -> Iterator[tuple[slice, Inputs]]:
-    """Each part with its inputs, while threads draw the next ones."""
-    left, drawn = iter(parts), deque()
+    """Each part with its inputs, while threads draw the next ones, if there are any."""
+    first, *others = parts
+    if not others:
+        yield first, inputs(first)
+        return
+    left, drawn = iter([first, *others]), deque()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, AHEAD)) as threads:
         while True:
             for part in islice(left, AHEAD - len(drawn)):
@@ -113,24 +125,65 @@ def _ahead(
             yield part, given.result()
 
 
-def _as_sent(given: Inputs, keys: NDArray[np.uint64]) -> list[NDArray]:
-    """The inputs as the kernel takes them.
+class Sent(NamedTuple):
+    """The inputs of some rollouts as the kernel takes them; it reads the flat memory of each."""
 
-    No count leads beyond the end of a row: the memory behind it is another's.
-    """
-    counts = np.clip(given.counts, 0, given.obstacles.shape[1]).astype(np.int32)
+    weights: NDArray  # (1 or environments, groups of policies, rows, policies of a group)
+    obstacles: NDArray  # (environments, most, 3); NaN beyond a count
+    counts: NDArray  # (environments,), at most `most`, which is a multiple of TOGETHER
+    models: NDArray  # (1 or environments, policies, constants)
+    keys: NDArray  # (environments,), of the random numbers
+
+
+def as_sent(given: Inputs, keys: NDArray[np.uint64], rays: int) -> Sent:
+    """The inputs in the kernel's order. What a count leads to is never beyond the end of a row."""
+    n, most, _ = given.obstacles.shape
+    counts = np.clip(given.counts, 0, most).astype(np.int32)
+    obstacles = np.full((n, -(-most // TOGETHER) * TOGETHER, 3), np.nan, given.obstacles.dtype)
+    there = np.arange(most) < counts[:, None]
+    np.copyto(obstacles[:, :most], given.obstacles, where=there[..., None])
     own, rows, policies = given.weights.shape
-    weights = np.zeros((own, rows, -(-policies // GROUP) * GROUP), given.weights.dtype)
+    group = GROUP if own == 1 else OWN_GROUP
+    weights = np.zeros((own, rows, -(-policies // group) * group), given.weights.dtype)
     weights[..., :policies] = given.weights
-    grouped = weights.reshape(own, rows, -1, GROUP).swapaxes(1, 2).reshape(-1)
-    obstacles = np.append(given.obstacles, np.zeros(9, given.obstacles.dtype))  # read in vain
-    return [grouped, obstacles, counts, given.models, keys]
+    fold(weights[:, rays:].reshape(own, -1, rays + 2, weights.shape[2])[:, :, :rays])
+    grouped = np.ascontiguousarray(weights.reshape(own, rows, -1, group).swapaxes(1, 2))
+    models = np.ascontiguousarray(given.models.swapaxes(1, 2))
+    return Sent(grouped, obstacles, counts, models, keys)
 
 
-def _blocks(environments: int, policies: int, rows: int) -> tuple[tuple[int, int], int, int]:
-    """The grid of blocks, and policies and environments of each."""
-    width = max(8, min(64, CACHED // rows))
+def fold(units: NDArray) -> None:
+    """Turn weights of rays into those of sums and differences of mirrored rays, in place.
+
+    units: (…, rays, policies); the differences are last, in the order that `kernel.respond` has.
+    """
+    rays, mirrored = units.shape[-2], units[..., ::-1, :]
+    sums, differences = (units + mirrored) / 2, (mirrored - units) / 2
+    units[..., : rays // 2, :] = sums[..., : rays // 2, :]
+    units[..., rays - rays // 2 :, :] = differences[..., rays - rays // 2 :, :]
+
+
+def own_size(array: NDArray) -> int:
+    """How many numbers each environment has of its own; 0 if all share the first ones."""
+    return array.size // len(array) if len(array) > 1 else 0
+
+
+def _blocks(
+    environments: int, policies: int, rows: int, numbers: int
+) -> tuple[tuple[int, int], int, int]:
+    """The grid of blocks, and policies and environments of each.
+
+    Args:
+        environments: of a launch
+        policies: of each environment
+        rows: weights of a policy
+        numbers: of an environment
+    """
+    width = max(8, min(64, CACHED // rows // 8 * 8))
     width = min(policies, max(width, -(-policies // 65_535)))  # the most blocks along an axis
     rollouts = min(max(environments * policies // BLOCKS, THREADS), ROLLOUTS)
     deep = max(1, rollouts // width)
+    held = HELD // max(1, numbers)
+    if held * width >= FULL:  # a block with fewer would have idle threads
+        deep = min(deep, held)
     return (-(-environments // deep), -(-policies // width)), width, deep
