@@ -68,14 +68,15 @@ class Compiled:
         return lambda *given: self.compiled(*(getattr(each, "array", each) for each in given))
 
 
-def jit(function: Any = None, device: bool = False, fastmath: bool = False) -> Any:  # noqa: ARG001
+def jit(function: Any = None, **options: Any) -> Any:  # noqa: ARG001
     return njit(**OPTIONS) if function is None else Compiled(function)
 
 
-ARRAYS = module(array=njit(lambda size, dtype: np.empty(size, dtype)))
+ARRAYS = module(array=njit(lambda size, dtype, alignment=None: np.empty(size, dtype)))  # noqa: ARG005
 CUDA = module(
     shared=ARRAYS,
     local=ARRAYS,
+    const=module(array_like=njit(lambda array: array)),
     atomic=module(add=add),
     threadIdx=module(x=0),
     blockIdx=module(x=0, y=0),

@@ -175,14 +175,15 @@ from pacbayes_control.robots.planar.gpu.kernel import Work
 from bicycles import Bicycle
 flat = float32[::1]
 signature = (
-    flat, int64, flat, int64, int32[::1], flat, flat, float32, float32, flat, int64, float32,
+    flat, int64, flat, int64, int32[::1], flat, flat, float32, float32, flat, int64,
     float32, flat, int64, int64, uint64[::1], int64, int64, int64, uint8[:, ::1], float32[:, ::1],
 )
 compiling.loaded = lambda: cuda
-for robot, work in (
-    (Vehicle(), Work(20, 16, True, True)), (Swing(), Work(40, 0, False, False)),
-    (Bicycle(), Work(12, 0, False, False)),  # whose rule has numbers of double precision
+for robot, how in (
+    (Vehicle(), (16, True, True, 0.2)), (Swing(), (0, False, False)),
+    (Bicycle(), (0, False, False)),  # whose rule has numbers of double precision
 ):
+    work = Work(tuple(robot.rays[1:].T.reshape(-1).tolist()), 1.0, *how)
     kernel = compiling.kernel_for(*frozen(type(robot).move), len(robot.constants), work)
     options = dict(cc=(9, 0), device=False, abi="numba", fastmath=True, output="ptx")
     code = compiled(kernel.py_func, signature, **options)[0]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
+from inspect import signature
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
@@ -36,6 +37,8 @@ def kernel_for(rule: Callable, digest: str | None, constants: int, work: Work) -
 def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
     device = cuda.jit(device=True)
     names: dict[str, Any] = {**vars(kernel), **work.constants, "cuda": cuda, "np": _numpy()}
+    simulated = "lto" not in signature(cuda.jit).parameters
+    names["ALIGNED"] = None if simulated else 16  # bytes: four numbers are loaded at once
     ported: dict[Any, Any] = {}
     for name, value in vars(kernel).items():
         if hasattr(value, "py_func"):
@@ -45,8 +48,10 @@ def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
     for source in SOURCES:
         names[source.__name__] = device(_copy(source, names))
     # Roots and quotients are approximate, to two or three units in the last place. The flag is the
-    # kernel's alone: with it, functions of numbers could not tell a NaN.
-    return cuda.jit(_copy(rollouts, names), fastmath=True)
+    # kernel's alone: with it, functions of numbers could not tell a NaN. Linking with optimisation
+    # would lose it.
+    options = {} if simulated else {"lto": False}
+    return cuda.jit(_copy(rollouts, names), fastmath=True, **options)
 
 
 def _copy(function: Any, names: dict[str, Any], closure: Any = None) -> FunctionType:

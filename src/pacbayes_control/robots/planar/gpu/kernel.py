@@ -21,6 +21,7 @@ from pacbayes_control.robots.planar.kernel import (
     DRAWS,
     GOLDEN,
     LOST,
+    SLACK,
     F,
     U,
     across,
@@ -29,27 +30,29 @@ from pacbayes_control.robots.planar.kernel import (
     bell,
     box_gap_squared,
     half_width,
-    ray_box,
     ray_disc,
     scramble,
-    sees,
     squash,
 )
 
 THREADS = 128  # of a block, in single precision
 MARKED = 64  # discs that are marked at a time, each in a bit of a number
+WALLS = 16  # the same of walls, each of whose sides in sight has a bit
 TOGETHER = 4  # discs that a thread looks at without a branch; a field has a multiple of them
-HELD = 2560  # numbers of the fields that a block keeps in shared memory, where they fit
+DISC = U(4)  # numbers of each: x, y, radius, and the square of a touching robot's distance
+HELD = 3200  # numbers of the fields that a block keeps in shared memory, where they fit
 GROUP, OWN_GROUP = 32, 8  # policies whose weights are side by side: shared ones, and own ones
 
 
 class Work(NamedTuple):
     """What a kernel is compiled for."""
 
-    RAYS: int
+    FAN: tuple[float, ...]  # sine and cosine of each ray, from the leftmost to the rightmost
+    EDGE: float  # the angle of the rightmost
     HIDDEN: int  # units of the controller
     MEASURED: bool  # whether the closest distances are wanted
     NOISY: bool
+    OFFSET: float = 0.0  # subtracted from a depth before it is inverted
     KEPT: bool = True  # whether a block's fields fit in its shared memory
     GROUP: int = GROUP
     DTYPE: type[np.floating] = np.float32
@@ -62,20 +65,23 @@ class Work(NamedTuple):
     @property
     def constants(self) -> dict[str, Any]:
         """The names in capitals, and the sizes that follow from them."""
+        rays = len(self.FAN) // 2
         return {
-            "THREADS": self.threads,
-            "MARKED": MARKED,
-            "TOGETHER": TOGETHER,
+            **{name: value for name, value in globals().items() if name.isupper()},
             **self._asdict(),
-            "READINGS": self.RAYS * self.threads,
-            "FAN": 3 * self.RAYS,
+            "FAN": np.array(self.FAN, self.DTYPE),
+            "RAYS": rays,
+            "ENDS": 2 * rays,
+            "READINGS": rays * self.threads,
+            "THREADS": self.threads,
             "FIELDS": HELD if self.KEPT else 1,
-            "WEIGHTS": self.GROUP * (self.RAYS + self.HIDDEN * (self.RAYS + 2)),
+            "WEIGHTS": self.GROUP * (rays + self.HIDDEN * (rays + 2)),
         }
 
 
-RAYS, HIDDEN, MEASURED, NOISY, KEPT, _, DTYPE = Work(2, 0, False, False)  # placeholders, like
-READINGS, FAN, FIELDS, WEIGHTS = 2 * THREADS, 6, HELD, 2 * GROUP  # these
+# Placeholders.
+FAN, EDGE, HIDDEN, MEASURED, NOISY, OFFSET, KEPT, _, DTYPE = Work((), 1.0, 0, False, False)
+RAYS, ENDS, READINGS, FIELDS, WEIGHTS, ALIGNED = 2, 4, 2 * THREADS, HELD, 2 * GROUP, 16
 cuda: Any = None
 robot_moves: Any = kernel.robot_moves
 
@@ -86,13 +92,12 @@ def rollouts(
     obstacles,
     most,
     counts,
+    far,
     walls,
-    rays,
     horizon,
     radius,
     start,
     steps,
-    offset,
     range_noise,
     models,
     own_models,
@@ -112,16 +117,15 @@ def rollouts(
     Args:
         weights: (1 or environments, groups of policies, rows, GROUP), flat
         own_weights: how many an environment has of its own; 0 where all share the first ones
-        obstacles: (environments, most, 3), flat; those beyond a count are out of sight
+        obstacles: (environments, most, 4), flat; those beyond a count are out of sight
         most: obstacles of an environment, a multiple of TOGETHER
         counts: (environments,), at most `most`
+        far: (environments,), squared, the furthest that an obstacle's centre is in reach
         walls: (walls, 4), flat
-        rays: (3, rays), flat
         horizon: the sensor's reach
         radius: of the robot
         start: (5,)
         steps: of a rollout
-        offset: subtracted from a depth before it is inverted
         range_noise: relative
         models: (1 or environments, policies, constants), flat
         own_models: how many an environment has of its own, as for the weights
@@ -133,20 +137,20 @@ def rollouts(
         collided: the result, (environments, policies)
         closest: (environments, policies); unused where distances are not wanted
     """
-    depths = cuda.shared.array(READINGS, DTYPE)
-    fan = cuda.shared.array(FAN, DTYPE)
-    kept = cuda.shared.array(FIELDS, DTYPE)
+    near = cuda.shared.array(READINGS, DTYPE)
+    rays = cuda.shared.array(ENDS, DTYPE, alignment=ALIGNED)
+    kept = cuda.shared.array(FIELDS, DTYPE, alignment=ALIGNED)
     taken = cuda.shared.array(1, np.int32)
-    t = np.uint32(cuda.threadIdx.x)
+    fan, t = cuda.const.array_like(FAN), np.uint32(cuda.threadIdx.x)
     first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
     wide = np.uint32(min(width, collided.shape[1] - first_policy))
     fields = np.uint32(min(deep, collided.shape[0] - first))
-    total, size = np.uint32(fields * wide), np.uint32(3 * most)
+    total, size = np.uint32(fields * wide), np.uint32(4 * most)
     if t == 0:
         taken[0] = THREADS  # each thread begins with the rollout of its own number
     i = t
-    while i < FAN:
-        fan[i] = rays[i]
+    while i < ENDS:
+        rays[i] = fan[i]
         i = np.uint32(i + THREADS)
     if KEPT:
         i = t
@@ -158,14 +162,15 @@ def rollouts(
     number, step = t, np.int32(0)
     x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
     nearest, key = horizon, U(0)
-    row, e, k = number // wide, U(first) + U(number // wide), U(first_policy) + U(number % wide)
+    row = np.uint32(number // wide)
+    e, k = np.uint32(first + row), np.uint32(first_policy + number % wide)
     while number < total:
         if NOISY and step == 0:
-            key = scramble((row_keys[e] + U(first_column) + k) * GOLDEN)
-        discs = np.uint32(row * size) if KEPT else e * U(size)
-        hit = sense_walls(x, y, sin, cos, walls, fan, horizon, radius, depths, t)
+            key = scramble((row_keys[e] + U(first_column) + U(k)) * GOLDEN)
+        discs = U(row if KEPT else e) * U(size)
+        hit = sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t)
         count = counts[e]
-        hit |= sense_discs(x, y, sin, cos, field, discs, count, fan, horizon, radius, depths, t)
+        hit |= sense_discs(x, y, sin, cos, field, discs, count, fan, rays, far[e], horizon, near, t)
         if MEASURED and step > 0:
             nearest = approached(x, y, field, discs, count, walls, nearest)
         if (step > 0 and hit) or step == steps:  # the rollout has ended: take the next one
@@ -174,14 +179,14 @@ def rollouts(
                 closest[e, k] = nearest
             number, step = np.uint32(cuda.atomic.add(taken, 0, 1)), np.int32(0)
             x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
-            nearest, row = horizon, number // wide
-            e, k = U(first) + U(row), U(first_policy) + U(number % wide)
+            nearest, row = horizon, np.uint32(number // wide)
+            e, k = np.uint32(first + row), np.uint32(first_policy + number % wide)
         else:
             if NOISY:
-                disturb(depths, t, range_noise, horizon, key, step)
-            at = U(own_weights) * e + k // U(GROUP) * U(WEIGHTS) + k % U(GROUP)
-            control = respond(weights, at, depths, offset, t)
-            model = U(own_models) * e + U(constants) * k
+                disturb(near, t, range_noise, horizon, key, step)
+            at = U(own_weights) * U(e) + U(k // GROUP) * U(WEIGHTS) + U(k % GROUP)
+            control = respond(weights, at, near, t)
+            model = U(own_models) * U(e) + U(constants) * U(k)
             state, draws = (x, y, sin, cos, own), drawn(key, step) if NOISY else (F(0), F(0))
             after = robot_moves(state, control, draws, step, models, model)
             x, y = DTYPE(after[0]), DTYPE(after[1])  # a rule may compute in another precision
@@ -194,9 +199,9 @@ def outcome(x, y, hit):
     return np.uint8(hit) if abs(x) + abs(y) < F(np.inf) else LOST
 
 
-def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, depths, t):
-    """Depths along all rays to the nearest wall; returns whether the robot touches one."""
-    edge_sin, edge_cos, none = fan[2 * RAYS - 1], fan[3 * RAYS - 1], F(0)
+def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t):
+    """Nearness along all rays of the nearest wall; returns whether the robot touches one."""
+    edge_sin, edge_cos, none = fan[2 * RAYS - 2], fan[2 * RAYS - 1], F(0)
     last_x, last_y = edge_sin * cos - edge_cos * sin, edge_cos * cos + edge_sin * sin
     first_x, first_y = -edge_sin * cos - edge_cos * sin, edge_cos * cos - edge_sin * sin
     # the furthest that the fan reaches to each side: all of the horizon where it points that way
@@ -205,78 +210,104 @@ def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, depths, t):
     most_y = horizon if cos >= edge_cos else horizon * max(max(first_y, last_y), none)
     least_y = -horizon if -cos >= edge_cos else horizon * min(min(first_y, last_y), none)
     for i in range(RAYS):
-        depths[np.uint32(i * THREADS + t)] = horizon
-    at, end, hit = np.uint32(0), np.uint32(len(walls)), False
-    left, right, bottom, top = none, none, none, none
-    while at < end:
-        reached = False
-        while at < end and not reached:  # so that all threads have a wall that they reach
-            left, right = walls[at] - x, walls[np.uint32(at + 1)] - x
-            bottom, top = walls[np.uint32(at + 2)] - y, walls[np.uint32(at + 3)] - y
+        near[U(i * THREADS) + U(t)] = F(1) / horizon
+    base, hit = U(0), False
+    while base < U(len(walls)):
+        at, bit, faces = base, np.uint32(1), np.uint32(0)
+        while at < min(U(len(walls)), base + U(4 * WALLS)):  # two sides may be in sight
+            left, right = walls[at] - x, walls[at + U(1)] - x
+            bottom, top = walls[at + U(2)] - y, walls[at + U(3)] - y
             hit |= box_gap_squared(left, right, bottom, top) <= radius * radius
             reached = (left <= most_x) & (right >= least_x) & (bottom <= most_y) & (top >= least_y)
-            at = np.uint32(at + 4)
-        if reached:
-            for i in range(RAYS):
-                ray = np.uint32(i)
-                ray_sin, ray_cos = fan[np.uint32(ray + RAYS)], fan[np.uint32(ray + 2 * RAYS)]
-                inverse_x = F(1) / (ray_sin * cos - ray_cos * sin)
-                inverse_y = F(1) / (ray_cos * cos + ray_sin * sin)
-                reading = ray_box(left, right, bottom, top, inverse_x, inverse_y, horizon)
-                place = np.uint32(ray * THREADS + t)
-                depths[place] = min(depths[place], reading)
+            if reached & ((left > none) | (right < none)):
+                faces = np.uint32(faces | bit)
+            if reached & ((bottom > none) | (top < none)):
+                faces = np.uint32(faces | np.uint32(bit + bit))
+            at, bit = at + U(4), np.uint32(bit << np.uint32(2))
+        while faces > 0:
+            which = cuda.popc(np.uint32(~faces & np.uint32(faces - 1)))
+            faces = np.uint32(faces & np.uint32(faces - 1))
+            wall, level = base + U(which // 2 * 4), U(which & 1)
+            to, along = wall + U(2) * level, wall + U(2) - U(2) * level
+            here, there = (y, x) if level else (x, y)
+            low, high = walls[to] - here, walls[to + U(1)] - here
+            start, stop = walls[along] - there, walls[along + U(1)] - there
+            gap, middle, half = low if low > none else high, start + stop, stop - start
+            a, b = (sin, cos) if level else (cos, -sin)
+            c, d = (cos, -sin) if level else (sin, cos)
+            sense_side(gap, middle / F(2), half / F(2), a, b, c, d, fan, near, t)
+        base = base + U(4 * WALLS)
     return hit
 
 
-def sense_discs(x, y, sin, cos, field, discs, count, fan, horizon, radius, depths, t):
-    """Reduce the depths to those of the discs; returns whether the robot touches one."""
-    edge, edge_sin, edge_cos = fan[RAYS - 1], fan[2 * RAYS - 1], fan[3 * RAYS - 1]
-    per_radian = F(RAYS - 1) / (F(2) * edge)
-    hit, base = False, np.int32(0)
-    while base < count:
-        last, j, seen, at = min(count - base, MARKED), np.int32(0), U(0), discs
+def sense_side(gap, middle, half, a, b, c, d, fan, near, t):
+    """Raise the nearness along the rays that meet one side of a wall.
+
+    A ray leads a·sin θ + b·cos θ towards the side and c·sin θ + d·cos θ along it for each metre.
+    With w, the first of these over the gap, the ray meets the side's line after 1/w, and the side
+    itself if it is then at most half the side's length from its middle: no ray needs a division.
+    """
+    inverse, inverse_half = F(1) / gap, F(1) / half
+    a, b = a * inverse, b * inverse
+    c, d = (c - middle * a) * inverse_half, (d - middle * b) * inverse_half
+    for i in range((RAYS + 1) // 2):  # with its mirrored one
+        sine, cosine, mirrored = fan[2 * i], fan[2 * i + 1], RAYS - 1 - i
+        w, off = b * cosine + a * sine, d * cosine + c * sine
+        place = U(i * THREADS) + U(t)
+        near[place] = max(near[place], w if abs(off) <= w else F(0))
+        w, off = b * cosine - a * sine, d * cosine - c * sine
+        place = U(mirrored * THREADS) + U(t)
+        near[place] = max(near[place], w if abs(off) <= w else F(0))
+
+
+def sense_discs(x, y, sin, cos, field, discs, count, fan, rays, far, horizon, near, t):
+    """Raise the nearness to that of the discs; returns whether the robot touches one.
+
+    It first marks the discs that the fan might meet: those within both of its outermost rays, of
+    which it needs the normals, and within a squared distance of `far`.
+    """
+    edge_sin, edge_cos = fan[2 * RAYS - 2], fan[2 * RAYS - 1]
+    per_radian = F((RAYS - 1) / (2 * EDGE))
+    right = cos * edge_cos + sin * edge_sin, sin * edge_cos - cos * edge_sin
+    left = sin * edge_sin - cos * edge_cos, -sin * edge_cos - cos * edge_sin
+    hit, left_over = False, np.int32(count)
+    while left_over > 0:
+        last, at, seen, j = np.int32(min(left_over, np.int32(MARKED))), discs, U(0), np.int32(0)
         while j < last:  # up to three beyond the last one are looked at in vain
             some = np.uint32(0)
             for i in range(TOGETHER):
-                near, visible = looked_at(
-                    x, y, sin, cos, field, at + np.uint32(3 * i), radius, edge_sin, edge_cos, horizon
+                dx, dy = field[at] - x, field[at | U(1)] - y
+                size, touching = field[at | U(2)], field[at | U(3)]
+                at = at + DISC
+                squared = dx * dx + dy * dy
+                hit |= squared <= touching
+                outside = max(
+                    left[0] * dx + (left[1] * dy - SLACK), right[0] * dx + (right[1] * dy - SLACK)
                 )
-                hit |= near
-                some = np.uint32(some | (np.uint32(visible) << np.uint32(i)))
+                if (squared <= far) & (outside <= size):
+                    some = np.uint32(some | np.uint32(1 << i))
             seen |= U(some) << U(j)
-            at = at + np.uint32(3 * TOGETHER)
             j = np.int32(j + TOGETHER)
         while seen > U(0):
-            at = discs + np.uint32(3) * np.uint32(lowest(seen))
+            at = discs + DISC * U(lowest(seen))
             seen &= seen - U(1)
-            dx, dy = field[at] - x, field[at + np.uint32(1)] - y
-            size = field[at + np.uint32(2)]
+            dx, dy, size = field[at] - x, field[at | U(1)] - y, field[at | U(2)]
             side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
             distance = math.sqrt(dx * dx + dy * dy + F(1e-12))
             inverse = F(1) / (distance * (distance + front + F(1e-6)))
-            angle = bearing(side, distance, inverse) + edge
+            angle = bearing(side, distance, inverse) + F(EDGE)
             half = half_width(size, distance, front + F(1e-6), inverse)
             i = np.int32(max(np.int32((angle - half) * per_radian + F(1)), np.int32(0)))
             high = np.int32(min(np.int32((angle + half) * per_radian), np.int32(RAYS - 1)))
             while i <= high:
-                ray = np.uint32(i)
-                ray_sin, ray_cos = fan[np.uint32(ray + RAYS)], fan[np.uint32(ray + 2 * RAYS)]
-                reading = ray_disc(side, front, size, ray_sin, ray_cos, horizon)
-                place = np.uint32(ray * THREADS + t)
-                depths[place] = min(depths[place], reading)
+                sine, cosine = rays[U(i) * U(2)], rays[U(i) * U(2) | U(1)]
+                reading = ray_disc(side, front, size, sine, cosine, horizon)
+                place = U(np.uint32(i)) * U(THREADS) + U(t)
+                near[place] = max(near[place], F(1) / reading)
                 i = np.int32(i + 1)
-        discs = discs + np.uint32(3 * MARKED)
-        base = np.int32(base + MARKED)
+        discs = discs + DISC * U(MARKED)
+        left_over = np.int32(left_over - MARKED)
     return hit
-
-
-def looked_at(x, y, sin, cos, field, at, radius, edge_sin, edge_cos, horizon):
-    """Whether the robot touches a disc, and whether its sensor might see it."""
-    dx, dy, size = field[at] - x, field[at + np.uint32(1)] - y, field[at + np.uint32(2)]
-    squared, reach = dx * dx + dy * dy, size + radius
-    side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
-    visible = sees(side, front, squared, size, edge_sin, edge_cos, horizon)
-    return squared <= reach * reach, visible
 
 
 def lowest(bits):
@@ -287,16 +318,16 @@ def lowest(bits):
 def approached(x, y, field, discs, count, walls, nearest):
     """The distance to the nearest disc or wall, if it is less than `nearest`."""
     for _ in range(count):
-        dx, dy = field[discs] - x, field[discs + np.uint32(1)] - y
-        gap = math.sqrt(dx * dx + dy * dy) - field[discs + np.uint32(2)]
+        dx, dy = field[discs] - x, field[discs | U(1)] - y
+        gap = math.sqrt(dx * dx + dy * dy) - field[discs | U(2)]
         nearest = min(nearest, max(gap, F(0)))
-        discs = discs + np.uint32(3)
-    at = np.uint32(0)
-    while at < len(walls):
-        left, right = walls[at] - x, walls[np.uint32(at + 1)] - x
-        bottom, top = walls[np.uint32(at + 2)] - y, walls[np.uint32(at + 3)] - y
+        discs = discs + DISC
+    at = U(0)
+    while at < U(len(walls)):
+        left, right = walls[at] - x, walls[at + U(1)] - x
+        bottom, top = walls[at + U(2)] - y, walls[at + U(3)] - y
         nearest = min(nearest, math.sqrt(box_gap_squared(left, right, bottom, top)))
-        at = np.uint32(at + 4)
+        at = at + U(4)
     return nearest
 
 
@@ -309,20 +340,22 @@ def drawn(key, step):
     )
 
 
-def disturb(depths, t, spread, horizon, key, step):
+def disturb(near, t, spread, horizon, key, step):
     """Multiply each reading by its own random factor near 1, within the sensor's range."""
     for i in range(RAYS):
-        place = np.uint32(i * THREADS + t)
+        place = U(i * THREADS) + U(t)
         draw = bell(scramble(key + U(step * DRAWS + i) * GOLDEN))
-        depths[place] = min(max(depths[place] * (F(1) + spread * draw), F(0)), horizon)
+        near[place] = max(near[place] / (F(1) + spread * draw), F(1) / horizon)
 
 
-def inverted(depth, offset):
-    """The input of a policy for a depth, at most 16."""
-    return F(1) / max(depth - offset, F(0.0625))
+def inverted(nearness):
+    """The input of a policy for 1 / depth: 1 / max(depth - OFFSET, 1/16)."""
+    if OFFSET == 0:
+        return min(nearness, F(16))
+    return nearness / max(F(1) - DTYPE(OFFSET) * nearness, nearness * F(0.0625))
 
 
-def respond(weights, at, depths, offset, t):
+def respond(weights, at, near, t):
     """The control of a policy by the formula of `kernel.respond`; its first weight is at `at`.
 
     A hidden unit sees the scene and its mirror image. Of a ray and its mirrored one, the sum adds
@@ -331,7 +364,7 @@ def respond(weights, at, depths, offset, t):
     """
     control, inputs = DTYPE(0), cuda.local.array(RAYS, DTYPE)
     for i in range(RAYS):
-        inputs[i] = inverted(depths[np.uint32(i * THREADS + t)], offset)
+        inputs[i] = inverted(near[U(i * THREADS) + U(t)])
         control += weights[at + U(i * GROUP)] * inputs[i]
     if HIDDEN:
         for i in range(RAYS // 2):
@@ -351,6 +384,6 @@ def respond(weights, at, depths, offset, t):
 
 
 SOURCES = (
-    *(outcome, looked_at, lowest, sense_walls, sense_discs, approached),
+    *(outcome, lowest, sense_side, sense_walls, sense_discs, approached),
     *(drawn, disturb, inverted, respond),
 )

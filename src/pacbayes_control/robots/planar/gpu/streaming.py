@@ -50,14 +50,13 @@ def roll_out(
     measured, policies = closest.size > 0, costs.shape[1]
     dtype = closest.dtype.type
     keys, column = noise or (np.zeros(len(costs), np.uint64), 0)
-    walls, rays, start = (
-        cuda.to_device(each.reshape(-1)) for each in (fixed.walls, fixed.rays, fixed.start)
-    )
-    about = walls, rays, fixed.horizon, fixed.radius, start, fixed.steps, fixed.offset
+    walls, start = cuda.to_device(fixed.walls.reshape(-1)), cuda.to_device(fixed.start)
+    fan = tuple(map(float, fixed.rays[1:].T.reshape(-1)))
+    about = walls, fixed.horizon, fixed.radius, start, fixed.steps
     streams, launched = deque([cuda.stream(), cuda.stream()]), deque()
 
     def sent(part: slice) -> Sent:
-        return as_sent(inputs(part), keys[part], fixed.rays.shape[1])
+        return as_sent(inputs(part), keys[part], fixed)
 
     def finish() -> None:
         stream, found, _ = launched.popleft()
@@ -74,15 +73,15 @@ def roll_out(
         hits = cuda.device_array(shape, np.uint8, stream=stream)
         gaps = cuda.device_array(shape if measured else (1, 1), dtype, stream=stream)
         most, constants = given.obstacles.shape[1], given.models.shape[2]
-        grid, width, deep = _blocks(*shape, given.weights.shape[2], 3 * most)
+        grid, width, deep = _blocks(*shape, given.weights.shape[2], 4 * most)
         work = Work(
-            fixed.rays.shape[1], fixed.hidden, measured, noise is not None,
-            deep * 3 * most <= HELD, given.weights.shape[3], dtype,
+            fan, float(fixed.rays[0, -1]), fixed.hidden, measured, noise is not None,
+            float(fixed.offset), deep * 4 * most <= HELD, given.weights.shape[3], dtype,
         )  # fmt: skip
         kernel_for(work)[grid, work.threads, stream](
             on_device.weights, own_size(given.weights), on_device.obstacles, most, on_device.counts,
-            *about, fixed.range_noise, on_device.models, own_size(given.models), constants,
-            on_device.keys, column, width, deep, hits, gaps,
+            on_device.far, *about, fixed.range_noise, on_device.models, own_size(given.models),
+            constants, on_device.keys, column, width, deep, hits, gaps,
         )  # fmt: skip
         found = [(hits, costs[part]), *([(gaps, closest[part])] if measured else [])]
         launched.append((stream, found, on_device))
@@ -129,27 +128,31 @@ class Sent(NamedTuple):
     """The inputs of some rollouts as the kernel takes them; it reads the flat memory of each."""
 
     weights: NDArray  # (1 or environments, groups of policies, rows, policies of a group)
-    obstacles: NDArray  # (environments, most, 3); NaN beyond a count
+    obstacles: NDArray  # (environments, most, 4); NaN beyond a count
     counts: NDArray  # (environments,), at most `most`, which is a multiple of TOGETHER
+    far: NDArray  # (environments,), squared, the furthest that a centre is in reach
     models: NDArray  # (1 or environments, policies, constants)
     keys: NDArray  # (environments,), of the random numbers
 
 
-def as_sent(given: Inputs, keys: NDArray[np.uint64], rays: int) -> Sent:
+def as_sent(given: Inputs, keys: NDArray[np.uint64], fixed: Fixed) -> Sent:
     """The inputs in the kernel's order. What a count leads to is never beyond the end of a row."""
     n, most, _ = given.obstacles.shape
     counts = np.clip(given.counts, 0, most).astype(np.int32)
-    obstacles = np.full((n, -(-most // TOGETHER) * TOGETHER, 3), np.nan, given.obstacles.dtype)
-    there = np.arange(most) < counts[:, None]
-    np.copyto(obstacles[:, :most], given.obstacles, where=there[..., None])
+    there, radii = np.arange(most) < counts[:, None], given.obstacles[..., 2]
+    obstacles = np.full((n, -(-most // TOGETHER) * TOGETHER, 4), np.nan, given.obstacles.dtype)
+    np.copyto(obstacles[:, :most, :3], given.obstacles, where=there[..., None])
+    obstacles[:, :most, 3] = (radii + fixed.radius) ** 2
+    far = (fixed.horizon + (radii * there).max(axis=1, initial=0)) ** 2
     own, rows, policies = given.weights.shape
+    rays = fixed.rays.shape[1]
     group = GROUP if own == 1 else OWN_GROUP
     weights = np.zeros((own, rows, -(-policies // group) * group), given.weights.dtype)
     weights[..., :policies] = given.weights
     fold(weights[:, rays:].reshape(own, -1, rays + 2, weights.shape[2])[:, :, :rays])
     grouped = np.ascontiguousarray(weights.reshape(own, rows, -1, group).swapaxes(1, 2))
     models = np.ascontiguousarray(given.models.swapaxes(1, 2))
-    return Sent(grouped, obstacles, counts, models, keys)
+    return Sent(grouped, obstacles, counts, far, models, keys)
 
 
 def fold(units: NDArray) -> None:
