@@ -44,17 +44,19 @@ def popc(bits):
     return count
 
 
-class Sent:
-    """An array in the memory of the device."""
+class OnDevice:
+    """A flat array in the memory of the device."""
 
     def __init__(self, array: Any) -> None:
-        self.array = np.array(array)
+        self.array, self.size, self.dtype = array, array.size, array.dtype
 
-    @property
-    def size(self) -> int:
-        return self.array.size
+    def __getitem__(self, part: slice) -> OnDevice:
+        return OnDevice(self.array[part])
 
-    def copy_to_host(self, here: Any, stream: Any) -> None:  # noqa: ARG002 - as Numba's
+    def copy_to_device(self, sent: Any, stream: Any) -> None:  # noqa: ARG002 - as Numba's
+        self.array[...] = sent
+
+    def copy_to_host(self, here: Any, stream: Any) -> None:  # noqa: ARG002
         here[...] = self.array
 
 
@@ -83,8 +85,7 @@ CUDA = module(
     syncthreads=njit(lambda: None),
     popc=popc,
     jit=jit,
-    to_device=lambda array, _=None: Sent(array),
-    device_array=lambda shape, dtype, stream=None: Sent(np.empty(shape, dtype)),  # noqa: ARG005
+    device_array=lambda size, dtype: OnDevice(np.empty(size, dtype)),
     stream=lambda: SimpleNamespace(synchronize=lambda: None),
     get_current_device=lambda: SimpleNamespace(name=b"an emulator"),
 )

@@ -164,7 +164,7 @@ def test_a_count_beyond_the_obstacles_that_are_there_reads_nothing_else():
 
 
 COMPILE = """
-from numba import cuda, float32, int32, int64, uint8, uint64
+from numba import cuda, float32, int64, uint8, uint64
 from numba.cuda import compile as compiled, dispatcher
 class Device: compute_capability = 9, 0
 dispatcher.get_current_device = Device  # of which there is none
@@ -175,8 +175,8 @@ from pacbayes_control.robots.planar.gpu.kernel import Work
 from bicycles import Bicycle
 flat = float32[::1]
 signature = (
-    flat, int64, flat, int64, int32[::1], flat, flat, float32, float32, flat, int64,
-    float32, flat, int64, int64, uint64[::1], int64, int64, int64, uint8[:, ::1], float32[:, ::1],
+    flat, int64, flat, int64, flat, float32, float32, int64, float32, flat, int64, int64,
+    uint64[::1], int64, int64, int64, int64, int64, uint8[::1], flat,
 )
 compiling.loaded = lambda: cuda
 for robot, how in (
@@ -301,12 +301,12 @@ def test_what_cannot_be_drawn_is_an_error_of_the_drawing():
 def test_drawing_runs_ahead_of_the_rollouts_and_only_so_far():
     drawn: list[int] = []
 
-    def inputs(part: slice) -> slice:
+    def sent(part: slice) -> Any:
         drawn.append(part.start)
         return part
 
     taken = 0
-    for part, given in streaming._ahead(inputs, [slice(i, i + 1) for i in range(40)]):
+    for part, given in streaming._ahead(sent, [slice(i, i + 1) for i in range(40)]):
         assert given is part
         assert part.start == taken
         taken += 1

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.robots.planar.gpu.compiling import kernel_for
-from pacbayes_control.robots.planar.gpu.streaming import parts_of, roll_out
+from pacbayes_control.robots.planar.gpu.streaming import roll_out
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
 from pacbayes_control.tasks.task import noise_of
 
@@ -44,10 +44,9 @@ class Fixed(NamedTuple):
     range_noise: Any
 
 
-class Inputs(NamedTuple):
-    """What differs between rollouts, in their precision."""
+class Surroundings(NamedTuple):
+    """Some environments, and the robots in them, in their precision."""
 
-    weights: NDArray  # (1 or environments, rows, policies)
     obstacles: NDArray  # (environments, most, 3)
     counts: NDArray  # (environments,)
     models: NDArray  # (1 or environments, constants, policies)
@@ -79,21 +78,19 @@ def run(
     weights = weights.reshape(-1, *weights.shape[-2:])
     fixed = _fixed(task, dtype)
 
-    def inputs(part: slice) -> Inputs:
-        own = weights[part] if len(weights) > 1 else weights
-        return _inputs(task, own, environments[part], noise)
+    def surroundings(part: slice) -> Surroundings:
+        return _surroundings(task, weights.shape[1], environments[part], noise, dtype)
 
     try:
         if driver == "collisions" and task.device != "cpu":
             kernel_of = partial(kernel_for, *frozen(move), len(constants))
             noisy = (noise.row_keys(environments), noise.column) if noise else None
-            parts = parts_of(environments, weights)
-            roll_out(kernel_of, fixed, inputs, parts, noisy, results)
+            roll_out(kernel_of, fixed, weights, surroundings, environments, noisy, results)
             return
-        whole, count = inputs(slice(None)), weights.shape[1]
-        keys = noise.keys(environments, count) if noise else np.empty((1, 0), np.uint64)
+        around, by_row = surroundings(slice(None)), np.ascontiguousarray(weights.swapaxes(1, 2))
+        keys = noise.keys(environments, by_row.shape[2]) if noise else np.empty((1, 0), np.uint64)
         run_all = getattr(drivers_of(move, len(constants)), driver)
-        run_all(*whole[:3], fixed[:4], fixed[4:], whole.models, keys, *results)
+        run_all(by_row, *around[:2], fixed[:4], fixed[4:], around.models, keys, *results)
     except (NumbaError, KeyError, NotImplementedError) as error:  # the last two for a GPU
         why = why_not(move, constants) or in_a_line(error)
         where = f"does not compile{'' if task.device == 'cpu' else ' for a GPU'}"
@@ -118,11 +115,11 @@ def _fixed(task: Planar, dtype: np.dtype) -> Fixed:
     )
 
 
-def _inputs(
-    task: Planar, weights: NDArray, environments: Environments, noise: Noise | None
-) -> Inputs:
-    """The inputs of rollouts in some environments; weights: (1 or environments, policies, rows)."""
-    count, constants, arrays = weights.shape[1], task.constants, environments.arrays()
+def _surroundings(
+    task: Planar, count: int, environments: Environments, noise: Noise | None, dtype: np.dtype
+) -> Surroundings:
+    """Some environments, and the models of `count` policies in them."""
+    constants, arrays = task.constants, environments.arrays()
     models = task.models(environments, count, noise)
     shapes = [(rows, len(constants), count) for rows in (1, len(environments))]
     if models.shape not in shapes:
@@ -130,13 +127,8 @@ def _inputs(
     if not np.isfinite(models).all():
         which = int(np.argwhere(~np.isfinite(models))[0][1])
         raise ValueError(f"constant {which} of the {task.name} is NaN or infinite")
-    dtype = weights.dtype
-    return Inputs(
-        np.ascontiguousarray(np.swapaxes(weights, 1, 2)),
-        np.array(arrays["obstacles"], dtype),
-        np.array(arrays["counts"]),
-        models.astype(dtype),
-    )
+    obstacles = np.array(arrays["obstacles"], dtype)
+    return Surroundings(obstacles, np.array(arrays["counts"]), models.astype(dtype))
 
 
 class Drivers(NamedTuple):

@@ -39,8 +39,9 @@ THREADS = 128  # of a block, in single precision
 MARKED = 64  # discs that are marked at a time, each in a bit of a number
 WALLS = 16  # the same of walls, each of whose sides in sight has a bit
 TOGETHER = 4  # discs that a thread looks at without a branch; a field has a multiple of them
-DISC = U(4)  # numbers of each: x, y, radius, and the square of a touching robot's distance
-HELD = 3200  # numbers of the fields that a block keeps in shared memory, where they fit
+DISC = U(4)  # numbers of each, and before the first one
+WALL = U(5)  # the place of the first one in the world
+HELD = 1920  # numbers of the fields that a block keeps in shared memory, where they fit
 GROUP, OWN_GROUP = 32, 8  # policies whose weights are side by side: shared ones, and own ones
 
 
@@ -89,14 +90,11 @@ robot_moves: Any = kernel.robot_moves
 def rollouts(
     weights,
     own_weights,
-    obstacles,
-    most,
-    counts,
-    far,
-    walls,
+    fields,
+    size,
+    world,
     horizon,
     radius,
-    start,
     steps,
     range_noise,
     models,
@@ -104,6 +102,8 @@ def rollouts(
     constants,
     row_keys,
     first_column,
+    environments,
+    policies,
     width,
     deep,
     collided,
@@ -111,27 +111,25 @@ def rollouts(
 ):
     """The kernel: a block rolls out `width` policies in `deep` environments.
 
-    Values and results are those of `kernel.collisions`. Arrays are flat where their places are
-    computed here, and ordered as `streaming.Sent` says.
+    Results are those of `kernel.collisions`. All arrays are flat.
 
     Args:
-        weights: (1 or environments, groups of policies, rows, GROUP), flat
+        weights: (1 or environments, groups of policies, rows, GROUP)
         own_weights: how many an environment has of its own; 0 where all share the first ones
-        obstacles: (environments, most, 4), flat; those beyond a count are out of sight
-        most: obstacles of an environment, a multiple of TOGETHER
-        counts: (environments,), at most `most`
-        far: (environments,), squared, the furthest that an obstacle's centre is in reach
-        walls: (walls, 4), flat
+        fields: (environments, size), as `streaming.fill` writes them
+        size: numbers of an environment
+        world: the five numbers of the start, then the walls, (walls, 4)
         horizon: the sensor's reach
         radius: of the robot
-        start: (5,)
         steps: of a rollout
         range_noise: relative
-        models: (1 or environments, policies, constants), flat
+        models: (1 or environments, policies, constants)
         own_models: how many an environment has of its own, as for the weights
         constants: of a model
         row_keys: (environments,), of the random numbers; unused without noise
         first_column: of the first policy, in the noise
+        environments: how many
+        policies: how many
         width: policies of a block
         deep: environments of a block
         collided: the result, (environments, policies)
@@ -143,9 +141,9 @@ def rollouts(
     taken = cuda.shared.array(1, np.int32)
     fan, t = cuda.const.array_like(FAN), np.uint32(cuda.threadIdx.x)
     first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
-    wide = np.uint32(min(width, collided.shape[1] - first_policy))
-    fields = np.uint32(min(deep, collided.shape[0] - first))
-    total, size = np.uint32(fields * wide), np.uint32(4 * most)
+    wide = np.uint32(min(width, policies - first_policy))
+    rows, long = np.uint32(min(deep, environments - first)), np.uint32(size)
+    total = np.uint32(rows * wide)
     if t == 0:
         taken[0] = THREADS  # each thread begins with the rollout of its own number
     i = t
@@ -154,31 +152,31 @@ def rollouts(
         i = np.uint32(i + THREADS)
     if KEPT:
         i = t
-        while i < fields * size:
-            kept[i] = obstacles[U(first * size) + U(i)]
+        while i < rows * long:
+            kept[i] = fields[U(first * size) + U(i)]
             i = np.uint32(i + THREADS)
     cuda.syncthreads()
-    field = kept if KEPT else obstacles
+    field = kept if KEPT else fields
     number, step = t, np.int32(0)
-    x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
+    x, y, sin, cos, own = world[U(0)], world[U(1)], world[U(2)], world[U(3)], world[U(4)]
     nearest, key = horizon, U(0)
     row = np.uint32(number // wide)
     e, k = np.uint32(first + row), np.uint32(first_policy + number % wide)
     while number < total:
         if NOISY and step == 0:
             key = scramble((row_keys[e] + U(first_column) + U(k)) * GOLDEN)
-        discs = U(row if KEPT else e) * U(size)
-        hit = sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t)
-        count = counts[e]
-        hit |= sense_discs(x, y, sin, cos, field, discs, count, fan, rays, far[e], horizon, near, t)
+        at = U(row if KEPT else e) * U(long)
+        hit = sense_walls(x, y, sin, cos, world, fan, horizon, radius, near, t)
+        hit |= sense_discs(x, y, sin, cos, field, at, fan, rays, horizon, near, t)
         if MEASURED and step > 0:
-            nearest = approached(x, y, field, discs, count, walls, nearest)
+            nearest = approached(x, y, field, at, world, nearest)
         if (step > 0 and hit) or step == steps:  # the rollout has ended: take the next one
-            collided[e, k] = outcome(x, y, hit)
+            place = U(e) * U(policies) + U(k)
+            collided[place] = outcome(x, y, hit)
             if MEASURED:
-                closest[e, k] = nearest
+                closest[place] = nearest
             number, step = np.uint32(cuda.atomic.add(taken, 0, 1)), np.int32(0)
-            x, y, sin, cos, own = start[0], start[1], start[2], start[3], start[4]
+            x, y, sin, cos, own = world[U(0)], world[U(1)], world[U(2)], world[U(3)], world[U(4)]
             nearest, row = horizon, np.uint32(number // wide)
             e, k = np.uint32(first + row), np.uint32(first_policy + number % wide)
         else:
@@ -199,7 +197,7 @@ def outcome(x, y, hit):
     return np.uint8(hit) if abs(x) + abs(y) < F(np.inf) else LOST
 
 
-def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t):
+def sense_walls(x, y, sin, cos, world, fan, horizon, radius, near, t):
     """Nearness along all rays of the nearest wall; returns whether the robot touches one."""
     edge_sin, edge_cos, none = fan[2 * RAYS - 2], fan[2 * RAYS - 1], F(0)
     last_x, last_y = edge_sin * cos - edge_cos * sin, edge_cos * cos + edge_sin * sin
@@ -211,12 +209,12 @@ def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t):
     least_y = -horizon if -cos >= edge_cos else horizon * min(min(first_y, last_y), none)
     for i in range(RAYS):
         near[U(i * THREADS) + U(t)] = F(1) / horizon
-    base, hit = U(0), False
-    while base < U(len(walls)):
+    base, hit = WALL, False
+    while base < U(len(world)):
         at, bit, faces = base, np.uint32(1), np.uint32(0)
-        while at < min(U(len(walls)), base + U(4 * WALLS)):  # two sides may be in sight
-            left, right = walls[at] - x, walls[at + U(1)] - x
-            bottom, top = walls[at + U(2)] - y, walls[at + U(3)] - y
+        while at < min(U(len(world)), base + U(4 * WALLS)):  # two sides may be in sight
+            left, right = world[at] - x, world[at + U(1)] - x
+            bottom, top = world[at + U(2)] - y, world[at + U(3)] - y
             hit |= box_gap_squared(left, right, bottom, top) <= radius * radius
             reached = (left <= most_x) & (right >= least_x) & (bottom <= most_y) & (top >= least_y)
             if reached & ((left > none) | (right < none)):
@@ -230,8 +228,8 @@ def sense_walls(x, y, sin, cos, walls, fan, horizon, radius, near, t):
             wall, level = base + U(which // 2 * 4), U(which & 1)
             to, along = wall + U(2) * level, wall + U(2) - U(2) * level
             here, there = (y, x) if level else (x, y)
-            low, high = walls[to] - here, walls[to + U(1)] - here
-            start, stop = walls[along] - there, walls[along + U(1)] - there
+            low, high = world[to] - here, world[to + U(1)] - here
+            start, stop = world[along] - there, world[along + U(1)] - there
             gap, middle, half = low if low > none else high, start + stop, stop - start
             a, b = (sin, cos) if level else (cos, -sin)
             c, d = (cos, -sin) if level else (sin, cos)
@@ -260,17 +258,18 @@ def sense_side(gap, middle, half, a, b, c, d, fan, near, t):
         near[place] = max(near[place], w if abs(off) <= w else F(0))
 
 
-def sense_discs(x, y, sin, cos, field, discs, count, fan, rays, far, horizon, near, t):
+def sense_discs(x, y, sin, cos, field, discs, fan, rays, horizon, near, t):
     """Raise the nearness to that of the discs; returns whether the robot touches one.
 
     It first marks the discs that the fan might meet: those within both of its outermost rays, of
-    which it needs the normals, and within a squared distance of `far`.
+    which it needs the normals, and not too far away. `discs` leads to the environment.
     """
     edge_sin, edge_cos = fan[2 * RAYS - 2], fan[2 * RAYS - 1]
     per_radian = F((RAYS - 1) / (2 * EDGE))
     right = cos * edge_cos + sin * edge_sin, sin * edge_cos - cos * edge_sin
     left = sin * edge_sin - cos * edge_cos, -sin * edge_cos - cos * edge_sin
-    hit, left_over = False, np.int32(count)
+    hit, left_over, far = False, np.int32(field[discs]), field[discs | U(1)]
+    discs = discs + DISC
     while left_over > 0:
         last, at, seen, j = np.int32(min(left_over, np.int32(MARKED))), discs, U(0), np.int32(0)
         while j < last:  # up to three beyond the last one are looked at in vain
@@ -315,17 +314,17 @@ def lowest(bits):
     return cuda.popc(~bits & (bits - U(1)))
 
 
-def approached(x, y, field, discs, count, walls, nearest):
+def approached(x, y, field, at, world, nearest):
     """The distance to the nearest disc or wall, if it is less than `nearest`."""
-    for _ in range(count):
-        dx, dy = field[discs] - x, field[discs | U(1)] - y
-        gap = math.sqrt(dx * dx + dy * dy) - field[discs | U(2)]
+    for _ in range(np.int32(field[at])):
+        at = at + DISC
+        dx, dy = field[at] - x, field[at | U(1)] - y
+        gap = math.sqrt(dx * dx + dy * dy) - field[at | U(2)]
         nearest = min(nearest, max(gap, F(0)))
-        discs = discs + DISC
-    at = U(0)
-    while at < U(len(walls)):
-        left, right = walls[at] - x, walls[at + U(1)] - x
-        bottom, top = walls[at + U(2)] - y, walls[at + U(3)] - y
+    at = WALL
+    while at < U(len(world)):
+        left, right = world[at] - x, world[at + U(1)] - x
+        bottom, top = world[at + U(2)] - y, world[at + U(3)] - y
         nearest = min(nearest, math.sqrt(box_gap_squared(left, right, bottom, top)))
         at = at + U(4)
     return nearest

@@ -6,33 +6,85 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes_control.robots.planar.gpu.compiling import loaded
-from pacbayes_control.robots.planar.gpu.kernel import GROUP, HELD, OWN_GROUP, THREADS, TOGETHER, Work
+from pacbayes_control.robots.planar.gpu.kernel import (
+    DISC,
+    GROUP,
+    HELD,
+    OWN_GROUP,
+    THREADS,
+    TOGETHER,
+    Work,
+)
 
 if TYPE_CHECKING:
-    from pacbayes_control.robots.planar.drivers import Fixed, Inputs
+    from pacbayes_control.robots.planar.drivers import Fixed, Surroundings
     from pacbayes_control.tasks.environments import Environments
 
 LAUNCH = 1 << 21  # rollouts that are sent at a time
 WEIGHTS = 1 << 25  # the same, of weights where each environment has policies of its own
-AHEAD = 4  # parts that are drawn while others are rolled out
-ROLLOUTS = 1024  # of a block of threads, where that leaves enough blocks
+AHEAD = 8  # parts that are drawn while others are rolled out, at most
+ROLLOUTS = 512  # of a block of threads, where that leaves enough blocks
 BLOCKS = 2048  # that are enough
-CACHED = 4096  # weights of the policies of a block, which should stay close to its threads
+CACHED = 12_500  # weights of the policies of a block, which should stay close to its threads
 FULL = 512  # rollouts of a block with enough work for all of its threads
+
+
+class Sent(NamedTuple):
+    """The inputs of some rollouts as the kernel takes them."""
+
+    fields: NDArray  # (environments, 4 + 4 · discs), as `fill` says
+    weights: NDArray  # (1 or environments, groups of policies, rows, policies of a group)
+    models: NDArray  # (1 or environments, policies, constants)
+    keys: NDArray  # (environments,), of the random numbers; empty without noise
+
+
+class Lane:
+    """A stream of the GPU, with memory that stays for the next rollouts."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.cuda, self.stream = cuda, cuda.stream()
+        self.held: dict[str, Any] = {}
+
+    def room(self, name: str, size: int, dtype: Any) -> Any:
+        """An array on the GPU, of this size; what was in it is lost."""
+        found = self.held.get(name)
+        if found is None or found.size < size or found.dtype != dtype:
+            self.held[name] = found = self.cuda.device_array(max(size, 1), dtype)
+        return found if found.size == max(size, 1) else found[: max(size, 1)]
+
+    def send(self, name: str, array: NDArray) -> Any:
+        """The numbers of an array, on the GPU."""
+        there = self.room(name, array.size, array.dtype)
+        if array.size:
+            there.copy_to_device(array.reshape(-1), self.stream)
+        return there
+
+
+class Device:
+    """The GPU: two lanes, one of which is sent to while the other one rolls out."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.lanes, self.lock = (Lane(cuda), Lane(cuda)), Lock()
+
+
+device = cache(Device)
 
 
 def roll_out(
     kernel_for: Callable[[Work], Any],
     fixed: Fixed,
-    inputs: Callable[[slice], Inputs],
-    parts: Iterable[slice],
+    weights: NDArray,
+    surroundings: Callable[[slice], Surroundings],
+    environments: Environments,
     noise: tuple[NDArray[np.uint64], int] | None,
     results: Sequence[NDArray],
 ) -> None:
@@ -41,52 +93,55 @@ def roll_out(
     Args:
         kernel_for: compiles the kernel of the robot
         fixed: what all rollouts share
-        inputs: of some rows of the results; called in threads
-        parts: the rows
+        weights: (1 or environments, policies, rows)
+        surroundings: of some rows of the results; called in threads
+        environments: of the results
         noise: keys of all rows and the number of the first column, where there is noise
         results: costs (environments, policies), and distances of the same shape, or empty
     """
-    cuda, (costs, closest) = loaded(), results
-    measured, policies = closest.size > 0, costs.shape[1]
-    dtype = closest.dtype.type
-    keys, column = noise or (np.zeros(len(costs), np.uint64), 0)
-    walls, start = cuda.to_device(fixed.walls.reshape(-1)), cuda.to_device(fixed.start)
+    used, (costs, closest) = device(loaded()), results
+    measured, policies, dtype = closest.size > 0, costs.shape[1], closest.dtype.type
+    keys, column = noise or (np.empty(0, np.uint64), 0)
     fan = tuple(map(float, fixed.rays[1:].T.reshape(-1)))
-    about = walls, fixed.horizon, fixed.radius, start, fixed.steps
-    streams, launched = deque([cuda.stream(), cuda.stream()]), deque()
+    of_robot = fan, float(fixed.rays[0, -1]), fixed.hidden, measured, noise is not None
+    world = np.concatenate([fixed.start, fixed.walls.reshape(-1)])
+    shared = grouped(weights, fixed) if len(weights) == 1 else None
+    spare: deque[NDArray] = deque()  # memory for fields that is free again
+    free, launched = deque(used.lanes), deque()
 
     def sent(part: slice) -> Sent:
-        return as_sent(inputs(part), keys[part], fixed)
+        own = grouped(weights[part], fixed) if shared is None else shared
+        fields, models = _drawn(surroundings, environments, part, fixed, spare)
+        return Sent(fields, own, models, keys[part])
 
     def finish() -> None:
-        stream, found, _ = launched.popleft()
-        for on_device, here in found:
-            on_device.copy_to_host(here, stream)
-        stream.synchronize()
-        streams.append(stream)
+        lane, part, given, found = launched.popleft()
+        for on_device, here in zip(found, (costs, closest) if measured else (costs,), strict=False):
+            on_device.copy_to_host(here[part].reshape(-1), lane.stream)
+        lane.stream.synchronize()
+        spare.append(given.fields)
+        free.append(lane)
 
-    for part, given in _ahead(sent, parts):
-        if not streams:
+    with used.lock:
+        for part, given in _ahead(sent, parts_of(environments, weights)):
+            if not free:
+                finish()
+            lane, n = free.popleft(), len(given.fields)
+            size, group = given.fields.shape[1], given.weights.shape[3]
+            grid, width, deep = _blocks(n, policies, given.weights.shape[2], size)
+            work = Work(*of_robot, float(fixed.offset), deep * size <= HELD, group, dtype)
+            hits = lane.room("hits", n * policies, np.uint8)
+            gaps = lane.room("gaps", n * policies if measured else 1, dtype)
+            kernel_for(work)[grid, work.threads, lane.stream](
+                lane.send("weights", given.weights), own_size(given.weights),
+                lane.send("fields", given.fields), size, lane.send("world", world),
+                fixed.horizon, fixed.radius, fixed.steps, fixed.range_noise,
+                lane.send("models", given.models), own_size(given.models), given.models.shape[2],
+                lane.send("keys", given.keys), column, n, policies, width, deep, hits, gaps,
+            )  # fmt: skip
+            launched.append((lane, part, given, (hits, gaps)))
+        while launched:
             finish()
-        stream, shape = streams.popleft(), (len(given.counts), policies)
-        on_device = Sent(*(cuda.to_device(each.reshape(-1), stream) for each in given))
-        hits = cuda.device_array(shape, np.uint8, stream=stream)
-        gaps = cuda.device_array(shape if measured else (1, 1), dtype, stream=stream)
-        most, constants = given.obstacles.shape[1], given.models.shape[2]
-        grid, width, deep = _blocks(*shape, given.weights.shape[2], 4 * most)
-        work = Work(
-            fan, float(fixed.rays[0, -1]), fixed.hidden, measured, noise is not None,
-            float(fixed.offset), deep * 4 * most <= HELD, given.weights.shape[3], dtype,
-        )  # fmt: skip
-        kernel_for(work)[grid, work.threads, stream](
-            on_device.weights, own_size(given.weights), on_device.obstacles, most, on_device.counts,
-            on_device.far, *about, fixed.range_noise, on_device.models, own_size(given.models),
-            constants, on_device.keys, column, width, deep, hits, gaps,
-        )  # fmt: skip
-        found = [(hits, costs[part]), *([(gaps, closest[part])] if measured else [])]
-        launched.append((stream, found, on_device))
-    while launched:
-        finish()
 
 
 def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
@@ -105,65 +160,93 @@ def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
         at, size = end, max(environments.block, min(2 * size, most))
 
 
-def _ahead(
-    inputs: Callable[[slice], Inputs], parts: Iterable[slice]
-) -> Iterator[tuple[slice, Inputs]]:
+def _ahead(sent: Callable[[slice], Sent], parts: Iterable[slice]) -> Iterator[tuple[slice, Sent]]:
     """Each part with its inputs, while threads draw the next ones, if there are any."""
     first, *others = parts
     if not others:
-        yield first, inputs(first)
+        yield first, sent(first)
         return
-    left, drawn = iter([first, *others]), deque()
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, AHEAD)) as threads:
+    left, drawn, most = iter([first, *others]), deque(), min(os.cpu_count() or 1, AHEAD)
+    with ThreadPoolExecutor(most) as threads:
         while True:
-            for part in islice(left, AHEAD - len(drawn)):
-                drawn.append((part, threads.submit(inputs, part)))
+            for part in islice(left, most - len(drawn)):
+                drawn.append((part, threads.submit(sent, part)))
             if not drawn:
                 return
             part, given = drawn.popleft()
             yield part, given.result()
 
 
-class Sent(NamedTuple):
-    """The inputs of some rollouts as the kernel takes them; it reads the flat memory of each."""
+def _drawn(
+    surroundings: Callable[[slice], Surroundings],
+    environments: Environments,
+    part: slice,
+    fixed: Fixed,
+    spare: deque[NDArray],
+) -> tuple[NDArray, NDArray]:
+    """The fields and the models of some rows, block by block: what is drawn stays in the cache."""
+    fields, models, n, done = np.empty((0, 0)), [], part.stop - part.start, 0
+    for block in environments[part].chunks(environments.block):
+        here = slice(block.start - environments.start, block.stop - environments.start)
+        around = surroundings(here)
+        if not models:
+            most = -(-around.obstacles.shape[1] // TOGETHER) * TOGETHER
+            fields = _memory(n, (1 + most) * int(DISC), around.obstacles.dtype, spare)
+        fill(fields[done : done + len(block)], around, fixed)
+        models.append(np.ascontiguousarray(around.models.swapaxes(1, 2)))
+        done += len(block)
+    each = np.concatenate(models)
+    return fields, each if len(each) == n else models[0]
 
-    weights: NDArray  # (1 or environments, groups of policies, rows, policies of a group)
-    obstacles: NDArray  # (environments, most, 4); NaN beyond a count
-    counts: NDArray  # (environments,), at most `most`, which is a multiple of TOGETHER
-    far: NDArray  # (environments,), squared, the furthest that a centre is in reach
-    models: NDArray  # (1 or environments, policies, constants)
-    keys: NDArray  # (environments,), of the random numbers
+
+def _memory(n: int, size: int, dtype: np.dtype, spare: deque[NDArray]) -> NDArray:
+    """An array (n, size): what is free again, if it is large enough, or new."""
+    found = spare.popleft() if spare else np.empty(0, dtype)
+    whole = found if found.base is None else found.base
+    if whole.size < n * size:
+        whole = np.empty(n * size, dtype)
+    return whole[: n * size].reshape(n, size)
 
 
-def as_sent(given: Inputs, keys: NDArray[np.uint64], fixed: Fixed) -> Sent:
-    """The inputs in the kernel's order. What a count leads to is never beyond the end of a row."""
-    n, most, _ = given.obstacles.shape
-    counts = np.clip(given.counts, 0, most).astype(np.int32)
-    there, radii = np.arange(most) < counts[:, None], given.obstacles[..., 2]
-    obstacles = np.full((n, -(-most // TOGETHER) * TOGETHER, 4), np.nan, given.obstacles.dtype)
-    np.copyto(obstacles[:, :most, :3], given.obstacles, where=there[..., None])
-    obstacles[:, :most, 3] = (radii + fixed.radius) ** 2
-    far = (fixed.horizon + (radii * there).max(axis=1, initial=0)) ** 2
-    own, rows, policies = given.weights.shape
-    rays = fixed.rays.shape[1]
+def fill(fields: NDArray, around: Surroundings, fixed: Fixed) -> None:
+    """Write environments as the kernel reads them: four numbers at a time.
+
+    First the number of discs, and squared the furthest that the centre of one is in reach. Then of
+    each disc x, y and the radius, which is NaN beyond the number of discs, so that it is never in
+    sight; and the square of the distance at which the robot touches it.
+    """
+    n, most, _ = around.obstacles.shape
+    counts = np.clip(around.counts, 0, most)
+    there, radii = np.arange(most) < counts[:, None], around.obstacles[..., 2]
+    fields[:, 0] = counts
+    fields[:, 1] = (fixed.horizon + np.where(there, radii, 0).max(axis=1, initial=0)) ** 2
+    discs = fields[:, 4:].reshape(n, -1, 4)
+    discs[:, :most, :3] = around.obstacles
+    discs[:, :most, 2][~there] = np.nan
+    discs[:, most:, 2] = np.nan
+    discs[..., 3] = (discs[..., 2] + fixed.radius) ** 2
+
+
+def grouped(weights: NDArray, fixed: Fixed) -> NDArray:
+    """Weights (1 or environments, policies, rows) side by side, as the kernel reads them."""
+    own, policies, rows = weights.shape
     group = GROUP if own == 1 else OWN_GROUP
-    weights = np.zeros((own, rows, -(-policies // group) * group), given.weights.dtype)
-    weights[..., :policies] = given.weights
-    fold(weights[:, rays:].reshape(own, -1, rays + 2, weights.shape[2])[:, :, :rays])
-    grouped = np.ascontiguousarray(weights.reshape(own, rows, -1, group).swapaxes(1, 2))
-    models = np.ascontiguousarray(given.models.swapaxes(1, 2))
-    return Sent(grouped, obstacles, counts, far, models, keys)
+    groups, rays = -(-policies // group), fixed.rays.shape[1]
+    padded = np.zeros((own, groups * group, rows), weights.dtype)
+    padded[:, :policies] = weights
+    fold(padded[..., rays:].reshape(own, groups * group, -1, rays + 2)[..., :rays])
+    return np.ascontiguousarray(padded.reshape(own, groups, group, rows).swapaxes(2, 3))
 
 
 def fold(units: NDArray) -> None:
     """Turn weights of rays into those of sums and differences of mirrored rays, in place.
 
-    units: (…, rays, policies); the differences are last, in the order that `kernel.respond` has.
+    units: (…, rays); the differences are last, in the order that `kernel.respond` has.
     """
-    rays, mirrored = units.shape[-2], units[..., ::-1, :]
+    half, mirrored = units.shape[-1] // 2, units[..., ::-1]
     sums, differences = (units + mirrored) / 2, (mirrored - units) / 2
-    units[..., : rays // 2, :] = sums[..., : rays // 2, :]
-    units[..., rays - rays // 2 :, :] = differences[..., rays - rays // 2 :, :]
+    units[..., :half] = sums[..., :half]
+    units[..., units.shape[-1] - half :] = differences[..., units.shape[-1] - half :]
 
 
 def own_size(array: NDArray) -> int:
