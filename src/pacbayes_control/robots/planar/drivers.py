@@ -90,7 +90,8 @@ def run(
         around, by_row = surroundings(slice(None)), np.ascontiguousarray(weights.swapaxes(1, 2))
         keys = noise.keys(environments, by_row.shape[2]) if noise else np.empty((1, 0), np.uint64)
         run_all = getattr(drivers_of(move, len(constants)), driver)
-        run_all(by_row, *around[:2], fixed[:4], fixed[4:], around.models, keys, *results)
+        drawn = map(np.array, around[:2])  # that may be written to: others are another type
+        run_all(by_row, *drawn, fixed[:4], fixed[4:], around.models, keys, *results)
     except (NumbaError, KeyError, NotImplementedError) as error:  # the last two for a GPU
         why = why_not(move, constants) or in_a_line(error)
         where = f"does not compile{'' if task.device == 'cpu' else ' for a GPU'}"
@@ -127,8 +128,8 @@ def _surroundings(
     if not np.isfinite(models).all():
         which = int(np.argwhere(~np.isfinite(models))[0][1])
         raise ValueError(f"constant {which} of the {task.name} is NaN or infinite")
-    obstacles = np.array(arrays["obstacles"], dtype)
-    return Surroundings(obstacles, np.array(arrays["counts"]), models.astype(dtype))
+    obstacles = np.asarray(arrays["obstacles"], dtype)
+    return Surroundings(obstacles, arrays["counts"], models.astype(dtype))
 
 
 class Drivers(NamedTuple):

@@ -16,7 +16,6 @@ import numpy as np
 from pacbayes_control.robots.planar import kernel
 from pacbayes_control.robots.planar.gpu.kernel import SOURCES, Work, rollouts
 
-REGISTERS = 64  # of a thread: more would leave too few threads, fewer would not hold its numbers
 _made: dict[Any, Any] = {}  # kernels, by the digest of a rule or the rule itself, and by work
 
 
@@ -51,7 +50,7 @@ def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
     # Roots and quotients are approximate, to two or three units in the last place. The flag is the
     # kernel's alone: with it, functions of numbers could not tell a NaN. Linking with optimisation
     # would lose it.
-    options = {} if simulated else {"lto": False, "max_registers": REGISTERS}
+    options = {} if simulated else {"lto": False, "max_registers": work.registers}
     return cuda.jit(_copy(rollouts, names), fastmath=True, **options)
 
 

@@ -36,6 +36,7 @@ from pacbayes_control.robots.planar.kernel import (
 )
 
 THREADS = 128  # of a block, in single precision
+REGISTERS = 56  # of a thread, likewise: with more, fewer threads would run at a time
 MARKED = 64  # discs that are marked at a time, each in a bit of a number
 WALLS = 16  # the same of walls, each of whose sides in sight has a bit
 TOGETHER = 4  # discs that a thread looks at without a branch; a field has a multiple of them
@@ -62,6 +63,11 @@ class Work(NamedTuple):
     def threads(self) -> int:
         """Of a block, whose readings fit in its shared memory."""
         return max(1, THREADS * 4 // np.dtype(self.DTYPE).itemsize)
+
+    @property
+    def registers(self) -> int:
+        """Of a thread."""
+        return REGISTERS * np.dtype(self.DTYPE).itemsize // 4
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -116,8 +122,8 @@ def rollouts(
     Args:
         weights: (1 or environments, groups of policies, rows, GROUP)
         own_weights: how many an environment has of its own; 0 where all share the first ones
-        fields: (environments, size), as `streaming.fill` writes them
-        size: numbers of an environment
+        fields: (environments, 4 · size), as `streaming.fill` writes them
+        size: of an environment, in fours of numbers
         world: the five numbers of the start, then the walls, (walls, 4)
         horizon: the sensor's reach
         radius: of the robot
@@ -142,7 +148,7 @@ def rollouts(
     fan, t = cuda.const.array_like(FAN), np.uint32(cuda.threadIdx.x)
     first_policy, first = cuda.blockIdx.y * width, cuda.blockIdx.x * deep
     wide = np.uint32(min(width, policies - first_policy))
-    rows, long = np.uint32(min(deep, environments - first)), np.uint32(size)
+    rows, long = np.uint32(min(deep, environments - first)), DISC * U(size)
     total = np.uint32(rows * wide)
     if t == 0:
         taken[0] = THREADS  # each thread begins with the rollout of its own number
@@ -152,8 +158,8 @@ def rollouts(
         i = np.uint32(i + THREADS)
     if KEPT:
         i = t
-        while i < rows * long:
-            kept[i] = fields[U(first * size) + U(i)]
+        while U(i) < U(rows) * long:
+            kept[i] = fields[U(first) * long + U(i)]
             i = np.uint32(i + THREADS)
     cuda.syncthreads()
     field = kept if KEPT else fields
@@ -165,7 +171,7 @@ def rollouts(
     while number < total:
         if NOISY and step == 0:
             key = scramble((row_keys[e] + U(first_column) + U(k)) * GOLDEN)
-        at = U(row if KEPT else e) * U(long)
+        at = U(row if KEPT else e) * long
         hit = sense_walls(x, y, sin, cos, world, fan, horizon, radius, near, t)
         hit |= sense_discs(x, y, sin, cos, field, at, fan, rays, horizon, near, t)
         if MEASURED and step > 0:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes_control.bounds.compiling import compiled_once
 from pacbayes_control.robots.planar.gpu.compiling import loaded
 from pacbayes_control.robots.planar.gpu.kernel import (
     DISC,
@@ -134,7 +135,7 @@ def roll_out(
             gaps = lane.room("gaps", n * policies if measured else 1, dtype)
             kernel_for(work)[grid, work.threads, lane.stream](
                 lane.send("weights", given.weights), own_size(given.weights),
-                lane.send("fields", given.fields), size, lane.send("world", world),
+                lane.send("fields", given.fields), size // 4, lane.send("world", world),
                 fixed.horizon, fixed.radius, fixed.steps, fixed.range_noise,
                 lane.send("models", given.models), own_size(given.models), given.models.shape[2],
                 lane.send("keys", given.keys), column, n, policies, width, deep, hits, gaps,
@@ -192,7 +193,7 @@ def _drawn(
         if not models:
             most = -(-around.obstacles.shape[1] // TOGETHER) * TOGETHER
             fields = _memory(n, (1 + most) * int(DISC), around.obstacles.dtype, spare)
-        fill(fields[done : done + len(block)], around, fixed)
+        fill(fields[done : done + len(block)], around.obstacles, around.counts, *fixed[3:5])
         models.append(np.ascontiguousarray(around.models.swapaxes(1, 2)))
         done += len(block)
     each = np.concatenate(models)
@@ -208,23 +209,23 @@ def _memory(n: int, size: int, dtype: np.dtype, spare: deque[NDArray]) -> NDArra
     return whole[: n * size].reshape(n, size)
 
 
-def fill(fields: NDArray, around: Surroundings, fixed: Fixed) -> None:
+@compiled_once(nogil=True)
+def fill(fields, obstacles, counts, horizon, radius):
     """Write environments as the kernel reads them: four numbers at a time.
 
     First the number of discs, and squared the furthest that the centre of one is in reach. Then of
     each disc x, y and the radius, which is NaN beyond the number of discs, so that it is never in
     sight; and the square of the distance at which the robot touches it.
     """
-    n, most, _ = around.obstacles.shape
-    counts = np.clip(around.counts, 0, most)
-    there, radii = np.arange(most) < counts[:, None], around.obstacles[..., 2]
-    fields[:, 0] = counts
-    fields[:, 1] = (fixed.horizon + np.where(there, radii, 0).max(axis=1, initial=0)) ** 2
-    discs = fields[:, 4:].reshape(n, -1, 4)
-    discs[:, :most, :3] = around.obstacles
-    discs[:, :most, 2][~there] = np.nan
-    discs[:, most:, 2] = np.nan
-    discs[..., 3] = (discs[..., 2] + fixed.radius) ** 2
+    for e in range(len(fields)):
+        count, largest = min(max(counts[e], 0), obstacles.shape[1]), 0.0
+        fields[e, 4:] = np.nan
+        for j in range(count):
+            size, at = obstacles[e, j, 2], 4 * j + 4
+            fields[e, at], fields[e, at + 1] = obstacles[e, j, 0], obstacles[e, j, 1]
+            fields[e, at + 2], fields[e, at + 3] = size, (size + radius) ** 2
+            largest = max(largest, size)
+        fields[e, 0], fields[e, 1] = count, (horizon + largest) ** 2
 
 
 def grouped(weights: NDArray, fixed: Fixed) -> NDArray:
