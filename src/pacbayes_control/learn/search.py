@@ -135,6 +135,7 @@ class GaussianSearch:
         self.average = np.zeros((2, d))  # of the coordinates, weighted towards the last ones
         self.best = np.zeros((2, d))  # the average where the objective was lowest
         self.moments = np.zeros((2, 2, d))  # Adam's: mean and square of the gradient
+        self._last: tuple[int, Floats] = -1, np.empty(0)  # a step and its noise
 
     # ---- ask and tell ---------------------------------------------------------------------------
 
@@ -217,8 +218,11 @@ class GaussianSearch:
         return self.average / (1 - self.SMOOTHING**self.step) if self.step else self.coordinates
 
     def _noise(self) -> Floats:
-        rng = generator(self.seed, self.stream, self.step, of="policies")
-        return rng.standard_normal((self.settings.pairs, len(self.prior)))
+        """The noise of this step, which is asked for twice."""
+        if self._last[0] != self.step:
+            rng = generator(self.seed, self.stream, self.step, of="policies")
+            self._last = self.step, rng.standard_normal((self.settings.pairs, len(self.prior)))
+        return self._last[1]
 
     def _cost_slope(self, costs: Floats, gradients: Floats | None) -> Floats:
         """∇r̂ in m and ρ; shape (2, parameters)."""

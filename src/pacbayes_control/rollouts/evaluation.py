@@ -197,7 +197,10 @@ def _in_memory(job: Job, execution: Execution) -> tuple[Table, Counter[str], lis
         first_row, last_row, first, last = piece
         if part.costs.dtype != np.uint8 and table.dtype == np.uint8:
             table = table.astype(np.float64)  # bytes suffice while every cost is 0 or 1
-        table[first_row:last_row, first:last] = part.costs
+        if part.costs.shape == table.shape:  # all of it at once: no copy is needed
+            table = part.costs
+        else:
+            table[first_row:last_row, first:last] = part.costs
         done += part.costs.size
         incidents["raised"] += part.raised
         overdue += [(first_row, first)] if part.overdue else []

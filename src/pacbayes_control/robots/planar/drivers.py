@@ -44,14 +44,6 @@ class Fixed(NamedTuple):
     range_noise: Any
 
 
-class Surroundings(NamedTuple):
-    """Some environments, and the robots in them, in their precision."""
-
-    obstacles: NDArray  # (environments, most, 3)
-    counts: NDArray  # (environments,)
-    models: NDArray  # (1 or environments, constants, policies)
-
-
 def run(
     task: Planar,
     driver: Literal["collisions", "trajectories"],
@@ -78,20 +70,20 @@ def run(
     weights = weights.reshape(-1, *weights.shape[-2:])
     fixed = _fixed(task, dtype)
 
-    def surroundings(part: slice) -> Surroundings:
-        return _surroundings(task, weights.shape[1], environments[part], noise, dtype)
+    def models(part: slice) -> NDArray:
+        return _models(task, weights.shape[1], environments[part], noise).astype(dtype)
 
     try:
         if driver == "collisions" and task.device != "cpu":
             kernel_of = partial(kernel_for, *frozen(move), len(constants))
             noisy = (noise.row_keys(environments), noise.column) if noise else None
-            roll_out(kernel_of, fixed, weights, surroundings, environments, noisy, results)
+            roll_out(kernel_of, fixed, weights, models, environments, noisy, results)
             return
-        around, by_row = surroundings(slice(None)), np.ascontiguousarray(weights.swapaxes(1, 2))
+        by_row, arrays = np.ascontiguousarray(weights.swapaxes(1, 2)), environments.arrays()
+        drawn = np.array(arrays["obstacles"], dtype), np.array(arrays["counts"])
         keys = noise.keys(environments, by_row.shape[2]) if noise else np.empty((1, 0), np.uint64)
         run_all = getattr(drivers_of(move, len(constants)), driver)
-        drawn = map(np.array, around[:2])  # that may be written to: others are another type
-        run_all(by_row, *drawn, fixed[:4], fixed[4:], around.models, keys, *results)
+        run_all(by_row, *drawn, fixed[:4], fixed[4:], models(slice(None)), keys, *results)
     except (NumbaError, KeyError, NotImplementedError) as error:  # the last two for a GPU
         why = why_not(move, constants) or in_a_line(error)
         where = f"does not compile{'' if task.device == 'cpu' else ' for a GPU'}"
@@ -116,20 +108,16 @@ def _fixed(task: Planar, dtype: np.dtype) -> Fixed:
     )
 
 
-def _surroundings(
-    task: Planar, count: int, environments: Environments, noise: Noise | None, dtype: np.dtype
-) -> Surroundings:
-    """Some environments, and the models of `count` policies in them."""
-    constants, arrays = task.constants, environments.arrays()
-    models = task.models(environments, count, noise)
+def _models(task: Planar, count: int, environments: Environments, noise: Noise | None) -> NDArray:
+    """The models of `count` policies in some environments, checked."""
+    constants, models = task.constants, task.models(environments, count, noise)
     shapes = [(rows, len(constants), count) for rows in (1, len(environments))]
     if models.shape not in shapes:
         raise ValueError(f"models are an array {shapes[0]} or {shapes[1]}, not {models.shape}")
     if not np.isfinite(models).all():
         which = int(np.argwhere(~np.isfinite(models))[0][1])
         raise ValueError(f"constant {which} of the {task.name} is NaN or infinite")
-    obstacles = np.asarray(arrays["obstacles"], dtype)
-    return Surroundings(obstacles, arrays["counts"], models.astype(dtype))
+    return models
 
 
 class Drivers(NamedTuple):

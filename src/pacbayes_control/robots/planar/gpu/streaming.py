@@ -27,7 +27,7 @@ from pacbayes_control.robots.planar.gpu.kernel import (
 )
 
 if TYPE_CHECKING:
-    from pacbayes_control.robots.planar.drivers import Fixed, Surroundings
+    from pacbayes_control.robots.planar.drivers import Fixed
     from pacbayes_control.tasks.environments import Environments
 
 LAUNCH = 1 << 21  # rollouts that are sent at a time
@@ -36,6 +36,7 @@ AHEAD = 8  # parts that are drawn while others are rolled out, at most
 ROLLOUTS = 512  # of a block of threads, where that leaves enough blocks
 BLOCKS = 2048  # that are enough
 CACHED = 12_500  # weights of the policies of a block, which should stay close to its threads
+FEW = 256  # numbers that are compared with those that were sent before
 FULL = 512  # rollouts of a block with enough work for all of its threads
 
 
@@ -54,6 +55,7 @@ class Lane:
     def __init__(self, cuda: Any) -> None:
         self.cuda, self.stream = cuda, cuda.stream()
         self.held: dict[str, Any] = {}
+        self.sent: dict[str, NDArray] = {}  # what is there already, of a few numbers
 
     def room(self, name: str, size: int, dtype: Any) -> Any:
         """An array on the GPU, of this size; what was in it is lost."""
@@ -64,9 +66,13 @@ class Lane:
 
     def send(self, name: str, array: NDArray) -> Any:
         """The numbers of an array, on the GPU."""
+        few = 0 < array.size <= FEW
+        if few and np.array_equal(array, self.sent.get(name, ())):
+            return self.held[name]
         there = self.room(name, array.size, array.dtype)
         if array.size:
             there.copy_to_device(array.reshape(-1), self.stream)
+        self.sent[name] = array if few and there is self.held[name] else np.empty(0)
         return there
 
 
@@ -84,7 +90,7 @@ def roll_out(
     kernel_for: Callable[[Work], Any],
     fixed: Fixed,
     weights: NDArray,
-    surroundings: Callable[[slice], Surroundings],
+    models: Callable[[slice], NDArray],
     environments: Environments,
     noise: tuple[NDArray[np.uint64], int] | None,
     results: Sequence[NDArray],
@@ -95,7 +101,7 @@ def roll_out(
         kernel_for: compiles the kernel of the robot
         fixed: what all rollouts share
         weights: (1 or environments, policies, rows)
-        surroundings: of some rows of the results; called in threads
+        models: (1 or environments, constants, policies) for some rows; called in threads
         environments: of the results
         noise: keys of all rows and the number of the first column, where there is noise
         results: costs (environments, policies), and distances of the same shape, or empty
@@ -112,8 +118,8 @@ def roll_out(
 
     def sent(part: slice) -> Sent:
         own = grouped(weights[part], fixed) if shared is None else shared
-        fields, models = _drawn(surroundings, environments, part, fixed, spare)
-        return Sent(fields, own, models, keys[part])
+        fields = _drawn(environments[part], fixed, spare)
+        return Sent(fields, own, np.ascontiguousarray(models(part).swapaxes(1, 2)), keys[part])
 
     def finish() -> None:
         lane, part, given, found = launched.popleft()
@@ -178,26 +184,18 @@ def _ahead(sent: Callable[[slice], Sent], parts: Iterable[slice]) -> Iterator[tu
             yield part, given.result()
 
 
-def _drawn(
-    surroundings: Callable[[slice], Surroundings],
-    environments: Environments,
-    part: slice,
-    fixed: Fixed,
-    spare: deque[NDArray],
-) -> tuple[NDArray, NDArray]:
-    """The fields and the models of some rows, block by block: what is drawn stays in the cache."""
-    fields, models, n, done = np.empty((0, 0)), [], part.stop - part.start, 0
-    for block in environments[part].chunks(environments.block):
-        here = slice(block.start - environments.start, block.stop - environments.start)
-        around = surroundings(here)
-        if not models:
-            most = -(-around.obstacles.shape[1] // TOGETHER) * TOGETHER
-            fields = _memory(n, (1 + most) * int(DISC), around.obstacles.dtype, spare)
-        fill(fields[done : done + len(block)], around.obstacles, around.counts, *fixed[3:5])
-        models.append(np.ascontiguousarray(around.models.swapaxes(1, 2)))
-        done += len(block)
-    each = np.concatenate(models)
-    return fields, each if len(each) == n else models[0]
+def _drawn(environments: Environments, fixed: Fixed, spare: deque[NDArray]) -> NDArray:
+    """The fields of some environments, block by block: what is drawn stays in the cache."""
+    fields, done, dtype = np.empty((0, 0)), 0, fixed.start.dtype
+    for block in environments.chunks(environments.block):
+        arrays = block.arrays()
+        obstacles, n = np.asarray(arrays["obstacles"], dtype), len(block)
+        if not done:
+            most = -(-obstacles.shape[1] // TOGETHER) * TOGETHER
+            fields = _memory(len(environments), (1 + most) * int(DISC), dtype, spare)
+        fill(fields[done : done + n], obstacles, arrays["counts"], fixed.horizon, fixed.radius)
+        done += n
+    return fields
 
 
 def _memory(n: int, size: int, dtype: np.dtype, spare: deque[NDArray]) -> NDArray:
@@ -218,14 +216,14 @@ def fill(fields, obstacles, counts, horizon, radius):
     sight; and the square of the distance at which the robot touches it.
     """
     for e in range(len(fields)):
-        count, largest = min(max(counts[e], 0), obstacles.shape[1]), 0.0
+        count, largest = min(max(counts[e], 0), obstacles.shape[1]), radius - radius
         fields[e, 4:] = np.nan
         for j in range(count):
             size, at = obstacles[e, j, 2], 4 * j + 4
             fields[e, at], fields[e, at + 1] = obstacles[e, j, 0], obstacles[e, j, 1]
-            fields[e, at + 2], fields[e, at + 3] = size, (size + radius) ** 2
+            fields[e, at + 2], fields[e, at + 3] = size, (size + radius) * (size + radius)
             largest = max(largest, size)
-        fields[e, 0], fields[e, 1] = count, (horizon + largest) ** 2
+        fields[e, 0], fields[e, 1] = count, (horizon + largest) * (horizon + largest)
 
 
 def grouped(weights: NDArray, fixed: Fixed) -> NDArray:
