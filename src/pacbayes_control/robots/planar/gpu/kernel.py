@@ -36,10 +36,10 @@ from pacbayes_control.robots.planar.kernel import (
 )
 
 THREADS = 128  # of a block, in single precision
-REGISTERS = 56  # of a thread, likewise: with more, fewer threads would run at a time
+REGISTERS = 64  # of a thread, likewise: with more, fewer threads would run at a time
 MARKED = 64  # discs that are marked at a time, each in a bit of a number
 WALLS = 16  # the same of walls, each of whose sides in sight has a bit
-TOGETHER = 4  # discs that a thread looks at without a branch; a field has a multiple of them
+TOGETHER = 8  # discs that a thread looks at without a branch; a field has a multiple of them
 DISC = U(4)  # numbers of each, and before the first one
 WALL = U(5)  # the place of the first one in the world
 HELD = 1920  # numbers of the fields that a block keeps in shared memory, where they fit
@@ -278,7 +278,7 @@ def sense_discs(x, y, sin, cos, field, discs, fan, rays, horizon, near, t):
     discs = discs + DISC
     while left_over > 0:
         last, at, seen, j = np.int32(min(left_over, np.int32(MARKED))), discs, U(0), np.int32(0)
-        while j < last:  # up to three beyond the last one are looked at in vain
+        while j < last:  # a few beyond the last one are looked at in vain
             some = np.uint32(0)
             for i in range(TOGETHER):
                 dx, dy = field[at] - x, field[at | U(1)] - y
@@ -298,18 +298,20 @@ def sense_discs(x, y, sin, cos, field, discs, fan, rays, horizon, near, t):
             seen &= seen - U(1)
             dx, dy, size = field[at] - x, field[at | U(1)] - y, field[at | U(2)]
             side, front = across(dx, dy, sin, cos), ahead(dx, dy, sin, cos)
-            distance = math.sqrt(dx * dx + dy * dy + F(1e-12))
-            inverse = F(1) / (distance * (distance + front + F(1e-6)))
+            distance, more = math.sqrt(dx * dx + dy * dy + F(1e-12)), front + F(1e-6)
+            inverse = F(1) / (distance * (distance + more))
             angle = bearing(side, distance, inverse) + F(EDGE)
-            half = half_width(size, distance, front + F(1e-6), inverse)
-            i = np.int32(max(np.int32((angle - half) * per_radian + F(1)), np.int32(0)))
-            high = np.int32(min(np.int32((angle + half) * per_radian), np.int32(RAYS - 1)))
-            while i <= high:
-                sine, cosine = rays[U(i) * U(2)], rays[U(i) * U(2) | U(1)]
-                reading = ray_disc(side, front, size, sine, cosine, horizon)
-                place = U(np.uint32(i)) * U(THREADS) + U(t)
+            half = half_width(size, distance, more, inverse)
+            first = min(max((angle - half) * per_radian + F(1), F(0)), F(RAYS - 1))
+            last = min((angle + half) * per_radian, F(RAYS - 1))
+            ray = U(np.uint32(first))
+            count, place, ray = DTYPE(np.uint32(first)), ray * U(THREADS) + U(t), U(2) * ray
+            while True:  # one ray at least: that one more is tested costs less than to ask
+                reading = ray_disc(side, front, size, rays[ray], rays[ray | U(1)], horizon)
                 near[place] = max(near[place], F(1) / reading)
-                i = np.int32(i + 1)
+                count, place, ray = count + F(1), place + U(THREADS), ray + U(2)
+                if count > last:  # a condition on whole numbers would be unrolled
+                    break
         discs = discs + DISC * U(MARKED)
         left_over = np.int32(left_over - MARKED)
     return hit

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 LAUNCH = 1 << 21  # rollouts that are sent at a time
 WEIGHTS = 1 << 25  # the same, of weights where each environment has policies of its own
-AHEAD = 8  # parts that are drawn while others are rolled out, at most
+AHEAD = 4  # parts that are drawn while others are rolled out, at most
 ROLLOUTS = 512  # of a block of threads, where that leaves enough blocks
 BLOCKS = 2048  # that are enough
-CACHED = 12_500  # weights of the policies of a block, which should stay close to its threads
+CACHED = 24_000  # weights of the policies of a block, which should stay close to its threads
 FEW = 256  # numbers that are compared with those that were sent before
 FULL = 512  # rollouts of a block with enough work for all of its threads
 
