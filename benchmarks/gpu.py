@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from measuring import Scale, conclude, main, peak_mib, repeat
 from pacbayes_control.cli.options import MOST, JsonFile, Seed, check_json
 from pacbayes_control.robots import Vehicle
+from pacbayes_control.robots.planar import drivers
+from pacbayes_control.robots.planar.gpu import compiling
 from pacbayes_control.robots.vehicle import priors
 from pacbayes_control.robots.vehicle.pretrained import NETWORK, pretrained
 from pacbayes_control.rollouts import Execution, mean_costs
@@ -31,7 +33,7 @@ class GpuBench:
     environments: int
     policies: int
     rollouts_per_second: float  # with everything: drawing, sending, fetching, averaging
-    drawn_before_per_second: float  # where the environments need not be drawn
+    kernel_rollouts_per_second: float  # of the kernel alone, timed by the GPU
     cpu_rollouts_per_second: float  # on all cores
     ratio: float
     agreement: float  # share of rollouts that cost the same as on the CPU
@@ -44,7 +46,7 @@ class GpuBench:
     scaling: list[Scale]
 
 
-def bench_gpu(environments: int = 400_000, steps: int = priors.STEPS, seed: int = 0) -> GpuBench:
+def bench_gpu(environments: int = 4_000_000, steps: int = priors.STEPS, seed: int = 0) -> GpuBench:
     """Time and compare; the kernels are compiled before, but for the search's."""
     here = Vehicle()
     task, policies = here.on_device("cuda"), here.policies
@@ -55,7 +57,6 @@ def bench_gpu(environments: int = 400_000, steps: int = priors.STEPS, seed: int 
     few = drawn[: min(COMPARED, environments)]
     costs, cpu_costs, cpu_seconds = _compared(here, policies, few)
     _, seconds = repeat(lambda: mean_costs(task, policies, drawn))
-    _, undrawn = repeat(lambda: mean_costs(task, policies, _known(drawn)))
     network = replace(here, controller=NETWORK)
     sample = pretrained()[0].sample(np.random.default_rng(seed), NETWORKS)
     network_costs, same, _ = _compared(network, sample, few)
@@ -68,7 +69,7 @@ def bench_gpu(environments: int = 400_000, steps: int = priors.STEPS, seed: int 
         environments=environments,
         policies=len(policies),
         rollouts_per_second=speed,
-        drawn_before_per_second=environments * len(policies) / undrawn,
+        kernel_rollouts_per_second=_kernel_alone(task, drawn[: 10 * COMPARED]),
         cpu_rollouts_per_second=cpu_speed,
         ratio=speed / cpu_speed,
         agreement=float((costs == cpu_costs).mean()),
@@ -92,10 +93,33 @@ def _compared(
     return task.on_device("cuda").costs(policies, environments), cpu, seconds
 
 
-def _known(environments: Environments) -> Environments:
-    """As many environments, all blocks of which are the first one, drawn once."""
-    block = replace(environments, start=0, stop=environments.block).arrays()
-    return replace(environments, draw=lambda *_: block)
+def _kernel_alone(task: Vehicle, environments: Environments) -> float:
+    """Rollouts a second in a launch: all environments are one block, and so one part."""
+    cuda, plain, seconds = compiling.loaded(), drivers.kernel_for, []
+    block = replace(environments, block=len(environments))
+
+    class Timed:
+        def __init__(self, kernel: Any) -> None:
+            self.kernel = kernel
+
+        def __getitem__(self, launch: tuple[Any, ...]) -> Any:
+            return lambda *given: self.call(launch, *given)
+
+        def call(self, launch: tuple[Any, ...], *given: Any) -> None:
+            before, after = cuda.event(), cuda.event()
+            before.record(launch[2])
+            self.kernel[launch](*given)
+            after.record(launch[2])
+            after.synchronize()
+            seconds.append(cuda.event_elapsed_time(before, after) / 1000)
+
+    drivers.kernel_for = lambda *robot: Timed(plain(*robot))
+    try:
+        for _ in range(4):
+            task.costs(task.policies, block)
+    finally:
+        drivers.kernel_for = plain
+    return len(environments) * len(task.policies) / min(seconds)
 
 
 def _scaling(task: Vehicle, largest: int, seed: int) -> list[Scale]:
@@ -113,7 +137,7 @@ def _scaling(task: Vehicle, largest: int, seed: int) -> list[Scale]:
 def command(
     environments: Annotated[
         int, typer.Option(min=1, max=MOST, help="Environments, of 50 rollouts each.")
-    ] = 400_000,
+    ] = 4_000_000,
     steps: Annotated[
         int, typer.Option(min=1, max=MOST, help="Steps of the search for a prior.")
     ] = priors.STEPS,

@@ -87,6 +87,8 @@ CUDA = module(
     jit=jit,
     device_array=lambda size, dtype: OnDevice(np.empty(size, dtype)),
     stream=lambda: SimpleNamespace(synchronize=lambda: None),
+    event=lambda: SimpleNamespace(record=lambda _: None, synchronize=lambda: None),
+    event_elapsed_time=lambda *_: 1.0,  # ms
     get_current_device=lambda: SimpleNamespace(name=b"an emulator"),
 )
 

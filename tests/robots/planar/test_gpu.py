@@ -22,7 +22,9 @@ from pacbayes_control.certify.run import Run
 from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import Network, ObstacleField
+from pacbayes_control.robots.planar import kernel as scalars
 from pacbayes_control.robots.planar.gpu import compiling, streaming
+from pacbayes_control.robots.planar.gpu.kernel import Work
 from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
 from pacbayes_control.robots.vehicle.pretrained import NETWORK, pretrained
 from pacbayes_control.rollouts import Execution, evaluate, mean_costs, roll_out_again
@@ -206,6 +208,62 @@ def test_the_kernel_compiles_for_a_real_gpu_to_single_precision_in_registers():
     *ours, users = done.stdout.splitlines() or [done.stderr]
     assert ours == [*single], done.stderr
     assert users.startswith("bicycle True"), done.stderr
+
+
+# ---- its sensor, by the same source compiled for the CPU -----------------------------------------
+
+
+def readings(walls: NDArray, poses: NDArray, radius: float = 0.2) -> tuple[NDArray, ...]:
+    """Depths among walls at each pose (poses, rays): on the CPU, on a GPU; and whether it hits."""
+    task, count = Vehicle(), len(poses)
+    work = Work(tuple(task.rays[1:].T.reshape(-1)), task.fan, 0, False, False, DTYPE=np.float64)
+    names = compiling.compiled_parts(Vehicle.move, 4, work, compiling.loaded())
+    x, y, heading = poses.T
+    here = x, y, np.sin(heading), np.cos(heading)
+    on_cpu, on_gpu = np.empty((20, count)), np.empty((count, 20))
+    none, world = np.empty((0, 3)), np.concatenate([np.zeros(5), walls.reshape(-1)])
+    scalars.sense(*here, none, walls, np.empty((0, 4)), task.rays, 5.0, on_cpu)
+    hits = [
+        names["sense_walls"](*pose, world, names["FAN"], 5.0, radius, near, np.uint32(0))
+        for pose, near in zip(zip(*here, strict=True), on_gpu, strict=True)
+    ]
+    return on_cpu.T, 1 / on_gpu, np.array(hits)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_depths_of_walls_are_those_of_the_cpu():
+    """More walls than are marked at a time, thin ones too, seen from outside and from within."""
+    rng = np.random.default_rng(0)
+    corners, sizes = rng.uniform(-6, 6, (40, 2)), rng.choice([0, 0.05, 1, 3], (40, 2))
+    ends = corners + sizes
+    walls = np.stack([corners[:, 0], ends[:, 0], corners[:, 1], ends[:, 1]], axis=1)
+    poses = rng.uniform([-6, -6, -np.pi], [6, 6, np.pi], (sized(2000, 50_000), 3))
+    on_cpu, on_gpu, hits = readings(walls, poses)
+    assert np.isclose(on_cpu, on_gpu, atol=1e-6).mean() > 0.9999
+    assert (on_cpu < 5).mean() > 0.5
+    assert hits.mean() > 0.1
+    shifted = readings(walls + 0.01, poses)[1]  # what is broken is noticed
+    assert np.isclose(on_cpu, shifted, atol=1e-6).mean() < 0.9
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_wall_is_touched_where_it_is_nearer_than_the_radius():
+    wall = np.array([[1.0, 2, -1, 1]])
+    poses = np.array([[0.79, 0, 0], [0.81, 0, 0], [1.5, 1.19, 0], [0.85, 1.15, 2], [1.5, 0, 0]])
+    assert readings(wall, poses)[2].tolist() == [False, True, True, False, True]
+
+
+def test_environments_are_sent_in_fours_of_numbers_and_none_is_in_sight_beyond_a_count():
+    obstacles = np.arange(24, dtype=np.float32).reshape(2, 4, 3) / 10
+    fields = np.empty((2, 4 + 4 * 8), np.float32)
+    streaming.fill(fields, obstacles, np.array([3, 9]), np.float32(5), np.float32(0.25))
+    assert fields[:, 0].tolist() == [3, 4]  # a count beyond the row is cut off
+    np.testing.assert_allclose(fields[:, 1], [(5 + 0.8) ** 2, (5 + 2.3) ** 2], rtol=1e-6)
+    discs = fields[:, 4:].reshape(2, 8, 4)
+    np.testing.assert_array_equal(discs[1, :4, :3], obstacles[1])
+    np.testing.assert_allclose(discs[0, :3, 3], (obstacles[0, :3, 2] + 0.25) ** 2, rtol=1e-6)
+    assert np.isnan(discs[0, 3:]).all()
+    assert np.isnan(discs[1, 4:]).all()
 
 
 # ---- many rollouts, by the same source compiled for the CPU --------------------------------------

@@ -391,7 +391,7 @@ def sense_walls(x, y, sin, cos, walls, open_areas, rays, horizon, depths, scratc
     """
     for i in range(rays.shape[1]):
         ray_sin, ray_cos = rays[1, i], rays[2, i]
-        exposed = np.int32(0)
+        exposed = np.int32(1)  # where there are no open areas
         for a in range(len(open_areas)):
             left, right = open_areas[a, 0], open_areas[a, 1]
             bottom, top = open_areas[a, 2], open_areas[a, 3]

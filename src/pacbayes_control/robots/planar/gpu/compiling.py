@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from inspect import signature
+from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from pacbayes_control.robots.planar import kernel
-from pacbayes_control.robots.planar.gpu.kernel import SOURCES, Work, rollouts
+from pacbayes_control.robots.planar import kernel as scalars
+from pacbayes_control.robots.planar.gpu import kernel
+from pacbayes_control.robots.planar.gpu.kernel import Work
 
 _made: dict[Any, Any] = {}  # kernels, by the digest of a rule or the rule itself, and by work
 
 
 def kernel_for(rule: Callable, digest: str | None, constants: int, work: Work) -> Any:
     """The kernel for a robot with this rule of motion, compiled when it is first launched.
+
+    What was compiled is cached on disk, under a name made from all that it depends on.
 
     Args:
         rule: as `drivers.frozen` copies it
@@ -30,28 +36,45 @@ def kernel_for(rule: Callable, digest: str | None, constants: int, work: Work) -
     """
     key = (digest or rule, constants, work)
     if key not in _made:
-        _made[key] = _compiled(rule, constants, work, loaded())
+        cuda = loaded()
+        copy = _copy(kernel.rollouts, compiled_parts(rule, constants, work, cuda))
+        copy.__qualname__ = f"rollouts_{_digest((digest, constants, work))}"
+        # Roots and quotients are approximate, to two or three units in the last place. The flag is
+        # the kernel's alone: with it, functions of numbers could not tell a NaN. Linking with
+        # optimisation would lose it.
+        options = {} if simulated(cuda) else {"lto": False, "max_registers": work.registers}
+        _made[key] = cuda.jit(copy, fastmath=True, **options)
+        if digest and not simulated(cuda):
+            with suppress(RuntimeError):  # where no folder is writable, each process compiles it
+                _made[key].enable_caching()
     return _made[key]
 
 
-def _compiled(rule: Callable, constants: int, work: Work, cuda: Any) -> Any:
+def _digest(robot: tuple[Any, ...]) -> str:
+    """Of a robot, and of everything else that its kernel is compiled from."""
+    files = [Path(str(file)).read_bytes() for file in (scalars.__file__, kernel.__file__, __file__)]
+    return hashlib.sha256(repr((robot, files)).encode()).hexdigest()[:16]
+
+
+def compiled_parts(rule: Callable, constants: int, work: Work, cuda: Any) -> dict[str, Any]:
+    """What the kernel's names stand for: its functions, compiled for a GPU, and its constants."""
     device = cuda.jit(device=True)
-    names: dict[str, Any] = {**vars(kernel), **work.constants, "cuda": cuda, "np": _numpy()}
-    simulated = "lto" not in signature(cuda.jit).parameters
-    names["ALIGNED"] = None if simulated else 16  # bytes: four numbers are loaded at once
+    names = {**vars(scalars), **work.constants, "cuda": cuda, "np": _numpy()}
+    names["ALIGNED"] = None if simulated(cuda) else 16  # bytes: four numbers are loaded at once
     ported: dict[Any, Any] = {}
-    for name, value in vars(kernel).items():
+    for name, value in vars(scalars).items():
         if hasattr(value, "py_func"):
             names[name] = ported[value.py_func] = device(_copy(value.py_func, names))
-    moves = kernel.moves(device(_rule(rule, device, ported)), constants, "k + U({})")
+    moves = scalars.moves(device(_rule(rule, device, ported)), constants, "k + U({})")
     names["robot_moves"] = device(moves)
-    for source in SOURCES:
+    for source in kernel.SOURCES:
         names[source.__name__] = device(_copy(source, names))
-    # Roots and quotients are approximate, to two or three units in the last place. The flag is the
-    # kernel's alone: with it, functions of numbers could not tell a NaN. Linking with optimisation
-    # would lose it.
-    options = {} if simulated else {"lto": False, "max_registers": work.registers}
-    return cuda.jit(_copy(rollouts, names), fastmath=True, **options)
+    return names
+
+
+def simulated(cuda: Any) -> bool:
+    """Whether it is not a GPU: what stands for one does not take all options."""
+    return "lto" not in signature(cuda.jit).parameters
 
 
 def _copy(function: Any, names: dict[str, Any], closure: Any = None) -> FunctionType:

@@ -66,8 +66,8 @@ class Lane:
 
     def send(self, name: str, array: NDArray) -> Any:
         """The numbers of an array, on the GPU."""
-        few = 0 < array.size <= FEW
-        if few and np.array_equal(array, self.sent.get(name, ())):
+        few, known = 0 < array.size <= FEW, self.sent.get(name, np.empty(0))
+        if few and array.dtype == known.dtype and np.array_equal(array, known):
             return self.held[name]
         there = self.room(name, array.size, array.dtype)
         if array.size:
@@ -107,11 +107,8 @@ def roll_out(
         results: costs (environments, policies), and distances of the same shape, or empty
     """
     used, (costs, closest) = device(loaded()), results
-    measured, policies, dtype = closest.size > 0, costs.shape[1], closest.dtype.type
+    measured, policies = closest.size > 0, costs.shape[1]
     keys, column = noise or (np.empty(0, np.uint64), 0)
-    fan = tuple(map(float, fixed.rays[1:].T.reshape(-1)))
-    of_robot = fan, float(fixed.rays[0, -1]), fixed.hidden, measured, noise is not None
-    world = np.concatenate([fixed.start, fixed.walls.reshape(-1)])
     shared = grouped(weights, fixed) if len(weights) == 1 else None
     spare: deque[NDArray] = deque()  # memory for fields that is free again
     free, launched = deque(used.lanes), deque()
@@ -133,22 +130,55 @@ def roll_out(
         for part, given in _ahead(sent, parts_of(environments, weights)):
             if not free:
                 finish()
-            lane, n = free.popleft(), len(given.fields)
-            size, group = given.fields.shape[1], given.weights.shape[3]
-            grid, width, deep = _blocks(n, policies, given.weights.shape[2], size)
-            work = Work(*of_robot, float(fixed.offset), deep * size <= HELD, group, dtype)
-            hits = lane.room("hits", n * policies, np.uint8)
-            gaps = lane.room("gaps", n * policies if measured else 1, dtype)
-            kernel_for(work)[grid, work.threads, lane.stream](
-                lane.send("weights", given.weights), own_size(given.weights),
-                lane.send("fields", given.fields), size // 4, lane.send("world", world),
-                fixed.horizon, fixed.radius, fixed.steps, fixed.range_noise,
-                lane.send("models", given.models), own_size(given.models), given.models.shape[2],
-                lane.send("keys", given.keys), column, n, policies, width, deep, hits, gaps,
-            )  # fmt: skip
-            launched.append((lane, part, given, (hits, gaps)))
+            lane = free.popleft()
+            found = _launch(lane, kernel_for, fixed, given, policies, column, measured)
+            launched.append((lane, part, given, found))  # what is sent stays until it is finished
         while launched:
             finish()
+
+
+def _launch(
+    lane: Lane,
+    kernel_for: Callable[[Work], Any],
+    fixed: Fixed,
+    given: Sent,
+    policies: int,
+    column: int,
+    measured: bool,
+) -> tuple[Any, Any]:
+    """Begin to roll out a part; its results, on the GPU."""
+    (n, size), dtype = given.fields.shape, given.fields.dtype.type
+    grid, width, deep = _blocks(n, policies, given.weights.shape[2], size)
+    work = Work(
+        FAN=tuple(map(float, fixed.rays[1:].T.reshape(-1))),
+        EDGE=float(fixed.rays[0, -1]),
+        HIDDEN=fixed.hidden,
+        MEASURED=measured,
+        NOISY=given.keys.size > 0,
+        OFFSET=float(fixed.offset),
+        KEPT=deep * size <= HELD,
+        GROUP=given.weights.shape[3],
+        DTYPE=dtype,
+    )
+    hits = lane.room("hits", n * policies, np.uint8)
+    gaps = lane.room("gaps", n * policies if measured else 1, dtype)
+    kernel_for(work)[grid, work.threads, lane.stream](
+        lane.send("weights", given.weights),
+        own_size(given.weights),
+        lane.send("fields", given.fields),
+        size // int(DISC),
+        lane.send("world", np.concatenate([fixed.start, fixed.walls.reshape(-1)])),
+        fixed.horizon,
+        fixed.radius,
+        fixed.steps,
+        fixed.range_noise,
+        lane.send("models", given.models),
+        own_size(given.models),
+        given.models.shape[2],
+        lane.send("keys", given.keys),
+        *(column, n, policies, width, deep, hits, gaps),
+    )
+    return hits, gaps
 
 
 def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
