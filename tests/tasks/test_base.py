@@ -1,7 +1,9 @@
 """Environments drawn under named streams: the same ones every time, and never another's."""
 
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pacbayes_control.tasks import registry
 from pacbayes_control.tasks.environments import BLOCK, Environments, Noise, generator
 from pacbayes_control.tasks.task import as_task, noise_of
 
@@ -301,3 +304,21 @@ def test_noise_is_named_after_the_environments_unless_it_is_given():
     assert noise_of(as_task(Windy()), some, None) == Noise("train noise", 8, "wind of 3 m/s")
     given = Noise("world", 2, column=30)
     assert noise_of(as_task(Windy()), some, given) == Noise("world", 2, "wind of 3 m/s", 30)
+
+
+# ---- tasks that are installed -------------------------------------------------------------------
+
+
+class Entries(tuple):
+    """Entry points as Python has them from 3.12 on: they are looked up by name alone."""
+
+    def __getitem__(self, name: Any) -> Any:
+        raise KeyError(name)
+
+
+def test_of_tasks_of_the_same_name_the_first_is_taken(monkeypatch: pytest.MonkeyPatch):
+    names = ("b", "first"), ("a", "only"), ("b", "second")
+    entries = Entries(EntryPoint(name, value, "pacbayes_control.tasks") for name, value in names)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: entries)
+    found = registry.installed_tasks()
+    assert [(name, entry.value) for name, entry in found.items()] == [("a", "only"), ("b", "first")]

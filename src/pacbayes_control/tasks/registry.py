@@ -27,7 +27,7 @@ WRITE = "write MODULE:TASK, such as robots.arm:task or robots/arm.py:task"
 def installed_tasks() -> dict[str, EntryPoint]:
     """The installed tasks by name, not loaded yet."""
     found = entry_points(group="pacbayes_control.tasks")
-    return dict(sorted({entry.name: entry for entry in reversed(found)}.items()))
+    return dict(sorted({entry.name: entry for entry in reversed(list(found))}.items()))
 
 
 def load_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
