@@ -20,6 +20,7 @@ from pacbayes_control.tasks.environments import generator
 from pacbayes_control.tasks.identity import identity
 
 CHECKPOINT_EVERY, CHECKPOINT_SECONDS = 10, 5.0  # steps, or seconds if steps are slow
+CHECKPOINT_SHARE = 0.02  # of the time, at most, where steps are fast
 TIMING, MOMENT = "timing", 0.3  # a stream, and seconds, to measure the time of a rollout
 
 
@@ -67,7 +68,8 @@ def search_posterior(
     fingerprint = search.fingerprint(task=words, environments=origin)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
-    steps, saved, each = search.settings.steps, time.monotonic(), search.population * len(at(0))
+    steps, each = search.settings.steps, search.population * len(at(0))
+    saved, took = time.monotonic(), 0.0  # of the last checkpoint: when, and seconds
     if not search.done:
         words = _work(search, len(at(0)), afterwards)
         execution.tell(search.step * each, steps * each, words)
@@ -87,10 +89,12 @@ def search_posterior(
                     raise
                 raise SearchStopped(f"step {search.step}: {error}{kept}", search) from error
             search.tell(*told, environments=here)
-            late = time.monotonic() - saved > CHECKPOINT_SECONDS
-            if checkpoint and (search.done or late or search.step % CHECKPOINT_EVERY == 0):
+            now = time.monotonic()
+            due = search.step % CHECKPOINT_EVERY == 0 and took <= CHECKPOINT_SHARE * (now - saved)
+            if checkpoint and (search.done or due or now - saved > CHECKPOINT_SECONDS):
                 search.save(checkpoint, fingerprint)
                 saved = time.monotonic()
+                took = saved - now
             done = search.step * each
             total = done if search.done else steps * each  # if it stops early, that is all
             execution.tell(done, total, _remark(search, search.step))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pacbayes_control.bounds.compiling import config
 from pacbayes_control.robots.planar import kernel as scalars
 from pacbayes_control.robots.planar.gpu import kernel
 from pacbayes_control.robots.planar.gpu.kernel import Work
@@ -121,6 +122,7 @@ def loaded() -> Any:
     if find_spec("numba_cuda") is None:
         raise ImportError("a GPU needs numba-cuda: pip install 'pacbayes-control[cuda]'")
     os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")  # a few rollouts are fine
+    config.reload_config()  # it was read when Numba was first imported
     from numba import cuda as found
 
     if not found.is_available():

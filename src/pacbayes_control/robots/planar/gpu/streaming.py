@@ -6,7 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ from pacbayes_control.robots.planar.gpu.kernel import (
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.drivers import Fixed
-    from pacbayes_control.tasks.environments import Environments
+    from pacbayes_control.tasks.environments import Arrays, Environments
 
 LAUNCH = 1 << 21  # rollouts that are sent at a time
 WEIGHTS = 1 << 25  # the same, of weights where each environment has policies of its own
@@ -55,24 +56,27 @@ class Lane:
     def __init__(self, cuda: Any) -> None:
         self.cuda, self.stream = cuda, cuda.stream()
         self.held: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}  # of what is held, as long as was asked for last
         self.sent: dict[str, NDArray] = {}  # what is there already, of a few numbers
 
     def room(self, name: str, size: int, dtype: Any) -> Any:
         """An array on the GPU, of this size; what was in it is lost."""
-        found = self.held.get(name)
-        if found is None or found.size < size or found.dtype != dtype:
-            self.held[name] = found = self.cuda.device_array(max(size, 1), dtype)
-        return found if found.size == max(size, 1) else found[: max(size, 1)]
+        size, held = max(size, 1), self.held.get(name)
+        if held is None or held.size < size or held.dtype != dtype:
+            self.held[name] = self.parts[name] = self.cuda.device_array(size, dtype)
+        elif self.parts[name].size != size:
+            self.parts[name] = held[:size]
+        return self.parts[name]
 
     def send(self, name: str, array: NDArray) -> Any:
         """The numbers of an array, on the GPU."""
         few, known = 0 < array.size <= FEW, self.sent.get(name, np.empty(0))
         if few and array.dtype == known.dtype and np.array_equal(array, known):
-            return self.held[name]
+            return self.parts[name]
         there = self.room(name, array.size, array.dtype)
         if array.size:
             there.copy_to_device(array.reshape(-1), self.stream)
-        self.sent[name] = array if few and there is self.held[name] else np.empty(0)
+        self.sent[name] = array if few else np.empty(0)
         return there
 
 
@@ -218,7 +222,7 @@ def _drawn(environments: Environments, fixed: Fixed, spare: deque[NDArray]) -> N
     """The fields of some environments, block by block: what is drawn stays in the cache."""
     fields, done, dtype = np.empty((0, 0)), 0, fixed.start.dtype
     for block in environments.chunks(environments.block):
-        arrays = block.arrays()
+        arrays = _arrays(block)
         obstacles, n = np.asarray(arrays["obstacles"], dtype), len(block)
         if not done:
             most = -(-obstacles.shape[1] // TOGETHER) * TOGETHER
@@ -226,6 +230,23 @@ def _drawn(environments: Environments, fixed: Fixed, spare: deque[NDArray]) -> N
         fill(fields[done : done + n], obstacles, arrays["counts"], fixed.horizon, fixed.radius)
         done += n
     return fields
+
+
+def _arrays(block: Environments) -> Arrays:
+    """Environments of one block, which is remembered if they are but a part: the next may follow.
+
+    So it is for the steps of a search. Two distributions that say the same of themselves are one.
+    """
+    first = block.start // block.block * block.block
+    if len(block) == block.block:
+        return block.arrays()
+    arrays = _whole(replace(block, start=first, stop=first + block.block))
+    return {name: array[block.start - first : block.stop - first] for name, array in arrays.items()}
+
+
+@lru_cache(maxsize=2)
+def _whole(block: Environments) -> Arrays:
+    return block.arrays()
 
 
 def _memory(n: int, size: int, dtype: np.dtype, spare: deque[NDArray]) -> NDArray:
