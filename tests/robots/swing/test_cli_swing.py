@@ -98,13 +98,15 @@ def test_the_swing_keeps_every_promise(quick: Pbc, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gains", ["fixed", "drawn", "worst"])
+@pytest.mark.parametrize("gains", ["fixed", "drawn", "worst", "worst of 27"])
 def test_a_fitted_model_is_flown_as_it_was_asked_for(
     quick: Pbc, written: Path, tmp_path: Path, gains: str, monkeypatch: pytest.MonkeyPatch
 ):
+    gains, *of = gains.split(" of ")
+    points = ("--set", "points=3") if of else ()
     draw_only((), monkeypatch)  # plots take most of the time
     options = "--environments", 2, "--test-environments", 0, "--model", written, "--out", "run"
-    learnt = quick("learn", "swing", *options, "--gains", gains)
+    learnt = quick("learn", "swing", *options, "--gains", gains, *points)
     assert learnt.returncode == 0, learnt.stderr
     run = Run.load(tmp_path / "run")
     task = recorded_swing(run)
@@ -113,7 +115,8 @@ def test_a_fitted_model_is_flown_as_it_was_asked_for(
         assert task.uncertainty is None
     elif gains == "worst":
         intervals = (3.0, 3.4), (0.4, 0.5), (1.8, 2.0)
-        assert task.uncertainty == WorstGains(*intervals, confidence=0.95)
+        assert task.uncertainty == WorstGains(*intervals, 3 if of else 2, confidence=0.95)
+        assert len(task.drones) == (27 if of else 9)
     else:
         assert isinstance(task.uncertainty, DrawnGains)
         assert task.uncertainty.k_u_sd == pytest.approx(0.1)
@@ -289,6 +292,12 @@ def test_a_number_that_may_be_0_is_not_known_well_enough(
     (tmp_path / "m.json").write_text(json.dumps(vague))
     words = complaint(quick("learn", "swing", *SMALL, "--model", "m.json", "--gains", gains))
     assert f"{name} may be as small as -0.1: it is not known well enough" in words
+
+
+def test_drones_along_an_interval_are_for_the_worst_of_them_alone(quick: Pbc, written: Path):
+    options = "--model", written, "--gains", "drawn", "--set", "points=3"
+    words = complaint(quick("learn", "swing", *SMALL, *options))
+    assert words == "pbc: points = 3 has no effect with drawn gains: only with worst"
 
 
 def test_a_model_without_any_uncertainty_cannot_be_drawn(quick: Pbc, tmp_path: Path):

@@ -12,9 +12,10 @@ import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.run import Run
@@ -46,6 +47,7 @@ class SwingRow(repeated.Spread):
     method: str  # paper, kl or occam
     environments: int
     test_environments: int
+    drones: int  # that a cost is the worst of
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +69,11 @@ class Flown:
         return sum(flight.cost == 0 for flight in self.flights)
 
 
-def tasks(seed: int = 0) -> tuple[IdentifiedModel, dict[str, Swing]]:
+def tasks(seed: int = 0, points: int = 2) -> tuple[IdentifiedModel, dict[str, Swing]]:
     """A model from a minute of flight, and the drone with each view of its gains."""
     model = identify_swing([SyntheticDrone().log(seed=seed)])
-    found = {gains: fitted_swing(model, gains) for gains in GAINS[1:]}
-    return model, {"fixed": Swing(), **found}
+    worst = fitted_swing(model, "worst", points)
+    return model, {"fixed": Swing(), "drawn": fitted_swing(model, "drawn"), "worst": worst}
 
 
 def certificates(
@@ -83,7 +85,7 @@ def certificates(
     execution: Execution | None = None,
 ) -> tuple[list[SwingRow], Run[Any]]:
     """The rows, and the run of the first draw with the paper's gains by the kl bound."""
-    # the worst of nine drones is asked of a ninth of the test environments; its rollouts count once
+    # the worst of drones is asked of a ninth of the test environments; its rollouts count once
     tests = {gains: max(test_environments // (9 if gains == "worst" else 1), 1) for gains in drones}
     in_all = sum(tests.values()) + len(drones) * draws * ENVIRONMENTS
     experiment = repeated.Experiment(draws, seed, in_all * len(Swing().policies), execution)
@@ -95,8 +97,12 @@ def certificates(
                 run = learn(costs)
                 first.setdefault((gains, method), run)
                 experiment.add(run, true_costs, gains, method)
+    worst_of = {gains: max(len(task.drones), 1) for gains, task in drones.items()}
     rows = [
-        SwingRow(gains, method, ENVIRONMENTS, tests[gains], **experiment.spread(gains, method))
+        SwingRow(
+            *(gains, method, ENVIRONMENTS, tests[gains], worst_of[gains]),
+            **experiment.spread(gains, method),
+        )
         for gains, method in first
     ]
     return rows, first["fixed", "kl"]
@@ -108,10 +114,11 @@ def swing(
     seed: int,
     folder: Path,
     execution: Execution | None = None,
+    points: int = 2,
 ) -> Flown:
     """Run the experiment. The flights' logs, outcomes and monitor go to `folder`, made anew."""
     _remove(folder)
-    model, drones = tasks(seed)
+    model, drones = tasks(seed, points)
     rows, run = certificates(
         drones, draws=draws, test_environments=test_environments, seed=seed, execution=execution
     )
@@ -182,7 +189,7 @@ def show_swing(result: Flown) -> None:
         f"draw and with its gains, is {PAPER['bound']}. drawn and worst: with the gains as a "
         f"minute of flight tells them, k_u = {found.k_u.value:.3f} ± {found.k_u.margin:.3f} and "
         f"k_p = {found.k_p.value:.4f} ± {found.k_p.margin:.4f}; drawn for each rollout, or the "
-        "worst of the intervals' corners."
+        f"worst of {result.rows[-1].drones} drones over their intervals."
     )
     say(
         f"\n{result.successes} of {flights} flights of a simulated drone that is harder to fly "
@@ -197,6 +204,9 @@ def reproduce_swing(
     draws: DrawsOption = 10,
     test_environments: TestEnvironments = 100_000,
     seed: Seed = 0,
+    points: Annotated[
+        int, typer.Option(min=2, max=20, help="Drones along each interval, for the worst of them.")
+    ] = 2,
     device: DeviceOption = None,
 ) -> dict[str, Any]:
     """The drone of Section 8: certificates, and flights of a simulated one. A minute.
@@ -207,9 +217,8 @@ def reproduce_swing(
 
     run, flights = folder / "swing", folder / "flights"
     with progress_bars() as tell:
-        result = swing(
-            draws, test_environments, seed, flights, Execution(progress=tell, device=device)
-        )
+        how = Execution(progress=tell, device=device)
+        result = swing(draws, test_environments, seed, flights, how, points)
     pictures = attachments(result, result.task.environments(3, stream="swing test", seed=seed))
     result.run.save(run, True, pictures)
     write_page(result.run, folder / "swing.html", name=str(run), pictures=pictures)

@@ -76,6 +76,9 @@ class SwingOptions:
         "With --model: fixed (as if exact), drawn (anew for each rollout, as uncertain as the fit) "
         "or worst (of the corners of the intervals).",
     )
+    points: int | None = option(
+        None, "Drones along each interval, for the worst of them; default 2.", rare=True, least=2
+    )
     range_noise: float = option(0.0, "Noise of the depths, relative.")
 
 
@@ -191,7 +194,7 @@ class Swing(Planar):
     @property
     def cost_rule(self) -> str:
         """How a rollout is scored, in one line."""
-        worst = f"; the worst of {len(self._drones)} drones" if self._drones else ""
+        worst = f"; the worst of {len(self.drones)} drones" if self.drones else ""
         return (
             f"1 where the drone touches a cylinder or the net in {self.steps} steps of flight and "
             f"{self.landing_steps} of landing, 0 otherwise{worst}"
@@ -203,7 +206,8 @@ class Swing(Planar):
         from pacbayes_control.robots.swing.identification.identified import fitted_swing, read_model
 
         model = read_model(options.model) if options.model else None
-        return replace(fitted_swing(model, options.gains), range_noise=options.range_noise)
+        drone = fitted_swing(model, options.gains, options.points)
+        return replace(drone, range_noise=options.range_noise)
 
     # ---- gains that are not known ---------------------------------------------------------------
 
@@ -232,7 +236,7 @@ class Swing(Planar):
         return found
 
     @cached_property
-    def _drones(self) -> list[Swing]:
+    def drones(self) -> list[Swing]:
         """Those that the cost is the worst of; none if it is that of one drone."""
         if not isinstance(self.uncertainty, WorstGains):
             return []
@@ -244,11 +248,11 @@ class Swing(Planar):
         self, *rollouts: Any, closest: NDArray | None = None, **how: Any
     ) -> NDArray[np.uint8]:
         """As for one drone; of several, the largest costs and the smallest distances."""
-        if not self._drones:
+        if not self.drones:
             return super().costs(*rollouts, closest=closest, **how)
-        collided = self._drones[0].costs(*rollouts, closest=closest, **how)
+        collided = self.drones[0].costs(*rollouts, closest=closest, **how)
         own = None if closest is None else np.empty_like(closest)
-        for drone in self._drones[1:]:
+        for drone in self.drones[1:]:
             np.maximum(collided, drone.costs(*rollouts, closest=own, **how), out=collided)
             if closest is not None and own is not None:
                 np.minimum(closest, own, out=closest)
@@ -258,9 +262,9 @@ class Swing(Planar):
         self, policy: NDArray, environments: Environments, noise: Noise | None = None
     ) -> list[Trajectory]:
         """One rollout in each environment; of several drones, the first that fails."""
-        if not self._drones:
+        if not self.drones:
             return super().trajectories(policy, environments, noise)
-        flown = [drone.trajectories(policy, environments, noise) for drone in self._drones]
+        flown = [drone.trajectories(policy, environments, noise) for drone in self.drones]
         rows = zip(*flown, strict=True)
         return [next((each for each in row if each.collided), row[0]) for row in rows]
 
@@ -281,6 +285,6 @@ class Swing(Planar):
             f"{name} {low:.4g} to {high:.4g}" for name, (low, high) in doubt.intervals.items()
         )
         return (
-            f"each of {len(self._drones)} drones: one of {own}, and those at the ends of the "
+            f"each of {len(self.drones)} drones: one of {own}, and those at the ends of the "
             f"{sure}intervals {ranges}"
         )

@@ -10,6 +10,7 @@ import typer
 
 from pacbayes_control.certify.files import write_output
 from pacbayes_control.cli import options
+from pacbayes_control.learn.priors import Pretraining
 from pacbayes_control.report.console import progress_bars, say
 from pacbayes_control.robots.vehicle import Vehicle, priors
 from pacbayes_control.rollouts import Execution
@@ -21,8 +22,11 @@ OUT = Path("prior.json")
 @app.command()
 def pretrain(
     steps: Annotated[
-        int, typer.Option(min=1, max=options.MOST, help="Steps, of 16,384 rollouts each.")
+        int, typer.Option(min=1, max=options.MOST, help="Steps, of 64 policies each.")
     ] = priors.STEPS,
+    per_step: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="Environments of a step.")
+    ] = Pretraining.per_step,
     seed: options.Seed = 0,
     device: options.DeviceOption = None,
     out_file: Annotated[Path, typer.Option("--out", help="File for the prior.")] = OUT,
@@ -40,7 +44,7 @@ def pretrain(
     checkpoint = out_file.with_name(f"{out_file.name}.checkpoint")
     with progress_bars() as tell:
         how = Execution(store=checkpoint, progress=tell, title="pretraining", device=device)
-        prior = priors.pretrain(Vehicle(), steps, seed, how)
+        prior = priors.pretrain(Vehicle(), steps, seed, how, per_step)
     record = json.loads(prior.distribution.to_bytes()) | {"origin": prior.origin}
     write_output(out_file, f"{json.dumps(record)}\n".encode())
     checkpoint.unlink(missing_ok=True)

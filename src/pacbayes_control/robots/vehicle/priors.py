@@ -83,9 +83,13 @@ def _learn_on_part(
 
 
 def pretrain(
-    task: Vehicle, steps: int = STEPS, seed: int = 0, execution: Execution | None = None
+    task: Vehicle,
+    steps: int = STEPS,
+    seed: int = 0,
+    execution: Execution | None = None,
+    per_step: int = Pretraining.per_step,
 ) -> GaussianPrior:
     """Learn the prior that ships with the library: networks, on another distribution of fields."""
-    how = Pretraining(replace(PRETRAINING, steps=steps), width=WIDTH, seed=seed)
+    how = Pretraining(replace(PRETRAINING, steps=steps), per_step, width=WIDTH, seed=seed)
     elsewhere = replace(task, controller=NETWORK, obstacles=ELSEWHERE)
     return pretrain_prior(elsewhere, network_start(NETWORK, seed), how, execution)

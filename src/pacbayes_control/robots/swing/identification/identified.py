@@ -121,13 +121,18 @@ class IdentifiedModel:
 
 
 def fitted_swing(
-    model: IdentifiedModel | None = None, gains: Literal["fixed", "drawn", "worst"] = "fixed"
+    model: IdentifiedModel | None = None,
+    gains: Literal["fixed", "drawn", "worst"] = "fixed",
+    points: int | None = None,
 ) -> Swing:
     """The drone with gains and speed as they were fitted, and what to make of their uncertainty.
 
     fixed: as if they were exact · drawn: each rollout draws its own from the fit's normal
-    distribution · worst: a rollout costs what it costs the worst of the corners of the intervals.
+    distribution · worst: a rollout costs what it costs the worst of the corners of the intervals,
+    or of a grid with so many points along each.
     """
+    if points is not None and gains != "worst":
+        raise ValueError(f"points = {points} has no effect with {gains} gains: only with worst")
     if model is None:
         if gains != "fixed":
             raise ValueError(f"{gains} gains need a model that was fitted: give --model FILE")
@@ -147,7 +152,8 @@ def fitted_swing(
             raise ValueError(f"{few}: it is not known well enough, fly longer")
     if gains == "worst":
         k_u, k_p, speed = ((each.low, each.high) for each in estimates.values())
-        return replace(task, uncertainty=WorstGains(k_u, k_p, speed, confidence=model.confidence))
+        worst = WorstGains(k_u, k_p, speed, points or WorstGains.points, model.confidence)
+        return replace(task, uncertainty=worst)
     (k_u_variance, both), (_, k_p_variance) = model.covariance
     k_u_sd, k_p_sd = math.sqrt(max(k_u_variance, 0)), math.sqrt(max(k_p_variance, 0))
     correlation = both / (k_u_sd * k_p_sd) if k_u_sd * k_p_sd > 0 else 0.0
