@@ -116,6 +116,7 @@ def test_a_block_has_some_policies_in_some_environments_and_all_are_covered(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(streaming, "_blocks", lambda n, k, *_: ((-(-n // 2), -(-k // 3)), 3, 2))
+    monkeypatch.setattr(streaming, "FIRST", 1)
     task = Vehicle(steps=3)
     environments = task.environments(1026, stream="gpu")[1021:]  # of two parts
     costs, again, here, there = both(task, rows(task, 4), environments)
@@ -322,7 +323,7 @@ def test_parts_are_whole_blocks_that_grow_and_cover_everything_once():
     environments = task.environments(200_000, stream="gpu")[1500:]
     weights = np.zeros((1, 50, 20), np.float32)
     parts = list(streaming.parts_of(environments, weights))
-    assert parts[0] == slice(0, 548)  # to the end of a block
+    assert parts[0] == slice(0, 2596)  # to the end of a block
     assert [each.start for each in parts[1:]] == [each.stop for each in parts[:-1]]
     assert parts[-1].stop == len(environments)
     assert all((1500 + each.stop) % 1024 == 0 for each in parts[:-1])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pacbayes_control.robots.planar.drivers import Fixed
     from pacbayes_control.tasks.environments import Arrays, Environments
 
-LAUNCH = 1 << 21  # rollouts that are sent at a time
+LAUNCH, FIRST = 1 << 21, 1 << 17  # rollouts that are sent at a time, and at first
 WEIGHTS = 1 << 25  # the same, of weights where each environment has policies of its own
 AHEAD = 4  # parts that are drawn while others are rolled out, at most
 ROLLOUTS = 512  # of a block of threads, where that leaves enough blocks
@@ -194,11 +194,12 @@ def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
     """
     own, policies, rows = weights.shape
     most = LAUNCH // policies if own == 1 else min(LAUNCH, WEIGHTS // rows) // policies
-    first, at, size = environments.start, environments.start, environments.block
+    first, at, size = environments.start, environments.start, FIRST // policies
     while at < environments.stop:
-        end = min((at + size) // environments.block * environments.block, environments.stop)
+        whole = max(environments.block, min(size, most))
+        end = min((at + whole) // environments.block * environments.block, environments.stop)
         yield slice(at - first, end - first)
-        at, size = end, max(environments.block, min(2 * size, most))
+        at, size = end, 2 * size
 
 
 def _ahead(sent: Callable[[slice], Sent], parts: Iterable[slice]) -> Iterator[tuple[slice, Sent]]:
