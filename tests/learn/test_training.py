@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from toys import Reach, Slippery, Smooth
 
 from pacbayes_control.certify.distributions import DiagonalGaussian
-from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped
+from pacbayes_control.learn import GaussianSearch, SearchSettings, SearchStopped, training
 from pacbayes_control.learn.training import CHECKPOINT_EVERY, rollout_rate, search_posterior
 from pacbayes_control.rollouts import Execution, Progress
 from pacbayes_control.tasks import Environments, Noise, Task
@@ -118,6 +119,25 @@ def test_a_search_that_is_interrupted_again_and_again_ends_the_same(tmp_path: Pa
         except KeyboardInterrupt:
             assert search.step == min((attempt + 1) * CHECKPOINT_EVERY + 1, STEPS)
     assert search.posterior.to_bytes() == train(task).posterior.to_bytes()
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, [10, 20, STEPS]), (0.5, [10, STEPS])])
+def test_steps_do_not_wait_for_one_slow_checkpoint_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, steps: list[int]
+):
+    saved: list[int] = []
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    save = GaussianSearch.save
+
+    def slow(search: GaussianSearch, path: Path, fingerprint: str) -> None:
+        saved.append(search.step)
+        clock.now += seconds
+        save(search, path, fingerprint)
+
+    monkeypatch.setattr(GaussianSearch, "save", slow)
+    monkeypatch.setattr(training, "time", clock)
+    train(Reach(), checkpoint=tmp_path / "checkpoint")
+    assert saved == steps
 
 
 def test_a_search_that_is_done_takes_no_more_rollouts(tmp_path: Path):

@@ -70,7 +70,11 @@ def row(**more: Any) -> Any:
     intervals = dict.fromkeys(intervals, (0.71234, 0.83456))
     words = {"method": "paper", "setting": "paper", "certified": "posterior", "gains": "drawn"}
     return SimpleNamespace(
-        environments=12_345, draws=10, holds=True, **{**numbers, **intervals, **words, **more}
+        environments=12_345,
+        draws=10,
+        holds=True,
+        drones=513,
+        **{**numbers, **intervals, **words, **more},
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from pacbayes_control.certify.costs import Costs
 from pacbayes_control.certify.descriptions import to_bytes
@@ -48,7 +48,8 @@ class Again:
         """
         if not self.different or not self.devices:
             return not self.different
-        return float(bdtrc(self.different - 1, self.tried, 1 - self.agreement)) >= ODDS
+        rarity = scipy.special.bdtrc(self.different - 1, self.tried, 1 - self.agreement)
+        return float(rarity) >= ODDS
 
     @property
     def remark(self) -> str:
@@ -92,7 +93,7 @@ def roll_out_again(
     >>> train = task.environments(20, stream="train")
     >>> run = learn_finite(evaluate(task, task.policies, train))
     >>> roll_out_again(run, task, train, count=5)
-    Again(tried=5, different=0, first='')
+    Again(tried=5, different=0, first='', devices='', agreement=1.0)
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")

@@ -351,6 +351,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(training, "CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", np.inf)
     steps: list[int] = []
     store = tmp_path / "checkpoint"
 

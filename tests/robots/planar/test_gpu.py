@@ -357,6 +357,24 @@ def test_what_cannot_be_drawn_is_an_error_of_the_drawing():
         task.costs(task.policies, task.environments(5, stream="gpu"))
 
 
+@pytest.mark.usefixtures("emulated")
+def test_steps_of_a_search_that_share_a_block_draw_it_once():
+    sizes: list[int] = []
+
+    @dataclass(frozen=True)
+    class Counted(ObstacleField):
+        def draw(self, rng: np.random.Generator, n: int) -> Any:
+            sizes.append(n)
+            return super().draw(rng, n)
+
+    task = Vehicle(obstacles=Counted(), steps=20)
+    on_gpu, many = task.on_device("cuda"), task.environments(2048, stream="gpu")
+    parts = [many[start : start + 256] for start in range(0, 2048, 256)]
+    found = [on_gpu.costs(task.policies[:2], part) for part in parts]
+    assert sizes == [1024, 1024]
+    np.testing.assert_array_equal(np.concatenate(found), task.costs(task.policies[:2], many))
+
+
 def test_drawing_runs_ahead_of_the_rollouts_and_only_so_far():
     drawn: list[int] = []
 

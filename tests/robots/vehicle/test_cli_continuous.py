@@ -111,7 +111,8 @@ def test_a_killed_command_is_taken_up_where_it_was(quick: Pbc, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_prior_can_be_learnt_kept_and_used(quick: Pbc, tmp_path: Path):
-    learnt = quick("vehicle", "pretrain", "--steps", 2, "--out", "prior.json")
+    steps = "--steps", 2, "--per-step", 100
+    learnt = quick("vehicle", "pretrain", *steps, "--out", "prior.json")
     assert learnt.returncode == 0, learnt.stderr
     assert not list(tmp_path.glob("prior.json.checkpoint*"))
     used = quick(
@@ -119,7 +120,7 @@ def test_a_prior_can_be_learnt_kept_and_used(quick: Pbc, tmp_path: Path):
         *("--certify", "one", *SMALL),
     )
     assert used.returncode == 0, used.stderr
-    assert "from elsewhere" in certificate(tmp_path)["prior"]
+    assert "learnt on 200 environments from elsewhere" in certificate(tmp_path)["prior"]
 
 
 @pytest.mark.parametrize(
