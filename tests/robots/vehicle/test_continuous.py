@@ -46,7 +46,7 @@ def test_every_setting_has_a_row_that_keeps_the_contract(tmp_path: Path):
     assert [row["setting"] for row in rows] == ["paper", "ours", "deterministic", "split"]
     for row in rows:
         assert row.keys() >= KEYS
-        assert 0 < row["true_cost"] < row["bound"] < 1
+        assert 0 <= row["true_cost"] < row["bound"] < 1  # of few environments
         assert row["violations"] == 0
         assert row["draws"] == 2
     assert [row["paper_bound"] for row in rows] == [0.224, 0.224, 0.178, 0.121]

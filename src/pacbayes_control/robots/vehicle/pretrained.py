@@ -1,8 +1,9 @@
 """A prior over network policies that ships with the library, and its origin.
 
-It was learnt by `pbc vehicle pretrain` on obstacle fields that differ from the paper's on purpose:
-other numbers of cylinders, of other radii. It does not depend on any environment of the paper's
-distribution, so a bound there may count all environments.
+It was learnt by `pbc vehicle pretrain --steps 8000 --per-step 4096 --device cuda`, on an NVIDIA
+H200, on obstacle fields that differ from the paper's on purpose: other numbers of cylinders, of
+other radii. It does not depend on any environment of the paper's distribution, so a bound there may
+count all environments.
 """
 
 from __future__ import annotations

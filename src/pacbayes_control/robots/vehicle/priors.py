@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pacbayes_control.robots.vehicle.simulator import Vehicle
 
 WIDTH = 0.25  # of a learnt prior, relative to its search: near the mean, costs vary little
-STEPS = 4000  # of the search for the prior that ships with the library
+STEPS = 4000  # of a search like that for the prior that ships with the library
 ELSEWHERE_STEPS = 400  # of a search elsewhere that is not the shipped one's
 
 # The search on a share of the environments. These settings were chosen on other environments of the
@@ -89,7 +89,7 @@ def pretrain(
     execution: Execution | None = None,
     per_step: int = Pretraining.per_step,
 ) -> GaussianPrior:
-    """Learn the prior that ships with the library: networks, on another distribution of fields."""
+    """Learn a prior as the one that ships with the library: networks, on other obstacle fields."""
     how = Pretraining(replace(PRETRAINING, steps=steps), per_step, width=WIDTH, seed=seed)
     elsewhere = replace(task, controller=NETWORK, obstacles=ELSEWHERE)
     return pretrain_prior(elsewhere, network_start(NETWORK, seed), how, execution)
