@@ -60,7 +60,7 @@ def test_a_page_is_written_beside_the_run_which_stays_valid(pbc: Pbc, folder: Pa
         "environments": 200,
         "policies": 3,
         "hardest": record["hardest"],
-        "again": {"tried": 0, "different": 0, "first": "", "devices": "", "agreement": 1.0},
+        "again": {"tried": 0, "different": 0, "first": "", "devices": "", "excused": 0},
     }
     verify(folder)
 

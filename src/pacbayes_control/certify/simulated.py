@@ -85,6 +85,8 @@ def _check_joinable(real: Costs, tables: Sequence[Costs]) -> None:
                 "simulation joins trials of given policies in environments that are drawn at "
                 "random, and neither draws from a posterior nor a fixed list of tasks"
             )
+        if table.device != tables[0].device and table is not real:
+            raise ValueError("the tables in simulation are from two devices, which round otherwise")
         if table.origin.keys() & {*LOOKS}:
             raise ValueError("simulation joins costs of one look, and not of a growing campaign")
     counts = {table.policies for table in (real, *tables)}

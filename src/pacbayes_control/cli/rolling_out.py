@@ -214,7 +214,7 @@ def _roll_out(one: Rollout, asked: RolloutOptions) -> None:
     with _filming(asked, one.task.name) as film, working("rolling out"):
         seen = watch_filmed(one, film)
     seen = _with_checked_cost(seen)
-    different = one.recorded is not None and seen.cost != one.recorded and not one.devices
+    different = one.recorded is not None and seen.cost != one.recorded and not one.excused
     show_rollout(one, seen)
     files = {}
     if asked.video is not None and film is not None and film.frames:

@@ -90,7 +90,8 @@ def learn_task(
     if new is not None:
         # without retries: the estimate would be conditioned on success
         how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
-        how = replace(how, rollout_timeout=execution.rollout_timeout)
+        kept = {"rollout_timeout": execution.rollout_timeout, "device": execution.device}
+        how = replace(how, **kept)
         try:
             cost = estimate_true_cost(task, run, new, how)
         except RolloutError as error:

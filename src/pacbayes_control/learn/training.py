@@ -64,8 +64,10 @@ def search_posterior(
     at = environments if callable(environments) else _batches(environments, search.settings)
     check_estimator(task, search.settings)
     words = identity(task) if checkpoint else ""
+    hardware = execution.on_device(task).hardware
     origin = (environments(0) if callable(environments) else environments).origin
-    fingerprint = search.fingerprint(task=words, environments=origin)
+    surroundings = {"device": hardware} if hardware else {}
+    fingerprint = search.fingerprint(task=words, environments=origin, **surroundings)
     if checkpoint and checkpoint.exists():
         search.load(checkpoint, fingerprint)
     steps, each = search.settings.steps, search.population * len(at(0))

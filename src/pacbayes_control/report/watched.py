@@ -51,8 +51,8 @@ def show_rollout(one: Rollout, seen: Watched) -> None:
         )
     if one.recorded is not None and seen.cost not in (None, one.recorded):
         words = f"the cost is {seen.cost!r} now, and {one.recorded!r} is recorded"
-        if one.devices:
-            say(f"Rounding may decide this rollout, {one.devices}: {words}.")
+        if one.excused:
+            say(f"Rounding decides this rollout, {one.devices}: {words}.")
         else:
             say(f"NOT REPRODUCED: {words}", style="bold red")
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from pacbayes_control.certify.costs import Costs
@@ -16,7 +15,7 @@ from pacbayes_control.certify.descriptions import to_bytes
 from pacbayes_control.certify.distributions import Categorical, DiagonalGaussian
 from pacbayes_control.certify.files import has_type
 from pacbayes_control.certify.run import AlteredRun, Run
-from pacbayes_control.certify.text import printable
+from pacbayes_control.certify.text import printable, quoted
 from pacbayes_control.rollouts.evaluation import described_by, in_time
 from pacbayes_control.rollouts.jobs import FreshDraws, Job, Piece, shared_draws
 from pacbayes_control.rollouts.processes import Place
@@ -26,7 +25,6 @@ from pacbayes_control.tasks.task import as_task, noise_of
 from pacbayes_control.tasks.user_task import RolloutFailed
 
 MOST = 1000  # rollouts that are run again at most, if no number is given
-ODDS = 1e-3  # of an honest run's refusal, where its rollouts are run again on another device
 
 
 @dataclass(frozen=True)
@@ -35,32 +33,25 @@ class Again:
 
     tried: int
     different: int
-    first: str = ""  # the first that differs, in words
+    first: str = ""  # the first that differs and is not excused, in words, or the first
     # where it was recorded and where it was run again, in words, if these differ
     devices: str = ""
-    agreement: float = 1.0  # of the task's devices
+    excused: int = 0  # of those that differ: rounding decides them, which devices do differently
 
     @property
     def explained(self) -> bool:
-        """Whether no more differ than rounding explains, which two devices do differently.
-
-        That is, so many are not too rare, if as many rollouts differ as the task says at most.
-        """
-        if not self.different or not self.devices:
-            return not self.different
-        rarity = scipy.special.bdtrc(self.different - 1, self.tried, 1 - self.agreement)
-        return float(rarity) >= ODDS
+        """Whether each cost is the recorded one, or differs by the rounding of another device."""
+        return self.different == self.excused
 
     @property
     def remark(self) -> str:
-        """On what was compared, in a line; empty if every cost is the same on the same device."""
+        """On what was compared and explained, in a line; empty if it was on the same device."""
         if not self.devices:
             return ""
         words = f"{self.tried:,} rollouts, {self.devices}"
         if not self.different:
             return f"{words}, cost the same"
-        rate = f"as rounding may make {1 - self.agreement:.1%} of them do"
-        return f"{self.different:,} of {words}, cost something else{f', {rate}' * self.explained}"
+        return f"{self.different:,} of {words}, cost something else, since rounding decides them"
 
 
 def roll_out_again(
@@ -93,7 +84,7 @@ def roll_out_again(
     >>> train = task.environments(20, stream="train")
     >>> run = learn_finite(evaluate(task, task.policies, train))
     >>> roll_out_again(run, task, train, count=5)
-    Again(tried=5, different=0, first='', devices='', agreement=1.0)
+    Again(tried=5, different=0, first='', devices='', excused=0)
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} rollouts to run again were asked for: at least one is needed")
@@ -105,17 +96,20 @@ def roll_out_again(
         raise ValueError("every rollout of the run timed out: there is none to run again")
     places = _picked(run, min(count or MOST, left), rng)
     jobs = _jobs(run, task, environments, places)
-    tried, different = 0, []
+    tried, excused, others = 0, [], []
     for row, column in in_time(places, seconds if count is None else math.inf):
         tried += 1
-        before, now = float(costs.values[row, column]), _cost(next(jobs))
-        if before != now:
-            different.append(
-                f"policy {column} in environment {environments.start + row} cost {before!r} when "
-                f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
-            )
-    first = different[0] if different else ""
-    return Again(tried, len(different), first, devices, task.agreement if devices else 1.0)
+        before, job = float(costs.values[row, column]), next(jobs)
+        if before == (now := _cost(job)):
+            continue
+        words = (
+            f"policy {column} in environment {environments.start + row} cost {before!r} when "
+            f"it was recorded, and {now if isinstance(now, str) else repr(now)} now"
+        )
+        excusable = devices and not others and not isinstance(now, str)  # one that is not is enough
+        (excused if excusable and job.rounding_decides() else others).append(words)
+    different = [*others, *excused, ""]
+    return Again(tried, len(different) - 1, different[0], devices, len(excused))
 
 
 def as_recorded(task: Task, costs: Costs) -> tuple[Task, str]:
@@ -124,9 +118,9 @@ def as_recorded(task: Task, costs: Costs) -> tuple[Task, str]:
     And in words on which two devices they are recorded and run again, if these are not the same.
     """
     task = as_task(task.on_device("auto")) if costs.device else task
-    if task.hardware == costs.device:
+    if task.hardware == costs.device or len(task.devices) < 2:
         return task, ""
-    before, now = costs.device or "a CPU", task.hardware or "a CPU"
+    before, now = (quoted(name, 100) if name else "a CPU" for name in (costs.device, task.hardware))
     return task, f"recorded on {before} and run again on {now}"
 
 

@@ -156,7 +156,8 @@ def table_of(
         raise ValueError(NO_ENVIRONMENTS)
     facts: dict[str, object] = {}
     execution = execution or Execution()
-    job = replace(job, task=execution.on_device(job.task))
+    task = execution.on_device(job.task)
+    job = replace(job, task=task, hardware=task.hardware)
     if job.task.hardware:
         facts["device"] = " ".join(printable(job.task.hardware).split())
     with open_workers(job.task, execution) as execution:

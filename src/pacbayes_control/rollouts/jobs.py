@@ -119,6 +119,7 @@ class Job:
     surrogate: bool = False
     first_column: int = 0  # of a part, in its table
     first_rollout: int = 0  # of a part of a table that is filled in several parts
+    hardware: str | None = None  # that the task must have wherever it runs; None: any
 
     def span(self, piece: Piece) -> Span:
         """The rollouts of a piece, as they are counted in the log of failures."""
@@ -152,14 +153,14 @@ class Job:
         An error names a place by its row and column in the whole table. The task gets a read-only
         view of the policies: those in the record must not change.
         """
-        environments, policies = self.environments, self.policies
-        policies = (
-            policies.of(environments) if isinstance(policies, FreshDraws) else policies.view()
-        )
-        policies.setflags(write=False)
         task: Any = self.task
-        arguments = (policies, environments, *((self.noise,) if self.noise else ()))
-        raised: Any = 0
+        if self.hardware is not None and task.hardware != self.hardware:
+            raise WrongCosts(
+                f"rollouts are to run on {self.hardware or 'a CPU'}, and a worker has "
+                f"{task.hardware or 'none'}: rounding differs, so take workers of one kind"
+            )
+        arguments, raised = self._arguments(), 0
+        policies, environments = arguments[:2]
         if self.surrogate:
             part = task.surrogate(*arguments)
         else:
@@ -178,6 +179,19 @@ class Job:
             return checked_costs(part, environments.start, self.first_column), int(np.sum(raised))
         except ValueError as error:
             raise WrongCost(str(error)) from None
+
+    def rounding_decides(self) -> bool:
+        """Whether another device may find another cost, for a job of one rollout."""
+        return self.task.rounding_decides(*self._arguments())
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """What the task's functions take: policies, environments, and noise if there is any."""
+        policies = self.policies
+        if isinstance(policies, FreshDraws):
+            policies = policies.of(self.environments)
+        policies = policies.view()
+        policies.setflags(write=False)
+        return policies, self.environments, *((self.noise,) if self.noise else ())
 
 
 class WrongCosts(ValueError):  # noqa: N818 - what a task returned, not a fault of the program

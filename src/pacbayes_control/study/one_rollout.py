@@ -46,6 +46,12 @@ class Rollout:
     devices: str = ""  # where it was recorded and is run again, if these differ
 
     @property
+    def excused(self) -> bool:
+        """Whether it may cost something else than in the run: on another device, by rounding."""
+        given = self.policy[None], self.environments, *((self.noise,) if self.noise else ())
+        return bool(self.devices) and self.task.rounding_decides(*given)
+
+    @property
     def number(self) -> int:
         """Of the environment, in its stream."""
         return self.environments.start

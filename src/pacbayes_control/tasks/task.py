@@ -96,7 +96,6 @@ class Task:
     uses_all_cores: bool = False  # workers on the same machine would not make it faster
     releases_gil: bool = False  # workers can be threads
     devices: Sequence[str] = ("cpu",)  # that `on_device` knows
-    agreement: float = 1.0  # the least share of rollouts that cost the same on each of them
     hardware: str = ""  # the device that rollouts run on, for records; empty for the CPU
 
     # ---- optional abilities; None if the task does not have them ---------------------------------
@@ -163,6 +162,15 @@ class Task:
         if device in ("cpu", "auto"):
             return self
         raise ValueError(f"the rollouts of {self.name} run on the CPU alone: leave out the device")
+
+    def rounding_decides(
+        self,
+        policies: NDArray,  # noqa: ARG002 - for tasks with several devices
+        environments: Environments,  # noqa: ARG002
+        *noise: Noise,  # noqa: ARG002
+    ) -> bool:
+        """Whether one rollout may cost something else on another device, by its rounding."""
+        return False
 
     def describe(self, environments: Environments) -> Arrays:
         """Numbers and words that describe each environment, one value each, by name.
@@ -243,6 +251,8 @@ class AdaptedTask(Task):
                 if hasattr(type(own), hook) or not isinstance(error, AttributeError):
                     words = f"{hook} of the task {type(own).__name__} cannot be read"
                     raise ValueError(f"{words}: {in_a_line(error)}") from error
+        if not hasattr(own, "on_device"):  # names that mean something of its own
+            self.devices, self.hardware = Task.devices, Task.hardware
         if callable(self.policies):
             raise ValueError(
                 f"the task {own!r} has policies that are a method: make them an array, one a row"

@@ -14,12 +14,23 @@ from typing import Any
 import numpy as np
 import pytest
 from bicycles import Bicycle
-from emulated import emulate, roughen
+from emulated import CUDA, emulate, module, roughen
+from numba import njit
 from numpy.typing import NDArray
 
 from pacbayes_control.bounds.compiling import config
+from pacbayes_control.certify.costs import Costs
+from pacbayes_control.certify.distributions import DiagonalGaussian
 from pacbayes_control.certify.run import Run
-from pacbayes_control.learn import Plan, SearchSettings, learn_finite, learn_gaussian
+from pacbayes_control.certify.simulated import with_simulation
+from pacbayes_control.learn import (
+    GaussianSearch,
+    Plan,
+    SearchSettings,
+    learn_finite,
+    learn_gaussian,
+)
+from pacbayes_control.learn.training import search_posterior
 from pacbayes_control.robots import Swing, Vehicle
 from pacbayes_control.robots.planar import Network, ObstacleField
 from pacbayes_control.robots.planar import kernel as scalars
@@ -28,7 +39,7 @@ from pacbayes_control.robots.planar.gpu.kernel import Work
 from pacbayes_control.robots.swing.gains import DrawnGains, WorstGains
 from pacbayes_control.robots.vehicle.pretrained import NETWORK, pretrained
 from pacbayes_control.rollouts import Execution, evaluate, mean_costs, roll_out_again
-from pacbayes_control.rollouts.again import Again
+from pacbayes_control.rollouts.jobs import Job
 from pacbayes_control.tasks import Environments
 from pacbayes_control.tasks.demo import Stopping
 from sizes import sized
@@ -284,7 +295,7 @@ def agreement(task: Any, policies: NDArray, environments: Environments) -> float
 )
 def test_costs_agree_on_all_but_a_few_of_very_many_rollouts(task: Swing, count: int):
     environments = task.environments(sized(count, count * 20), stream="gpu")
-    assert agreement(task, task.policies, environments) >= task.agreement
+    assert agreement(task, task.policies, environments) >= 0.999
 
 
 @pytest.mark.usefixtures("emulated")
@@ -298,21 +309,19 @@ def test_networks_agree_also_where_roots_are_rough(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("emulated")
 def test_the_rollouts_that_differ_are_those_that_rounding_decides():
     """A shift of the start by a thousandth of a millimetre changes what the CPU finds, too."""
-    task, shift = Vehicle(), 1e-6
+    task = Vehicle()
     environments = task.environments(sized(3000, 100_000), stream="gpu rounding")
     costs, again, *_ = both(task, task.policies, environments)
-    assert (costs == again).mean() >= task.agreement
+    assert (costs == again).mean() >= 0.999
     differ = np.argwhere(costs != again)[:60]
     assert len(differ) > 0
 
     def decided(e: int, k: int) -> bool:
-        starts = [(dx, 1 + dy, 0.0) for dx in (-shift, 0, shift) for dy in (-shift, 0, shift)]
-        own, field = task.policies[k : k + 1], environments[e : e + 1]
-        return len({int(replace(task, start=each).costs(own, field)[0, 0]) for each in starts}) > 1
+        return task.rounding_decides(task.policies[k : k + 1], environments[e : e + 1])
 
     assert np.mean([decided(e, k) for e, k in differ]) >= 0.9
-    others = [(e, k) for e in range(0, 3000, 150) for k in (3, 30)]
-    assert np.mean([decided(e, k) for e, k in others]) < 0.1
+    others = [(e, k) for e in range(0, 3000, 300) for k in (3, 30)]
+    assert not any(decided(e, k) for e, k in others)
 
 
 # ---- what feeds it ------------------------------------------------------------------------------
@@ -358,21 +367,111 @@ def test_what_cannot_be_drawn_is_an_error_of_the_drawing():
 
 
 @pytest.mark.usefixtures("emulated")
-def test_steps_of_a_search_that_share_a_block_draw_it_once():
+def test_steps_of_a_search_that_share_a_block_draw_it_once(monkeypatch: pytest.MonkeyPatch):
     sizes: list[int] = []
+    draw = ObstacleField.draw
 
-    @dataclass(frozen=True)
-    class Counted(ObstacleField):
-        def draw(self, rng: np.random.Generator, n: int) -> Any:
-            sizes.append(n)
-            return super().draw(rng, n)
+    def counted(field: ObstacleField, rng: np.random.Generator, n: int) -> Any:
+        sizes.append(n)
+        return draw(field, rng, n)
 
-    task = Vehicle(obstacles=Counted(), steps=20)
-    on_gpu, many = task.on_device("cuda"), task.environments(2048, stream="gpu")
+    monkeypatch.setattr(ObstacleField, "draw", counted)
+    task = Vehicle(steps=20)
+    on_gpu, many = task.on_device("cuda"), task.environments(2048, stream="gpu shared")
     parts = [many[start : start + 256] for start in range(0, 2048, 256)]
     found = [on_gpu.costs(task.policies[:2], part) for part in parts]
     assert sizes == [1024, 1024]
     np.testing.assert_array_equal(np.concatenate(found), task.costs(task.policies[:2], many))
+
+
+# ---- distributions of a user's -------------------------------------------------------------------
+
+
+class Ragged:
+    """A distribution whose arrays are as wide as needed, and which changes: it counts its draws."""
+
+    def __init__(self) -> None:
+        self.most, self.drawing, self.together = 12, 0, 0
+
+    def __repr__(self) -> str:
+        return "Ragged()"
+
+    def draw(self, rng: np.random.Generator, n: int) -> Any:
+        self.drawing += 1
+        self.together = max(self.together, self.drawing)
+        counts = rng.integers(1, rng.integers(2, self.most), size=n)
+        obstacles = rng.uniform((-5, 2, 0.1), (5, 9, 0.4), size=(n, counts.max(), 3))
+        self.drawing -= 1
+        return {"obstacles": obstacles, "counts": counts}
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_distribution_may_be_ragged_and_change_and_is_drawn_by_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    fields = Ragged()
+    task = Vehicle(obstacles=fields, steps=30)  # type: ignore[arg-type]
+    on_gpu, policies = task.on_device("cuda"), task.policies[:3]
+    for first, most in ((0, 12), (0, 40), (500, 12)):
+        fields.most = most
+        some = task.environments(6000, stream="gpu")[first:]
+        costs = np.concatenate([task.costs(policies, part) for part in some.chunks(1024)])
+        for launch in (1, 1 << 21):
+            monkeypatch.setattr(streaming, "LAUNCH", launch)
+            np.testing.assert_array_equal(on_gpu.costs(policies, some), costs)
+    assert fields.together == 1
+
+
+@pytest.mark.usefixtures("emulated")
+def test_what_draws_for_a_gpu_cannot_roll_out_on_it():
+    inner = Vehicle(steps=3).on_device("cuda")
+
+    class Screened(Ragged):
+        def draw(self, rng: np.random.Generator, n: int) -> Any:
+            inner.costs(inner.policies, inner.environments(2, stream="gpu"))
+            return super().draw(rng, n)
+
+    task = Vehicle(obstacles=Screened()).on_device("cuda")  # type: ignore[arg-type]
+    for count in (5, 5000):  # drawn in this thread, and in another
+        with pytest.raises(ValueError, match="cannot roll out on it: take the CPU"):
+            task.costs(task.policies, task.environments(count, stream="gpu"))
+
+
+# ---- what may go wrong on the way ----------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_rollout_that_no_thread_ends_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    """A thread whose rule raises an error ends, and takes no other rollout."""
+    monkeypatch.setattr(compiling, "_made", {})
+    ends = njit(lambda array, place, more: np.int32(2**31 - 1))  # noqa: ARG005
+    monkeypatch.setattr(CUDA, "atomic", module(add=ends))
+    task = Vehicle(steps=3).on_device("cuda")
+    with pytest.raises(ValueError, match="in environment 0 under policy 1, or it raised an error"):
+        task.costs(task.policies, task.environments(2, stream="gpu"))
+
+
+@pytest.mark.usefixtures("emulated")
+def test_distances_are_written_to_any_array():
+    task = Vehicle(steps=10)
+    policies, some = task.policies[:3], task.environments(4, stream="gpu")
+    here, there = np.empty((4, 3), np.float32), np.full((3, 4), np.nan, np.float32).T
+    task.costs(policies, some, closest=here)
+    task.on_device("cuda").costs(policies, some, closest=there)
+    np.testing.assert_allclose(there, here, atol=2e-5)
+
+
+def test_numbers_that_did_not_arrive_are_sent_again():
+    lane, sent = streaming.Lane(CUDA), np.arange(3.0)
+    lane.send("models", sent)
+    lane.held["models"].copy_to_device = None  # as where a copy is interrupted
+    with pytest.raises(TypeError):
+        lane.send("models", sent + 1)
+    del lane.held["models"].copy_to_device
+    np.testing.assert_array_equal(lane.send("models", sent).array, sent)
+    assert lane.send("models", sent + 0) is lane.parts["models"]
+    sent[0] = 7  # an array that is used again
+    np.testing.assert_array_equal(lane.send("models", sent).array, sent)
 
 
 def test_drawing_runs_ahead_of_the_rollouts_and_only_so_far():
@@ -403,7 +502,11 @@ def test_an_execution_takes_a_robot_to_its_device_and_the_costs_record_it():
     there = evaluate(task, task.policies, train, execution=ON_GPU)
     here = evaluate(task, task.policies, train)
     assert (there.device, here.device) == ("an emulator", "")
-    assert there.with_origin(device=None).origin == here.origin
+    versions = {"numba", "numba-cuda"}
+    assert there.origin["versions"].keys() == versions  # type: ignore[union-attr]
+    assert there.with_origin(device=None, versions=None).origin == {
+        name: fact for name, fact in here.origin.items() if name != "versions"
+    }
     assert (there.values == here.values).mean() > 0.99
     many = task.environments(3000, stream="test")
     np.testing.assert_allclose(
@@ -457,34 +560,105 @@ def test_elsewhere_what_rounding_explains_is_told_and_anything_more_refused(
     monkeypatch.setattr(compiling, "available", lambda: False)
     again = roll_out_again(run, task, train, count=300)
     assert again.explained
-    assert again.remark.startswith("300 rollouts, recorded on an emulator and run again on a CPU")
-    values = 1 - np.array(run.costs.values)
-    forged = replace(
-        run,
-        costs=type(run.costs)(
-            values, run.costs.names, run.costs.origin, parameters=run.costs.parameters
-        ),
+    told = "300 rollouts, recorded on “an emulator” and run again on a CPU"
+    assert again.remark.startswith(told)
+    for forged, tried in (({(3, 5)}, 5000), (None, 20)):  # one failure that was none, or all
+        values = np.array(run.costs.values)
+        where = np.ones_like(values, bool) if forged is None else np.zeros_like(values, bool)
+        for place in forged or ():
+            where[place] = True
+        values[where] = 1 - values[where]
+        costs = Costs(values, run.costs.names, run.costs.origin, parameters=run.costs.parameters)
+        again = roll_out_again(replace(run, costs=costs), task, train, count=tried)
+        assert again.different >= where.sum() * tried / values.size - 1
+        assert not again.explained
+        assert "when it was recorded" in again.first
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rollouts_that_rounding_decides_are_excused_elsewhere_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run, task, train = a_run(tmp_path)
+    values = np.array(run.costs.values)
+    values[7, 3] = 1 - values[7, 3]
+    costs = Costs(values, run.costs.names, run.costs.origin, parameters=run.costs.parameters)
+    forged = replace(run, costs=costs)
+    monkeypatch.setattr(compiling, "available", lambda: False)
+    monkeypatch.setattr(Vehicle, "rounding_decides", lambda *_: True)
+    again = roll_out_again(forged, task, train, count=5000)
+    assert (again.different, again.excused, again.explained) == (1, 1, True)
+    assert again.remark == (
+        "1 of 5,000 rollouts, recorded on “an emulator” and run again on a CPU, cost something "
+        "else, since rounding decides them"
     )
-    again = roll_out_again(forged, task, train, count=20)
-    assert again.different >= 19
-    assert not again.explained
+    monkeypatch.setattr(compiling, "available", lambda: True)  # on the same device each repeats
+    assert not roll_out_again(forged, task, train, count=5000).explained
 
 
-def test_how_many_may_differ_follows_from_the_share_that_rounding_decides():
-    def explained(different: int, tried: int, devices: str = "here and there") -> bool:
-        return Again(tried, different, "", devices, 0.999).explained
+def test_a_task_of_the_cpu_alone_has_no_other_device_to_excuse_it():
+    task = Stopping()
+    train = task.environments(20, stream="train")
+    honest = evaluate(task, task.policies, train)
+    origin = {**honest.origin, "device": "NVIDIA H200"}
+    costs = Costs(1 - honest.values, honest.names, origin, parameters=honest.parameters)
+    again = roll_out_again(learn_finite(costs), task, train, count=10)
+    assert (again.different, again.devices, again.explained) == (10, "", False)
 
-    assert explained(0, 10, "")
-    assert not explained(1, 1000, "")  # on the same device every cost repeats
-    assert explained(1, 100)
-    assert not explained(3, 100)
-    assert explained(1000, 10**6)
-    assert not explained(1200, 10**6)
-    told = Again(1000, 1, "", "recorded on A and run again on B", 0.999).remark
-    assert told == (
-        "1 of 1,000 rollouts, recorded on A and run again on B, cost something else, as rounding "
-        "may make 0.1% of them do"
-    )
+
+@pytest.mark.usefixtures("emulated")
+def test_a_search_is_taken_up_on_the_device_that_it_began_on(tmp_path: Path):
+    task = Vehicle(controller=NETWORKS)
+    prior = DiagonalGaussian(np.zeros(NETWORKS.parameters), 0.01)
+    train, checkpoint = task.environments(4, stream="train"), tmp_path / "checkpoint"
+
+    def searched(**how: Any) -> None:
+        settings = SearchSettings(steps=2, pairs=2)
+        search = GaussianSearch(prior, 4, 0.01, settings=settings)
+        search_posterior(task, train, search, Execution(store=checkpoint, **how))
+
+    searched(device="cuda")
+    searched(device="cuda")
+    with pytest.raises(ValueError, match="belongs to another run"):
+        searched()
+
+
+def test_a_worker_with_another_device_is_refused():
+    task = Stopping()
+    job = Job(task, task.environments(2, stream="train"), task.policies, hardware="NVIDIA H200")
+    with pytest.raises(ValueError, match="are to run on NVIDIA H200, and a worker has none"):
+        job.run()
+
+
+def test_simulation_is_of_one_device():
+    def costs(device: str | None, first: int, last: int) -> Costs:
+        task = Stopping()
+        found = evaluate(task, task.policies, task.environments(last, stream="s")[first:])
+        return found.with_origin(device=device)
+
+    real = costs(None, 0, 10)
+    with_simulation(real, costs("A", 0, 10), costs("A", 10, 40))
+    with pytest.raises(ValueError, match="the tables in simulation are from two devices"):
+        with_simulation(real, costs("A", 0, 10), costs(None, 10, 40))
+
+
+def test_words_of_a_users_task_that_mean_something_else_are_not_its_device():
+    @dataclass
+    class Arm:
+        name: str = "arm"
+        hardware: Any = ("gripper", 2)
+        devices: Any = ("camera", "arm")
+        policies: Any = None
+
+        def environments(self, n: int, stream: str, seed: int = 0) -> Environments:
+            return Stopping().environments(n, stream, seed)
+
+        def costs(self, policies: NDArray, environments: Environments) -> NDArray:
+            return Stopping().costs(policies, environments)
+
+    task = Arm(policies=Stopping().policies)
+    found = evaluate(task, task.policies, task.environments(3, stream="train"))
+    assert found.device == ""
 
 
 def test_a_task_of_the_cpu_says_so_and_auto_finds_what_there_is(monkeypatch: pytest.MonkeyPatch):
@@ -537,7 +711,7 @@ def test_a_certificate_from_a_gpu_is_verified_without_one_and_tells_where_it_ran
     done = quick("verify", "run", "--again", 50, "--json", "-")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout[done.stdout.index("{") :])
-    assert record["again"]["devices"] == "recorded on an emulator and run again on a CPU"
+    assert record["again"]["devices"] == "recorded on “an emulator” and run again on a CPU"
     assert "that rollouts ran on “an emulator”" in record["told"]
     done = quick("rollout", "vehicle", "--run", "run", "--environment", 3)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
+from threading import Lock
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -27,6 +29,8 @@ from pacbayes_control.tasks.task import noise_of
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.robot import Planar
+
+PACKAGE = __name__.partition(".")[0] + "."  # of modules whose code is not a user's
 
 
 class Fixed(NamedTuple):
@@ -70,8 +74,12 @@ def run(
     weights = weights.reshape(-1, *weights.shape[-2:])
     fixed = _fixed(task, dtype)
 
+    ours = type(task).models.__module__.startswith(PACKAGE)
+    one_at_a_time = nullcontext() if ours else Lock()  # a user's code may not be for threads
+
     def models(part: slice) -> NDArray:
-        return _models(task, weights.shape[1], environments[part], noise).astype(dtype)
+        with one_at_a_time:
+            return _models(task, weights.shape[1], environments[part], noise).astype(dtype)
 
     try:
         if driver == "collisions" and task.device != "cpu":
@@ -84,7 +92,11 @@ def run(
         keys = noise.keys(environments, by_row.shape[2]) if noise else np.empty((1, 0), np.uint64)
         run_all = getattr(drivers_of(move, len(constants)), driver)
         run_all(by_row, *drawn, fixed[:4], fixed[4:], models(slice(None)), keys, *results)
-    except (NumbaError, KeyError, NotImplementedError) as error:  # the last two for a GPU
+    except SystemError as error:  # which hides what a rule of motion raised
+        raise ValueError(
+            f"`move` of the {task.name} raised an error: {in_a_line(error.__cause__ or error)}"
+        ) from None
+    except NumbaError as error:
         why = why_not(move, constants) or in_a_line(error)
         where = f"does not compile{'' if task.device == 'cpu' else ' for a GPU'}"
         raise ValueError(f"`move` of the {task.name} {where}: {why[:300]}") from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
+from itertools import product
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
@@ -24,6 +25,7 @@ LARGEST_PARAMETER = 1e9  # a larger one could overflow in single precision
 LOST = "the position of the {} is NaN or infinite {}: correct `move`"
 ONE_ROW = "one policy is a row of parameters, not an array {}"
 MOST_STEPS = 1_000_000
+NEARBY = (-1e-6, 1e-6, -5e-7, 5e-7, -2e-7, 2e-7, -1e-7, 1e-7, 0.0)  # m and rad, of starts
 MANY = 1 << 22  # environments that a GPU is given at once, if there are so many
 
 
@@ -89,9 +91,7 @@ class Planar(Task):
     device: str = field(default="cpu", kw_only=True, repr=False, compare=False)  # type: ignore[assignment]
 
     uses_all_cores = True  # one call does, so more workers on the same machine would gain nothing
-    simulators = ("numba",)
     devices = ("cpu", "cuda")
-    agreement = 0.999  # rounding decides the others: gains amplify it in the loop
     graded = False  # a collision or none
     # fields that hold an object, and its classes by name in a record
     parts: ClassVar[dict[str, records.Kinds]] = {
@@ -172,9 +172,31 @@ class Planar(Task):
         return self if device == self.device else replace(self, device=device)
 
     @property
+    def simulators(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Distributions whose versions matter for the costs."""
+        return ("numba",) if self.device == "cpu" else ("numba", "numba-cuda")
+
+    @property
     def hardware(self) -> str:  # type: ignore[override]
         """The GPU that rollouts run on, for records; empty for the CPU."""
         return "" if self.device == "cpu" else gpu.name()
+
+    def rounding_decides(
+        self, policies: NDArray, environments: Environments, *noise: Noise
+    ) -> bool:
+        """Whether a rollout ends otherwise in double precision, or from a start very near its own.
+
+        Another device rounds otherwise: an order of operations, or a root to three units in the
+        last place, which the robot's loop amplifies.
+        """
+        here, (x, y, heading) = self.on_device("cpu"), self.start
+        found = {*here.costs(policies, environments, *noise, dtype=np.float64).flat}
+        for turned, dx, dy in product(NEARBY[-3:], NEARBY, NEARBY):
+            moved = replace(here, start=(x + dx, y + dy, heading + turned))
+            found |= {*moved.costs(policies, environments, *noise).flat}
+            if len(found) > 1:
+                return True
+        return False
 
     @property
     def together(self) -> int:  # type: ignore[override]
@@ -271,7 +293,9 @@ class Planar(Task):
         drivers.run(self, "collisions", policies, environments, noise, collided, measured)
         if collided.max() == kernel.LOST:
             row, column = np.argwhere(collided == kernel.LOST)[0]
-            raise ValueError(LOST.format(self.name, f"in environment {row} under policy {column}"))
+            where = f"in environment {row} under policy {column}"
+            raised = "" if self.device == "cpu" else ", or it raised an error there"
+            raise ValueError(LOST.format(self.name, where + raised))
         return collided
 
     def surrogate(

@@ -77,7 +77,7 @@ class BulletVehicle(Vehicle):
     """
 
     uses_all_cores = False
-    simulators = ("pybullet",)
+    simulators = ("pybullet",)  # type: ignore[assignment]
     surrogate = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:

@@ -119,7 +119,8 @@ def continuous(
         task = Vehicle.from_options(VehicleOptions(**plan.options))
         test = task.environments(test_environments, stream="continuous test", seed=seed)
         prior = sha256(pretrained()[0].to_bytes())
-        words = f"{__version__} {plan!r} {prior}"  # all that a result depends on
+        hardware = execution.on_device(task).hardware
+        words = f"{__version__} {plan!r} {prior} {hardware}".strip()  # what a result depends on
         key = f"{seed} {test_environments} {sha256(words.encode())[:16]}"
         results, known = [], {}
         for draw in range(repeats):
@@ -129,7 +130,7 @@ def continuous(
                 title = f"{setting}, N = {n:,}, draw {draw + 1} of {repeats}"
                 mine, titled = replace(plan, seed=seed + draw), replace(execution, title=title)
                 run = learn_on(task, train, mine, titled)
-                finished[name] = _result(task, run, test, known)
+                finished[name] = _result(task, run, test, known, titled)
                 if kept:
                     with kept.open("a") as file:
                         file.write("\n" + json.dumps({name: finished[name]}))
@@ -159,7 +160,7 @@ def _finished(path: Path | None) -> dict[str, Any]:
 
 
 def _result(
-    task: Vehicle, run: Run[Any], test: Environments, known: dict[str, float]
+    task: Vehicle, run: Run[Any], test: Environments, known: dict[str, float], execution: Execution
 ) -> dict[str, Any]:
     """The figures of one draw; true costs that are known are not estimated again."""
     c, learnt, mean = run.certificate, run.posterior, None
@@ -168,7 +169,7 @@ def _result(
         key += learnt.mean.tobytes().hex() + learnt.variance.tobytes().hex()
         mean = learnt.mean.tolist() if len(learnt) <= 20 else None  # of linear policies only
     if key not in known:
-        known[key] = estimate_true_cost(task, run, test)
+        known[key] = estimate_true_cost(task, run, test, execution)
     return {"bound": c.bound, "true_cost": known[key], "kl": c.kl, "prior": c.prior, "mean": mean}
 
 

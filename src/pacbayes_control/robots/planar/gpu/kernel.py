@@ -161,6 +161,10 @@ def rollouts(
         while U(i) < U(rows) * long:
             kept[i] = fields[U(first) * long + U(i)]
             i = np.uint32(i + THREADS)
+    i = t
+    while i < total:  # a rule that raises an error ends its thread, which then writes no result
+        collided[U(first + i // wide) * U(policies) + U(first_policy + i % wide)] = LOST
+        i = np.uint32(i + THREADS)
     cuda.syncthreads()
     field = kept if KEPT else fields
     number, step = t, np.int32(0)

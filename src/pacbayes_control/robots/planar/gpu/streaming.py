@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import islice
-from threading import Lock
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from pacbayes_control.bounds.compiling import compiled_once
@@ -26,6 +27,8 @@ from pacbayes_control.robots.planar.gpu.kernel import (
     TOGETHER,
     Work,
 )
+from pacbayes_control.robots.planar.obstacles import ObstacleField
+from pacbayes_control.tasks.environments import in_a_line
 
 if TYPE_CHECKING:
     from pacbayes_control.robots.planar.drivers import Fixed
@@ -70,13 +73,15 @@ class Lane:
 
     def send(self, name: str, array: NDArray) -> Any:
         """The numbers of an array, on the GPU."""
-        few, known = 0 < array.size <= FEW, self.sent.get(name, np.empty(0))
+        few, known = 0 < array.size <= FEW, self.sent.pop(name, np.empty(0))
         if few and array.dtype == known.dtype and np.array_equal(array, known):
+            self.sent[name] = known
             return self.parts[name]
         there = self.room(name, array.size, array.dtype)
         if array.size:
             there.copy_to_device(array.reshape(-1), self.stream)
-        self.sent[name] = array if few else np.empty(0)
+        if few:
+            self.sent[name] = array.copy()
         return there
 
 
@@ -88,6 +93,7 @@ class Device:
 
 
 device = cache(Device)
+drawing = local()  # whether this thread draws environments for a GPU
 
 
 def roll_out(
@@ -110,28 +116,43 @@ def roll_out(
         noise: keys of all rows and the number of the first column, where there is noise
         results: costs (environments, policies), and distances of the same shape, or empty
     """
+    if getattr(drawing, "now", False):
+        raise ValueError("what draws environments for a GPU cannot roll out on it: take the CPU")
     used, (costs, closest) = device(loaded()), results
     measured, policies = closest.size > 0, costs.shape[1]
     keys, column = noise or (np.empty(0, np.uint64), 0)
     shared = grouped(weights, fixed) if len(weights) == 1 else None
     spare: deque[NDArray] = deque()  # memory for fields that is free again
     free, launched = deque(used.lanes), deque()
+    threads = AHEAD if settled(environments) else 1  # a user's code may not be for several
 
     def sent(part: slice) -> Sent:
         own = grouped(weights[part], fixed) if shared is None else shared
-        fields = _drawn(environments[part], fixed, spare)
-        return Sent(fields, own, np.ascontiguousarray(models(part).swapaxes(1, 2)), keys[part])
+        drawing.now = True
+        try:
+            fields = _drawn(environments[part], fixed, spare)
+            own_models = np.ascontiguousarray(models(part).swapaxes(1, 2))
+        finally:
+            drawing.now = False
+        return Sent(fields, own, own_models, keys[part])
 
     def finish() -> None:
         lane, part, given, found = launched.popleft()
         for on_device, here in zip(found, (costs, closest) if measured else (costs,), strict=False):
-            on_device.copy_to_host(here[part].reshape(-1), lane.stream)
+            wanted = here[part]
+            if wanted.flags.c_contiguous:
+                on_device.copy_to_host(wanted.reshape(-1), lane.stream)
+            else:
+                fetched = np.empty(wanted.size, wanted.dtype)
+                on_device.copy_to_host(fetched, lane.stream)
+                lane.stream.synchronize()
+                wanted[...] = fetched.reshape(wanted.shape)
         lane.stream.synchronize()
         spare.append(given.fields)
         free.append(lane)
 
     with used.lock:
-        for part, given in _ahead(sent, parts_of(environments, weights)):
+        for part, given in _ahead(sent, parts_of(environments, weights), threads):
             if not free:
                 finish()
             lane = free.popleft()
@@ -166,7 +187,7 @@ def _launch(
     )
     hits = lane.room("hits", n * policies, np.uint8)
     gaps = lane.room("gaps", n * policies if measured else 1, dtype)
-    kernel_for(work)[grid, work.threads, lane.stream](
+    given_arrays = (
         lane.send("weights", given.weights),
         own_size(given.weights),
         lane.send("fields", given.fields),
@@ -182,6 +203,10 @@ def _launch(
         lane.send("keys", given.keys),
         *(column, n, policies, width, deep, hits, gaps),
     )
+    try:
+        kernel_for(work)[grid, work.threads, lane.stream](*given_arrays)
+    except (KeyError, NotImplementedError, RecursionError) as error:  # Numba's, of a rule
+        raise NumbaError(in_a_line(error)) from error
     return hits, gaps
 
 
@@ -202,31 +227,41 @@ def parts_of(environments: Environments, weights: NDArray) -> Iterator[slice]:
         at, size = end, 2 * size
 
 
-def _ahead(sent: Callable[[slice], Sent], parts: Iterable[slice]) -> Iterator[tuple[slice, Sent]]:
+def _ahead(
+    sent: Callable[[slice], Sent], parts: Iterable[slice], threads: int = AHEAD
+) -> Iterator[tuple[slice, Sent]]:
     """Each part with its inputs, while threads draw the next ones, if there are any."""
     first, *others = parts
     if not others:
         yield first, sent(first)
         return
-    left, drawn, most = iter([first, *others]), deque(), min(os.cpu_count() or 1, AHEAD)
-    with ThreadPoolExecutor(most) as threads:
+    left, drawn, most = iter([first, *others]), deque(), min(os.cpu_count() or 1, threads)
+    with ThreadPoolExecutor(most) as pool:
         while True:
             for part in islice(left, most - len(drawn)):
-                drawn.append((part, threads.submit(sent, part)))
+                drawn.append((part, pool.submit(sent, part)))
             if not drawn:
                 return
             part, given = drawn.popleft()
             yield part, given.result()
 
 
-def _drawn(environments: Environments, fixed: Fixed, spare: deque[NDArray]) -> NDArray:
-    """The fields of some environments, block by block: what is drawn stays in the cache."""
+def _drawn(
+    environments: Environments, fixed: Fixed, spare: deque[NDArray], most: int = 0
+) -> NDArray:
+    """The fields of some environments, block by block: what is drawn stays in the cache.
+
+    most: discs of an environment, as far as is known
+    """
     fields, done, dtype = np.empty((0, 0)), 0, fixed.start.dtype
     for block in environments.chunks(environments.block):
         arrays = _arrays(block)
         obstacles, n = np.asarray(arrays["obstacles"], dtype), len(block)
+        if done and obstacles.shape[1] > most:  # a user's distribution: begin again, with more room
+            spare.append(fields)
+            return _drawn(environments, fixed, spare, obstacles.shape[1])
         if not done:
-            most = -(-obstacles.shape[1] // TOGETHER) * TOGETHER
+            most = -(-max(most, obstacles.shape[1]) // TOGETHER) * TOGETHER
             fields = _memory(len(environments), (1 + most) * int(DISC), dtype, spare)
         fill(fields[done : done + n], obstacles, arrays["counts"], fixed.horizon, fixed.radius)
         done += n
@@ -236,13 +271,18 @@ def _drawn(environments: Environments, fixed: Fixed, spare: deque[NDArray]) -> N
 def _arrays(block: Environments) -> Arrays:
     """Environments of one block, which is remembered if they are but a part: the next may follow.
 
-    So it is for the steps of a search. Two distributions that say the same of themselves are one.
+    So it is for the steps of a search. A user's distribution is drawn each time: it may change.
     """
     first = block.start // block.block * block.block
-    if len(block) == block.block:
+    if len(block) == block.block or not settled(block):
         return block.arrays()
     arrays = _whole(replace(block, start=first, stop=first + block.block))
     return {name: array[block.start - first : block.stop - first] for name, array in arrays.items()}
+
+
+def settled(environments: Environments) -> bool:
+    """Whether they are drawn by the library's own code from numbers that cannot change."""
+    return type(getattr(environments.draw, "__self__", None)) is ObstacleField
 
 
 @lru_cache(maxsize=2)
