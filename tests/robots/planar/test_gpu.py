@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from bicycles import Bicycle
@@ -48,19 +49,27 @@ MACHINE = Path("/dev/nvidiactl").exists()  # that has an NVIDIA GPU
 NETWORKS = Network(hidden=2)
 
 
-@cache
-def a_gpu() -> None:
-    """Load Numba for CUDA: for the GPU of this machine, or its simulator of one."""
+def unload() -> None:
+    """Forget what was loaded of Numba for CUDA: with its simulator it loads other modules."""
+    compiling.loaded.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("numba.cuda")]:
+        del sys.modules[name]
+    vars(numba).pop("cuda", None)
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[None]:
+    """Numba for CUDA: for the GPU of this machine, or its simulator of one."""
+    if MACHINE:
+        yield
+        return
+    unload()
     with pytest.MonkeyPatch.context() as patch:
-        if not MACHINE:
-            patch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-            patch.setattr(config, "ENABLE_CUDASIM", 1)  # which was read before
+        patch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+        patch.setattr(config, "ENABLE_CUDASIM", 1)  # which was read before
         compiling.loaded()
-
-
-@pytest.fixture
-def gpu() -> None:
-    a_gpu()
+    yield
+    unload()
 
 
 @pytest.fixture
