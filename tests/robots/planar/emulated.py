@@ -103,6 +103,7 @@ def emulate(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compiling, "_made", MADE)
     patch.setattr(kernel, "THREADS", 1)
     patch.setattr(streaming, "_blocks", lambda n, policies, *_: ((1, 1), policies, n))
+    patch.setattr(streaming, "HELD", 0)  # one kernel for few and for many
 
 
 def roughen(patch: pytest.MonkeyPatch) -> None:

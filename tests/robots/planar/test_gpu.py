@@ -191,7 +191,7 @@ from numba import cuda, float32, int64, uint8, uint64
 from numba.cuda import compile as compiled, dispatcher
 class Device: compute_capability = 9, 0
 dispatcher.get_current_device = Device  # of which there is none
-from pacbayes_control.robots import Swing, Vehicle
+from pacbayes_control.robots import Vehicle
 from pacbayes_control.robots.planar.drivers import frozen
 from pacbayes_control.robots.planar.gpu import compiling
 from pacbayes_control.robots.planar.gpu.kernel import Work
@@ -203,7 +203,7 @@ signature = (
 )
 compiling.loaded = lambda: cuda
 for robot, how in (
-    (Vehicle(), (16, True, True, 0.2)), (Swing(), (0, False, False)),
+    (Vehicle(), (16, True, True, 0.2)),
     (Bicycle(), (0, False, False)),  # whose rule has numbers of double precision
 ):
     work = Work(tuple(robot.rays[1:].T.reshape(-1).tolist()), 1.0, *how)
@@ -225,9 +225,8 @@ def test_the_kernel_compiles_for_a_real_gpu_to_single_precision_in_registers():
         text=True,
         check=False,
     )
-    single = ("vehicle True False False", "swing True False False")
     *ours, users = done.stdout.splitlines() or [done.stderr]
-    assert ours == [*single], done.stderr
+    assert ours == ["vehicle True False False"], done.stderr
     assert users.startswith("bicycle True"), done.stderr
 
 
@@ -297,13 +296,9 @@ def agreement(task: Any, policies: NDArray, environments: Environments) -> float
 
 
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize(
-    ("task", "count"),
-    [(Swing(), 500), (Swing(uncertainty=WorstGains((2.5, 3.5), (0.3, 0.5))), 60)],
-    ids=["drone", "worst of drones"],
-)
-def test_costs_agree_on_all_but_a_few_of_very_many_rollouts(task: Swing, count: int):
-    environments = task.environments(sized(count, count * 20), stream="gpu")
+def test_costs_agree_on_all_but_a_few_of_very_many_rollouts_of_several_drones():
+    task = Swing(uncertainty=WorstGains((2.5, 3.5), (0.3, 0.5)))
+    environments = task.environments(sized(60, 2000), stream="gpu")
     assert agreement(task, task.policies, environments) >= 0.999
 
 
@@ -329,7 +324,7 @@ def test_the_rollouts_that_differ_are_those_that_rounding_decides():
         return task.rounding_decides(task.policies[k : k + 1], environments[e : e + 1])
 
     assert np.mean([decided(e, k) for e, k in differ]) >= 0.9
-    others = [(e, k) for e in range(0, 3000, 300) for k in (3, 30)]
+    others = [(e, k) for e in range(0, 3000, 1000) for k in (3, 30)]
     assert not any(decided(e, k) for e, k in others)
 
 
@@ -517,7 +512,7 @@ def test_an_execution_takes_a_robot_to_its_device_and_the_costs_record_it():
         name: fact for name, fact in here.origin.items() if name != "versions"
     }
     assert (there.values == here.values).mean() > 0.99
-    many = task.environments(3000, stream="test")
+    many = task.environments(1200, stream="test")
     np.testing.assert_allclose(
         mean_costs(task, task.policies, many, execution=ON_GPU),
         mean_costs(task, task.policies, many),
@@ -549,7 +544,7 @@ def test_rollouts_kept_from_one_device_are_not_mixed_with_those_of_another(tmp_p
 
 def a_run(tmp_path: Path) -> tuple[Run[Any], Any, Environments]:
     task = Vehicle()
-    train = task.environments(100, stream="train")
+    train = task.environments(30, stream="train")
     run = learn_finite(evaluate(task, task.policies, train, execution=ON_GPU))
     return Run.load(run.save(tmp_path / "run")), task, train
 
@@ -571,7 +566,7 @@ def test_elsewhere_what_rounding_explains_is_told_and_anything_more_refused(
     assert again.explained
     told = "300 rollouts, recorded on “an emulator” and run again on a CPU"
     assert again.remark.startswith(told)
-    for forged, tried in (({(3, 5)}, 5000), (None, 20)):  # one failure that was none, or all
+    for forged, tried in (({(3, 5)}, 1500), (None, 20)):  # one failure that was none, or all
         values = np.array(run.costs.values)
         where = np.ones_like(values, bool) if forged is None else np.zeros_like(values, bool)
         for place in forged or ():
@@ -595,14 +590,14 @@ def test_rollouts_that_rounding_decides_are_excused_elsewhere_and_no_others(
     forged = replace(run, costs=costs)
     monkeypatch.setattr(compiling, "available", lambda: False)
     monkeypatch.setattr(Vehicle, "rounding_decides", lambda *_: True)
-    again = roll_out_again(forged, task, train, count=5000)
+    again = roll_out_again(forged, task, train, count=1500)
     assert (again.different, again.excused, again.explained) == (1, 1, True)
     assert again.remark == (
-        "1 of 5,000 rollouts, recorded on “an emulator” and run again on a CPU, cost something "
+        "1 of 1,500 rollouts, recorded on “an emulator” and run again on a CPU, cost something "
         "else, since rounding decides them"
     )
     monkeypatch.setattr(compiling, "available", lambda: True)  # on the same device each repeats
-    assert not roll_out_again(forged, task, train, count=5000).explained
+    assert not roll_out_again(forged, task, train, count=1500).explained
 
 
 def test_a_task_of_the_cpu_alone_has_no_other_device_to_excuse_it():
