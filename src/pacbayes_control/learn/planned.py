@@ -90,8 +90,7 @@ def learn_task(
     if new is not None:
         # without retries: the estimate would be conditioned on success
         how = Execution(execution.workers, progress=execution.progress, title="test rollouts")
-        kept = {"rollout_timeout": execution.rollout_timeout, "device": execution.device}
-        how = replace(how, **kept)
+        how = replace(how, rollout_timeout=execution.rollout_timeout, device=execution.device)
         try:
             cost = estimate_true_cost(task, run, new, how)
         except RolloutError as error:

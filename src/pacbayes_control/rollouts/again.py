@@ -51,7 +51,8 @@ class Again:
         words = f"{self.tried:,} rollouts, {self.devices}"
         if not self.different:
             return f"{words}, cost the same"
-        return f"{self.different:,} of {words}, cost something else, since rounding decides them"
+        why = ", since rounding decides them" if self.explained else ""
+        return f"{self.different:,} of {words}, cost something else{why}"
 
 
 def roll_out_again(

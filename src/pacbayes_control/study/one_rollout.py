@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Rollout:
     recorded: float | None = None  # its cost in the run, if the run has this rollout
     devices: str = ""  # where it was recorded and is run again, if these differ
 
-    @property
+    @cached_property
     def excused(self) -> bool:
         """Whether it may cost something else than in the run: on another device, by rounding."""
         given = self.policy[None], self.environments, *((self.noise,) if self.noise else ())

@@ -25,6 +25,7 @@ from pacbayes_control.robots.planar import kernel
 from pacbayes_control.robots.planar.gpu.compiling import kernel_for
 from pacbayes_control.robots.planar.gpu.streaming import roll_out
 from pacbayes_control.tasks.environments import Environments, Noise, in_a_line
+from pacbayes_control.tasks.identity import names_used
 from pacbayes_control.tasks.task import noise_of
 
 if TYPE_CHECKING:
@@ -231,8 +232,7 @@ def _copied(value: Any, within: tuple[Any, ...] = ()) -> tuple[Any, Any]:
             constants = [type(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
             of_names = code.co_names, code.co_varnames, code.co_freevars
             of_codes.append((code.co_code.hex(), constants, of_names))
-        looked_up = {name for code in codes for name in code.co_names}
-        names = sorted(looked_up & value.__globals__.keys())
+        names = sorted(names_used(codes[0]) & value.__globals__.keys())
         used = tuple(value.__globals__[name] for name in names)
         cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
         parts = (used, cells, value.__defaults__ or ())

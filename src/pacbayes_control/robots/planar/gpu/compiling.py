@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pacbayes_control.bounds.compiling import config
 from pacbayes_control.robots.planar import kernel as scalars
 from pacbayes_control.robots.planar.gpu import kernel
 from pacbayes_control.robots.planar.gpu.kernel import Work
+from pacbayes_control.tasks.identity import names_used
 
 _made: dict[Any, Any] = {}  # kernels, by the digest of a rule or the rule itself, and by work
 
@@ -99,17 +100,11 @@ def _ported(value: Any, device: Any, ported: dict[Any, Any]) -> Any:
 def _rule(rule: Any, device: Any, ported: dict[Any, Any]) -> FunctionType:
     """A function of numbers whose globals and cells are for a GPU."""
     used, known = {"__name__": __name__}, rule.__globals__
-    for name in _names(rule.__code__) & known.keys():
+    for name in names_used(rule.__code__) & known.keys():
         if getattr(known[name], "py_func", None) is not rule:
             used[name] = _ported(known[name], device, ported)
     cells = [_ported(cell.cell_contents, device, ported) for cell in rule.__closure__ or ()]
     return _copy(rule, used, tuple(map(CellType, cells)) or None)
-
-
-def _names(code: CodeType) -> set[str]:
-    """The names that a function looks up, and those defined in it."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
 
 
 @cache

@@ -138,16 +138,14 @@ def roll_out(
 
     def finish() -> None:
         lane, part, given, found = launched.popleft()
-        for on_device, here in zip(found, (costs, closest) if measured else (costs,), strict=False):
-            wanted = here[part]
-            if wanted.flags.c_contiguous:
-                on_device.copy_to_host(wanted.reshape(-1), lane.stream)
-            else:
-                fetched = np.empty(wanted.size, wanted.dtype)
-                on_device.copy_to_host(fetched, lane.stream)
-                lane.stream.synchronize()
-                wanted[...] = fetched.reshape(wanted.shape)
+        wanted = [here[part] for here in ((costs, closest) if measured else (costs,))]
+        fetched = [np.ascontiguousarray(here) for here in wanted]  # itself, if it is in order
+        for on_device, here in zip(found, fetched, strict=False):
+            on_device.copy_to_host(here.reshape(-1), lane.stream)
         lane.stream.synchronize()
+        for here, came in zip(wanted, fetched, strict=True):
+            if came is not here:
+                here[...] = came
         spare.append(given.fields)
         free.append(lane)
 
