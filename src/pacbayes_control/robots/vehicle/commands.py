@@ -34,8 +34,8 @@ def pretrain(
 ) -> None:
     """Learn a prior over network policies on another distribution of obstacles, and save it.
 
-    The prior that ships with the library is the result of this command with --steps 8000
-    --per-step 4096 --device cuda. An interrupted search continues when the command is run again.
+    The prior that ships with the library is from --steps 8000 --per-step 4096 --device cuda.
+    An interrupted search continues when the command is run again.
 
     Example: pbc vehicle pretrain --out prior.json
     """
